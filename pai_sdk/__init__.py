@@ -11,14 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pai_sdk.base import aliases, default_session
-from pai_sdk.base.lazy_names import lazy_names
+from pai_sdk._core import default_session
+from pai_sdk._core.names import aliases
+from pai_sdk._core.names.lazy_names import lazy_names
 
 __all__, __getattr__ = lazy_names(__name__)
 
 
 def _default_sessions() -> Any:
-    from pai_sdk.session import default  # for weight: loaded when a session is first needed
+    from pai_sdk._client.session import default  # for weight: loaded when a session is first needed
 
     return default
 
@@ -27,7 +28,7 @@ def _default_sessions() -> Any:
 # passed to them here, in the one module above all of them that always runs.
 default_session.register(_default_sessions)
 # Attributes by the names of other SDKs; no class imports this module.
-aliases.register("pai_sdk.compat.member_aliases")
+aliases.register("pai_sdk.alipai.member_aliases")
 
 
 def load_ipython_extension(shell: Any) -> None:

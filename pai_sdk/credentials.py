@@ -1,6 +1,6 @@
-"""Keys, and where they come from: the public names of `pai_sdk.config.credentials`."""
+"""Keys, and where they come from: the public names of `pai_sdk._core.config.credentials`."""
 
-from pai_sdk.config.credentials import (
+from pai_sdk._core.config.credentials import (
     Credentials,
     CredentialsProvider,
     default_credentials,

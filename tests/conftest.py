@@ -12,7 +12,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tqdm import tqdm
 
-pytest.register_assert_rewrite("tests.unit.execution.conformance", "tests.unit.storage.stores.store_conformance")
+pytest.register_assert_rewrite(
+    "tests.unit.host.execution.conformance", "tests.unit.data.storage.stores.store_conformance"
+)
 
 _FOREIGN_PREFIXES = ("PAI_", "ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "DSW_", "DLC_", "DOCKER_")
 _PROXIES = tuple(f"{kind}_proxy" for kind in ("http", "https", "all", "no"))
@@ -47,11 +49,11 @@ def same_default_session() -> Iterator[None]:
     before = _default_session()
     yield
     if _default_session() is not before:
-        sys.modules["pai_sdk.session.default"]._default = before  # type: ignore[attr-defined]
+        sys.modules["pai_sdk._client.session.default"]._default = before  # type: ignore[attr-defined]
 
 
 def _default_session() -> object:
-    module = sys.modules.get("pai_sdk.session.default")  # many tests never load it
+    module = sys.modules.get("pai_sdk._client.session.default")  # many tests never load it
     return None if module is None else module._default
 
 

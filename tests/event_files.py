@@ -13,7 +13,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from tensorboard.plugins.scalar.metadata import create_summary_metadata
 from tensorboard.util.tensor_util import make_tensor_proto
 
-from pai_sdk.run.events.writer import crc32c
+from pai_sdk._data.run.events.writer import crc32c
 
 __all__ = [
     "event",

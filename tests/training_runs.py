@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from pai_sdk.run.events.writer import EventWriter
+from pai_sdk._data.run.events.writer import EventWriter
 
 __all__ = ["write_trials"]
 

@@ -8,8 +8,8 @@ from typing import Any
 from pydantic import Field, field_validator
 
 from pai_sdk._wire.base import Received, Sent
-from pai_sdk.schemas.definitions import AlgorithmDefinition
-from pai_sdk.schemas.wire import NullableList
+from pai_sdk._wire.pai.definitions import AlgorithmDefinition
+from pai_sdk._wire.pai.wire import NullableList
 
 
 class AlgorithmChanges(Sent):

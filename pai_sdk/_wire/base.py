@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, BeforeValidator, WithJsonSchema
 from pydantic.alias_generators import to_pascal
 
-from pai_sdk.schemas.wire import Received, Sent
+from pai_sdk._wire.pai.wire import Received, Sent
 
 __all__ = [
     "TOTAL_COUNT",

@@ -7,9 +7,9 @@ from typing import Literal, TypeAlias
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, Sent
-from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.spec import Label
-from pai_sdk.schemas.wire import NullableList
+from pai_sdk._wire.pai.record import KeyValue
+from pai_sdk._wire.pai.spec import Label
+from pai_sdk._wire.pai.wire import NullableList
 
 Accessibility: TypeAlias = Literal["PRIVATE", "PUBLIC"]
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from pydantic import Field
 
 from pai_sdk._wire.base import Sent
-from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.spec import Label
+from pai_sdk._wire.pai.record import KeyValue
+from pai_sdk._wire.pai.spec import Label
 
 
 class NewLabels(Sent):

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk.schemas.secret_values import MASK, masked, masked_spec
+from pai_sdk._wire.pai.secret_values import MASK, masked, masked_spec
 
 if TYPE_CHECKING:
-    from pai_sdk.schemas.request import TrainingJobRequest
+    from pai_sdk._wire.pai.request import TrainingJobRequest
 
 __all__ = ["public_fields", "public_request"]
 

@@ -7,8 +7,8 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._wire.base import Received
-from pai_sdk.schemas.record import InstanceMetrics, MetricPoint
-from pai_sdk.schemas.wire import NullableList, wire_time
+from pai_sdk._wire.pai.record import InstanceMetrics, MetricPoint
+from pai_sdk._wire.pai.wire import NullableList, wire_time
 
 __all__ = ["InstanceMetricsList", "LatestMetricsList", "MetricsList", "metric_row", "metrics_page"]
 

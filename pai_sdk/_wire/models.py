@@ -7,10 +7,10 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, Sent
-from pai_sdk.schemas.numbers import Integer
-from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.spec import Label
-from pai_sdk.schemas.wire import NullableList
+from pai_sdk._wire.pai.numbers import Integer
+from pai_sdk._wire.pai.record import KeyValue
+from pai_sdk._wire.pai.spec import Label
+from pai_sdk._wire.pai.wire import NullableList
 
 
 class ModelFields(Sent):

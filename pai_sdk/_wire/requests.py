@@ -9,8 +9,8 @@ from typing import Any, TypeAlias
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, response_body
-from pai_sdk.schemas.record import ChannelUri, JobState, KeyValue, NameValue
-from pai_sdk.schemas.wire import NullableList
+from pai_sdk._wire.pai.record import ChannelUri, JobState, KeyValue, NameValue
+from pai_sdk._wire.pai.wire import NullableList
 
 __all__ = [
     "RecordedCode",

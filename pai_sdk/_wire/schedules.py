@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, Sent
-from pai_sdk.schemas.wire import NullableList
+from pai_sdk._wire.pai.wire import NullableList
 
 __all__ = ["NEW_SCHEDULE_SCHEMA", "NewSchedule", "ScheduleChanges", "ScheduleList", "ScheduleRecord"]
 

@@ -7,9 +7,9 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, Sent, Strings
-from pai_sdk.schemas.record import ErrorInfo, JobRecord, KeyValue, OutputModel
-from pai_sdk.schemas.spec import Label
-from pai_sdk.schemas.wire import NullableList
+from pai_sdk._wire.pai.record import ErrorInfo, JobRecord, KeyValue, OutputModel
+from pai_sdk._wire.pai.spec import Label
+from pai_sdk._wire.pai.wire import NullableList
 
 __all__ = [
     "ChangedJobs",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, Sent
-from pai_sdk.schemas.record import KeyValue
-from pai_sdk.schemas.wire import NullableList
+from pai_sdk._wire.pai.record import KeyValue
+from pai_sdk._wire.pai.wire import NullableList
 
 
 class NewWorkspace(Sent):

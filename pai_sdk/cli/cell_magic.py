@@ -21,8 +21,8 @@ from pai_sdk.cli import submitting
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
-    from pai_sdk.backend.base import Plan
-    from pai_sdk.job.training_job import TrainingJob
+    from pai_sdk._client.backend.base import Plan
+    from pai_sdk._client.job.training_job import TrainingJob
 
 __all__ = ["load"]
 

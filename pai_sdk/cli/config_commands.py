@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 
 import typer
 
-from pai_sdk.base.hints import did_you_mean, name_hint, nearest
+from pai_sdk._core.config.file import config_path_of, read_config, write_config
+from pai_sdk._core.config.rules import CHECKS, REGIONS
+from pai_sdk._core.config.settings import Settings, active_profile, load_settings, profiles_of
+from pai_sdk._core.names.hints import did_you_mean, name_hint, nearest
 from pai_sdk.cli import exit_codes
+from pai_sdk.cli.selection.backend import complete_profile
 from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
-from pai_sdk.cli.where.place import complete_profile
-from pai_sdk.config.file import config_path_of, read_config, write_config
-from pai_sdk.config.rules import CHECKS, REGIONS
-from pai_sdk.config.settings import Settings, active_profile, load_settings, profiles_of
 from pai_sdk.errors import NotFoundError
 
 __all__ = ["app", "masked"]

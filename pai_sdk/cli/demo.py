@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import pai_sdk
-from pai_sdk.backend.places import LOCAL, backend_for_type
-from pai_sdk.cli.where.place import selected_backend
-from pai_sdk.config.settings import load_settings
-from pai_sdk.display.commands import commands_with_option, list_command, page_url
+from pai_sdk._client.backend.specs import LOCAL, backend_for_type
+from pai_sdk._client.display.commands import commands_with_option, list_command, page_url
+from pai_sdk._client.job import Channel
+from pai_sdk._core.config.settings import load_settings
+from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.errors import PaiError
-from pai_sdk.job import Channel
 
 if TYPE_CHECKING:
-    from pai_sdk.job import TrainingJob
+    from pai_sdk._client.job import TrainingJob
 
 _CODE = Path(__file__).with_name("demo_code")
 _SHADES = " ░▒▓█"

@@ -18,22 +18,22 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
-from pai_sdk.base.extras import install_command
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.base.version import __version__
+from pai_sdk._client.display.base import visible_text
+from pai_sdk._client.session import Session
+from pai_sdk._core.config.settings import Settings, load_settings
+from pai_sdk._core.extras import install_command
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._core.version import __version__
+from pai_sdk._data.storage.tree import size_text
+from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.tables import print_json, table_console, wrapped
-from pai_sdk.cli.where.place import selected_backend
-from pai_sdk.config.settings import Settings, load_settings
-from pai_sdk.display.base import visible_text
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError
-from pai_sdk.session import Session
-from pai_sdk.storage.tree import size_text
-from pai_sdk.storage.uri import OssUri
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.oss.client import OssClient
+    from pai_sdk._data.storage.oss.client import OssClient
 
 __all__ = ["Finding", "Health", "doctor", "examine"]
 
@@ -233,7 +233,7 @@ def _reach(name: str, url: str, skews: list[float]) -> Finding:
     """Checks that an endpoint responds, and compares its clock with the local one."""
     import requests
 
-    from pai_sdk.base.missing_response import diagnose
+    from pai_sdk._core.missing_response import diagnose
 
     started_at, requested_at = time.monotonic(), time.time()
     try:
@@ -302,7 +302,7 @@ def _checked(subject: str, check: Callable[[], str], remedy: str) -> Finding:
 def _docker() -> Finding:
     if sys.platform == "win32":
         return Finding("Docker", "note", "local jobs do not run on Windows", "use WSL, or instances of a service")
-    from pai_sdk.execution.docker.engine import find_engine
+    from pai_sdk._host.execution.docker.engine import find_engine
 
     started_at = time.monotonic()
     try:

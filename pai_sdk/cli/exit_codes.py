@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pai_sdk.schemas.status import JobStatus
+from pai_sdk._wire.pai.status import JobStatus
 
 SUCCEEDED = 0
 ERROR = 1

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk._client.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk._client.display.commands import page_url
+from pai_sdk._client.display.lines import LogWriter
+from pai_sdk._client.job.field_groups import differences, request_groups
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import (
     JobId,
@@ -22,15 +28,9 @@ from pai_sdk.cli.jobs import (
     time_text,
 )
 from pai_sdk.cli.options import moment_of
+from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.cli.tables import print_json, print_properties, table_console, wrapped
-from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.display.base import duration_text, elapsed_s, short_instance, visible_text
-from pai_sdk.display.commands import page_url
-from pai_sdk.display.lines import LogWriter
 from pai_sdk.errors import JobFailed, PaiError
-from pai_sdk.job.facts import differences, request_groups
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import JobRecord, LogLine
 
 if TYPE_CHECKING:
     from rich.text import Text

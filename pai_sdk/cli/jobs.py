@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk._client.display.base import Silent, duration_text, elapsed_s, visible_text
+from pai_sdk._client.display.choice import choose_display
+from pai_sdk._client.display.commands import attach_lines
+from pai_sdk._client.display.terminal import TerminalDisplay
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._client.session import get_default_session
 from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.status import STATUSES, JobStatus
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import pairs, seconds_of
+from pai_sdk.cli.selection.backend import selected_backend
+from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
 from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
-from pai_sdk.cli.where.job_names import JobId, complete_job, find_job
-from pai_sdk.cli.where.place import selected_backend
-from pai_sdk.display.base import Silent, duration_text, elapsed_s, visible_text
-from pai_sdk.display.choice import choose_display
-from pai_sdk.display.commands import attach_lines
-from pai_sdk.display.terminal import TerminalDisplay
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import JobRecord
-from pai_sdk.schemas.status import STATUSES, JobStatus
-from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -12,18 +12,18 @@ from typing import Annotated, Any
 
 import typer
 
-from pai_sdk.base.hints import name_hint
+from pai_sdk._client.display.base import short_instance, visible_text
+from pai_sdk._client.display.curves import MetricCurve
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.names.hints import name_hint
+from pai_sdk._data.run.events.sources import point_order
+from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
+from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.cli.tables import Column, print_json, print_table
-from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.display.base import short_instance, visible_text
-from pai_sdk.display.curves import MetricCurve
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.events.sources import point_order
-from pai_sdk.schemas.record import MetricPoint
 
 _POLL_INTERVAL_S = 1.0
 

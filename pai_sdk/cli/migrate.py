@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pai_sdk.base.files import replace_file
+from pai_sdk._client.display.base import visible_text
+from pai_sdk._core.files import replace_file
+from pai_sdk.alipai.migration import migrate_notebook, migrate_source, read_source
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.migration import migrate_notebook, migrate_source, read_source
 from pai_sdk.cli.tables import print_error, print_json
-from pai_sdk.display.base import visible_text
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
-    from pai_sdk.cli.migration import Migrated
+    from pai_sdk.alipai.migration import Migrated
 
 _SKIPPED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import typer
 
+from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.storage.uri import uri_scheme
 
 __all__ = ["OBJECTS_KEY_VARIABLE", "host_names", "moment_of", "objects_uri", "pairs", "seconds_of", "token_in"]
 
@@ -44,7 +44,7 @@ def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
 
 def host_names(names: list[str] | None) -> list[str] | None:
     """Checks host names and returns them unchanged; the callback of an option."""
-    from pai_sdk.service.web.host_names import check_name
+    from pai_sdk._service.web.host_names import check_name
 
     for name in names or ():
         try:

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk.cli.where.place import with_backend_options
+from pai_sdk._client.session import get_default_session
+from pai_sdk._wire.pai.recipes import check_model_uri, check_recipes
+from pai_sdk._wire.pai.spec import AlgorithmSpec
+from pai_sdk._wire.pai.wire import problems_of
+from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.recipes import check_model_uri, check_recipes
-from pai_sdk.schemas.spec import AlgorithmSpec
-from pai_sdk.schemas.wire import problems_of
-from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pai_sdk.api.models import ModelRecord
-    from pai_sdk.schemas.wire import Received
+    from pai_sdk._client.api.models import ModelRecord
+    from pai_sdk._wire.pai.wire import Received
 
 __all__ = ["algorithms", "models"]
 

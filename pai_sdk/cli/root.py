@@ -11,7 +11,8 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk.base.version import __version__
+from pai_sdk._client.job.interrupts import single_interrupt
+from pai_sdk._core.version import __version__
 from pai_sdk.cli import (
     config_commands,
     demo,
@@ -31,12 +32,11 @@ from pai_sdk.cli import (
 )
 from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.pipelines import commands as pipelines
+from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.service import schedule_commands, wheel_command
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.tune import tune
-from pai_sdk.cli.where.place import with_backend_options
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError, RunNotFoundError
-from pai_sdk.job.interrupts import single_interrupt
 
 app = typer.Typer(
     name="pai-sdk",

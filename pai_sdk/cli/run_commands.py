@@ -13,37 +13,37 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk._client.display.base import visible_text
+from pai_sdk._client.display.curves import blocks_of
+from pai_sdk._client.job.runs_of_jobs import RunsOfJobs
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.html_table import hparam_text
+from pai_sdk._core.names.hints import did_you_mean, name_hint, nearest
+from pai_sdk._core.paths import expanded
+from pai_sdk._data.run.watch.names import has_explicit_name, is_of_instance, run_names, usual_tags
+from pai_sdk._data.run.watch.query import check_names, tags_in
+from pai_sdk._data.storage.store import open_store
+from pai_sdk._data.storage.stores.local import path_of_file_uri
+from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk._wire.base import wire_names
-from pai_sdk.base.hints import did_you_mean, name_hint, nearest
-from pai_sdk.base.html_table import hparam_text
-from pai_sdk.base.paths import expanded
+from pai_sdk._wire.pai.hyperparameters import compare_hyperparameters
+from pai_sdk._wire.pai.record import MetricPoint
+from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.selection.backend import selected_backend
+from pai_sdk.cli.selection.job_names import find_job
 from pai_sdk.cli.tables import Column, print_json, print_table, table_console
-from pai_sdk.cli.where.job_names import find_job
-from pai_sdk.cli.where.place import selected_backend
-from pai_sdk.display.base import visible_text
-from pai_sdk.display.curves import blocks_of
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
-from pai_sdk.job.runs_of_jobs import RunsOfJobs
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.watch.names import has_explicit_name, is_of_instance, run_names, usual_tags
-from pai_sdk.run.watch.query import check_names, tags_in
-from pai_sdk.schemas.hyperparameters import compare_hyperparameters
-from pai_sdk.schemas.record import MetricPoint
-from pai_sdk.schemas.status import JobStatus
-from pai_sdk.schemas.wire import wire_time
-from pai_sdk.storage.store import open_store
-from pai_sdk.storage.stores.local import path_of_file_uri
-from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from pai_sdk.run.events.series import TagSummary
-    from pai_sdk.run.plots.buckets import Comparison
-    from pai_sdk.run.watch.manager import RunManager
-    from pai_sdk.run.watch.records import RunBrief, RunPage
+    from pai_sdk._data.run.events.series import TagSummary
+    from pai_sdk._data.run.plots.buckets import Comparison
+    from pai_sdk._data.run.watch.manager import RunManager
+    from pai_sdk._data.run.watch.records import RunBrief, RunPage
 
 __all__ = ["compare", "follow_run", "is_folder", "run_points", "runs"]
 
@@ -236,7 +236,7 @@ def _points(
 @contextmanager
 def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
     """Yields a manager of folders and jobs, which scans only when `refresh` is called."""
-    from pai_sdk.run.watch.manager import RunManager
+    from pai_sdk._data.run.watch.manager import RunManager
 
     folders = _distinct_roots(
         [name if uri_scheme(name) else str(expanded(Path(name))) for name in names if is_folder(name)]
@@ -336,7 +336,7 @@ class _Query:
 
 
 def _print_page(page: RunPage, query: _Query, *, as_json: bool) -> None:
-    from pai_sdk.run.watch.table import age_text
+    from pai_sdk._data.run.watch.table import age_text
 
     if as_json:
         for brief in page.runs:

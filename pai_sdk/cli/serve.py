@@ -13,22 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pai_sdk.base.extras import install_command
-from pai_sdk.base.paths import expanded
+from pai_sdk._client.display.base import duration_text, visible_text
+from pai_sdk._core.extras import install_command
+from pai_sdk._core.paths import expanded
+from pai_sdk._data.storage.tree import size_text
+from pai_sdk._host.execution.registry import EXECUTORS, executor_names
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, host_names, objects_uri, seconds_of, token_in
+from pai_sdk.cli.selection.backend import running_service
 from pai_sdk.cli.service import team_command, user_commands, workspace_commands
 from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
-from pai_sdk.cli.where.place import running_service
-from pai_sdk.display.base import duration_text, visible_text
 from pai_sdk.errors import PaiError, ServiceStartError
-from pai_sdk.execution.registry import EXECUTORS, executor_names
-from pai_sdk.storage.tree import size_text
 
 if TYPE_CHECKING:
-    from pai_sdk.service.settings import ServiceInfo
-    from pai_sdk.storage.base import Store
+    from pai_sdk._data.storage.base import Store
+    from pai_sdk._service.settings import ServiceInfo
 
 __all__ = ["app", "serve"]
 
@@ -211,8 +211,8 @@ def serve(
     Example: pai-sdk serve --port 8765 --data ./pai-data
     """
     try:
-        from pai_sdk.service.server import serve as serve_until_stopped
-        from pai_sdk.service.settings import ConnectionLimits, ServiceSettings
+        from pai_sdk._service.server import serve as serve_until_stopped
+        from pai_sdk._service.settings import ConnectionLimits, ServiceSettings
     except ImportError as error:
         typer.secho(
             f"error: the service is not installed ({error.name}): {install_command('service')}",
@@ -265,7 +265,7 @@ def serve(
 
 
 def _objects(uri: str | None, endpoint: str | None, region: str | None, key_file: Path | None) -> Store | None:
-    from pai_sdk.cli.service.objects_elsewhere import objects_store, read_key
+    from pai_sdk.cli.service.external_objects import objects_store, read_key
 
     key = read_key(key_file)
     if uri is None:
@@ -396,7 +396,7 @@ def stop(data: Data = Path(_DATA)) -> None:
 
     Example: pai-sdk service stop
     """
-    from pai_sdk.service.embedded import stop_running
+    from pai_sdk._service.embedded import stop_running
 
     stopped = stop_running(expanded(data))
     typer.echo(
@@ -474,7 +474,7 @@ def _copy(
     as_json: bool,
     **options: Any,
 ) -> None:
-    from pai_sdk.service import backup as backups
+    from pai_sdk._service import backup as backups
 
     action = backups.back_up if operation == "back_up" else backups.restore
     url = _database_url(None, database_file)
@@ -488,7 +488,7 @@ def _copy(
 
 
 def _holdings() -> ModuleType:
-    from pai_sdk.service import holdings  # not on Windows, where no service runs
+    from pai_sdk._service import inventory as holdings  # not on Windows, where no service runs
 
     return holdings
 

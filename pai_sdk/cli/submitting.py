@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pai_sdk.backend.base import Plan
-from pai_sdk.backend.places import LOCAL, backend_for_type
+from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.backend.specs import LOCAL, backend_for_type
+from pai_sdk._client.display.base import Silent
+from pai_sdk._client.display.choice import choose_display
+from pai_sdk._client.session import get_default_session
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, print_next_commands
 from pai_sdk.cli.options import pairs
+from pai_sdk.cli.selection.backend import selected_backend
+from pai_sdk.cli.selection.job_names import find_job
 from pai_sdk.cli.tables import print_error
-from pai_sdk.cli.where.job_names import find_job
-from pai_sdk.cli.where.place import selected_backend
-from pai_sdk.display.base import Silent
-from pai_sdk.display.choice import choose_display
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
-from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
-    from pai_sdk.submit.job_file import JobFile
+    from pai_sdk._client.submit.job_file import JobFile
 
 __all__ = ["clone", "job_file_of", "run", "submit"]
 
@@ -151,7 +151,7 @@ def run(
     Example: pai-sdk run job.yaml --set lr=0.1 --instance-type ecs.c6.large
     """
     if schema:
-        from pai_sdk.submit.job_file_schema import job_file_schema
+        from pai_sdk._client.submit.job_file_schema import job_file_schema
 
         typer.echo(json.dumps(job_file_schema(), ensure_ascii=False, indent=1))
         return
@@ -220,8 +220,8 @@ def job_file_of(
     parameter: list[str] | None = None,
 ) -> JobFile:
     """Returns the job file of `run`, with the values that its options override."""
-    from pai_sdk.submit.job_file import JobFile
-    from pai_sdk.submit.yaml_file import read_scalar
+    from pai_sdk._client.submit.job_file import JobFile
+    from pai_sdk._client.submit.yaml_file import read_scalar
 
     described = (JobFile.load(file) if file else JobFile()).with_values({}, kind=kind)
     return described.with_values(
@@ -282,7 +282,7 @@ def clone(
 
     Example: pai-sdk clone train129f212o89d --set lr=0.1 --instance-type ecs.g6.xlarge
     """
-    from pai_sdk.submit.cloning import clone_plan
+    from pai_sdk._client.submit.cloning import clone_plan
 
     record = find_job(job_id).record
     plan = clone_plan(

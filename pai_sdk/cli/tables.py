@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pai_sdk.display.base import visible_text
+from pai_sdk._client.display.base import visible_text
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,17 +11,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk.base.paths import expanded
+from pai_sdk._client.display.base import visible_text
+from pai_sdk._core.paths import expanded
+from pai_sdk._data.storage.uri import uri_scheme
+from pai_sdk.cli.selection.backend import with_backend_options
+from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.cli.tables import print_json
-from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import with_backend_options
-from pai_sdk.display.base import visible_text
-from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from pai_sdk.trace.trace_data import TraceData
+    from pai_sdk._data.trace.trace_data import TraceData
 
 __all__ = ["app"]
 
@@ -78,7 +78,7 @@ def query(
 
 
 def _trace_of(run: str, uncommitted: bool) -> TraceData:
-    from pai_sdk.trace.trace_data import read_trace
+    from pai_sdk._data.trace.trace_data import read_trace
 
     if uri_scheme(run) is not None:
         return read_trace(run, uncommitted=uncommitted)
@@ -88,7 +88,7 @@ def _trace_of(run: str, uncommitted: bool) -> TraceData:
 
 
 def _print(table: pa.Table, as_format: RowFormat) -> None:
-    from pai_sdk.trace.cells import rows_of_table
+    from pai_sdk._data.trace.cells import rows_of_table
 
     table = table.rename_columns(_distinct(table.column_names))
     rows = rows_of_table(table)

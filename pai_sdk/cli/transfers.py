@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk.base.paths import expanded
+from pai_sdk._core.paths import expanded
+from pai_sdk._data.storage.store import open_store
+from pai_sdk._data.storage.stores.local import path_of_file_uri
+from pai_sdk._data.storage.tree import size_text
+from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
-from pai_sdk.storage.store import open_store
-from pai_sdk.storage.stores.local import path_of_file_uri
-from pai_sdk.storage.tree import size_text
-from pai_sdk.storage.uri import uri_scheme
 
 if TYPE_CHECKING:
-    from pai_sdk.storage.store import Store
-    from pai_sdk.storage.stored_file import StoredFile
-    from pai_sdk.storage.sync.dir_sync import SyncReport
-    from pai_sdk.storage.tree import FileTree
+    from pai_sdk._data.storage.store import Store
+    from pai_sdk._data.storage.stored_file import StoredFile
+    from pai_sdk._data.storage.sync.dir_sync import SyncReport
+    from pai_sdk._data.storage.tree import FileTree
 
 __all__ = ["cp", "ls", "rm", "sync"]
 
@@ -55,7 +55,7 @@ def cp(
     else:
         store, name = _parent_of(location)
     if not dry_run:
-        from pai_sdk.storage.sync.dir_sync import move_file
+        from pai_sdk._data.storage.sync.dir_sync import move_file
 
         move_file(source_entry.store, source_entry.file, store, name, progress=True)
     size = "" if dry_run else f" ({size_text(source_entry.file.size_bytes)})"
@@ -205,7 +205,7 @@ def _need_recursive(entry: _Entry, recursive: bool, command: str) -> None:
 
 
 def _move(source: str, target: str, *, dry_run: bool, **options: Any) -> SyncReport:
-    from pai_sdk.storage.sync.dir_sync import DirSync
+    from pai_sdk._data.storage.sync.dir_sync import DirSync
 
     def note(action: str, path: str) -> None:
         _print_line(f"would {action} {path}")
@@ -275,7 +275,7 @@ def pack(
 
     Example: pai-sdk pack src --all
     """
-    from pai_sdk.code.package import package_code
+    from pai_sdk._client.code.package import package_code
 
     excluded: list[tuple[str, str]] = []
     tree = package_code(

@@ -15,22 +15,22 @@ from urllib.parse import urlsplit
 
 import typer
 
-from pai_sdk.backend.places import backend_for_job
-from pai_sdk.base.endpoint import host_of, is_loopback
-from pai_sdk.base.extras import install_command
-from pai_sdk.base.paths import expanded
+from pai_sdk._client.backend.specs import backend_for_job
+from pai_sdk._client.display.base import visible_text
+from pai_sdk._client.pipeline.run_list import FolderRuns
+from pai_sdk._client.session.default import default_session_from, get_default_session
+from pai_sdk._client.session.session import Session
+from pai_sdk._core.endpoint import host_of, is_loopback
+from pai_sdk._core.extras import install_command
+from pai_sdk._core.paths import expanded
+from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import host_names, token_in
-from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import selected_backend, service_on, session_on
-from pai_sdk.display.base import visible_text
-from pai_sdk.pipeline.found_runs import FolderRuns
-from pai_sdk.session.default import default_session_from, get_default_session
-from pai_sdk.session.session import Session
-from pai_sdk.storage.uri import uri_scheme
+from pai_sdk.cli.selection.backend import selected_backend, service_on, session_on
+from pai_sdk.cli.selection.job_names import complete_job, find_job
 
 if TYPE_CHECKING:
-    from pai_sdk.service.web.ui_app import UiServer
+    from pai_sdk._service.web.ui_app import UiServer
 
 __all__ = ["ui"]
 
@@ -206,7 +206,7 @@ def _serve_folder(
     open_browser: bool,
 ) -> None:
     try:
-        from pai_sdk.service.web.ui_app import UiServer, UiSettings
+        from pai_sdk._service.web.ui_app import UiServer, UiSettings
     except ImportError as error:
         message = f"error: the server is not installed ({error.name}): {install_command('service')}"
         typer.secho(message, fg="red", err=True)

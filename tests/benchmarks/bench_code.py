@@ -11,7 +11,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from pai_sdk import Processor, Session
-from pai_sdk.code.package import package_code
+from pai_sdk._client.code.package import package_code
 from tests.benchmarks import peers
 from tests.benchmarks.harness import Row
 from tests.benchmarks.relay import Relay

@@ -13,13 +13,13 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk.backend.base import Plan
-from pai_sdk.backend.local import LocalBackend
+from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._client.submission import submit
+from pai_sdk._host.execution.docker.engine import Engine, find_engine
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import EngineNotFoundError
-from pai_sdk.execution.docker.engine import Engine, find_engine
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.submission import submit
 from tests.benchmarks.harness import Row
 from tests.docker import engine as private
 from tests.docker.engine import BASE_IMAGE

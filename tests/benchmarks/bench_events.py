@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from pai_sdk.run.events.reader import RunReader
-from pai_sdk.run.events.series import Series
-from pai_sdk.run.plots.buckets import compared
-from pai_sdk.storage.stores.local import LocalStore
+from pai_sdk._data.run.events.reader import RunReader
+from pai_sdk._data.run.events.series import Series
+from pai_sdk._data.run.plots.buckets import compared
+from pai_sdk._data.storage.stores.local import LocalStore
 from tests.benchmarks.harness import ROOT, Row
 from tests.data_server import data_server
 from tests.event_files import event, frame, simple, tensor, version

@@ -18,11 +18,11 @@ from pathlib import Path
 import oss2
 from sqlalchemy import insert
 
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import Job, JobLabel, Transition
-from pai_sdk.storage.stores.local import LocalStore
-from pai_sdk.storage.sync.dir_sync import DirSync
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._data.storage.sync.dir_sync import DirSync
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.models import Job, JobLabel, Transition
 from tests.benchmarks.bench_runs_http import served_runs
 from tests.benchmarks.bench_service import until_up
 from tests.benchmarks.harness import Row
@@ -87,7 +87,7 @@ def _median_ms(act: Callable[[], object], times: int = TIMES) -> float:
 
 
 def _jobs(data: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data), "--slots", "1"]
+    command = [sys.executable, "-m", "pai_sdk._service", "--data", str(data), "--slots", "1"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             client, found, there = Client(until_up(data)), {}, 0

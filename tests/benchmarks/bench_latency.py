@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from pai_sdk import Processor, Session
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk._client.job.training_job import TrainingJob
 from tests.benchmarks.harness import Row, is_quick
 
 REPETITIONS = 5

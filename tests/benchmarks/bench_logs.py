@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pai_sdk import Processor, Session
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.service.state.folder import read_info
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._service.state.folder import read_info
 from tests.benchmarks.harness import Row
 
 REPETITIONS = 3
@@ -57,7 +57,7 @@ def _service(folder: Path) -> Iterator[Session]:
     command = [
         sys.executable,
         "-m",
-        "pai_sdk.service",
+        "pai_sdk._service",
         "--data",
         str(folder),
         "--port",

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 import requests
 import tensorboard
 
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.service.web.ui_app import UiServer, UiSettings
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.benchmarks import bench_runs_http
 from tests.benchmarks.harness import ROOT, Row
 from tests.browser import open_browser, open_page
@@ -160,7 +160,7 @@ def _line(page: Page, number: int) -> Locator:
 
 def _sizes() -> dict[str, float | str]:
     """What a browser loads until it shows the list, and all that there is; and TensorBoard's."""
-    assets = ROOT / "pai_sdk/service/web/static/assets"
+    assets = ROOT / "pai_sdk/_service/web/static/assets"
     sizes = {file.name: file.stat().st_size / 1024 for file in assets.glob("*.gz")}
     web = Path(tensorboard.__file__).parent / "webfiles.zip"
     with zipfile.ZipFile(web) as files:

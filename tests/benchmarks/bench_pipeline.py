@@ -40,7 +40,7 @@ def measure(cache: Path) -> dict[str, float | str]:
 
 def ours(folder: Path) -> dict[str, float]:
     """A step that gives the values, one for each of them, and one that takes all."""
-    from pai_sdk.pipeline import Pipeline, PipelineRun
+    from pai_sdk._client.pipeline import Pipeline, PipelineRun
 
     def described() -> Pipeline:
         pipeline = Pipeline("fan", store=folder, parallel=8)

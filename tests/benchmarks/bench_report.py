@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pai_sdk import ReportSession, report
-from pai_sdk.run.events import writer as events
-from pai_sdk.run.report.checkpoints import latest_checkpoint
+from pai_sdk._data.run.events import writer as events
+from pai_sdk._data.run.report.checkpoints import latest_checkpoint
 from tests.benchmarks.harness import Row
 from tests.peer_environment import python_with
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import requests
 
-from pai_sdk.run.events.writer import EventWriter
+from pai_sdk._data.run.events.writer import EventWriter
 from tests.benchmarks.harness import Row
 
 REPETITIONS = 3

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import psutil
 
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.folder import read_info
-from pai_sdk.service.state.models import Job, JobLabel, Transition
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.folder import read_info
+from pai_sdk._service.state.models import Job, JobLabel, Transition
 from tests.benchmarks.harness import Row
 from tests.service.services import Client, job_body
 
@@ -38,7 +38,7 @@ _IDLE_S = 5.0
 
 def measure(cache: Path) -> dict[str, float | str]:
     data = Path("data").absolute()
-    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data), "--slots", "1"]
+    command = [sys.executable, "-m", "pai_sdk._service", "--data", str(data), "--slots", "1"]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as process:
         try:
             return _measure(Client(until_up(data)), psutil.Process(process.pid))

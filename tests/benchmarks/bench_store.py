@@ -17,10 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.transfer import download, upload
-from pai_sdk.storage.uri import OssUri
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.transfer import download, upload
+from pai_sdk._data.storage.uri import OssUri
 from tests.benchmarks.harness import ROOT, Row
 from tests.benchmarks.relay import Relay
 from tests.peer_environment import python_with

@@ -11,11 +11,11 @@ import oss2
 import psutil
 
 from pai_sdk import Session
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.service.embedded import ensure_running
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.transfer import download, upload
-from pai_sdk.storage.uri import OssUri
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.transfer import download, upload
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._service.embedded import ensure_running
 from tests.benchmarks.harness import Row, is_quick
 
 REPETITIONS = 3

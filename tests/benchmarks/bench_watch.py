@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pai_sdk.run.events import writer as events
+from pai_sdk._data.run.events import writer as events
 from tests.benchmarks.harness import ROOT, Row
 
 REPETITIONS = 2

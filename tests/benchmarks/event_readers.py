@@ -14,8 +14,8 @@ def main(kind: str, folder: str, most_runs: str) -> None:
     names = sorted(path.name for path in Path(folder).iterdir())[: int(most_runs)]
     read = {"files": files, "runs": runs, "plain": plain, "accumulator": accumulator, "tbparse": tbparse}[kind]
     if kind in ("files", "runs"):  # what is imported is not part of what is measured
-        import pai_sdk.run.events.reader
-        import pai_sdk.storage.stores.local  # noqa: F401
+        import pai_sdk._data.run.events.reader
+        import pai_sdk._data.storage.stores.local  # noqa: F401
     elif kind == "accumulator":
         pass
     elif kind == "tbparse":
@@ -39,8 +39,8 @@ def peak_mib() -> float:
 
 def files(folder: Path, names: list) -> int:
     """`EventFileReader`, and all points kept."""
-    from pai_sdk.run.events.files import EventFileReader
-    from pai_sdk.storage.stores.local import LocalStore
+    from pai_sdk._data.run.events.files import EventFileReader
+    from pai_sdk._data.storage.stores.local import LocalStore
 
     store = LocalStore(folder)
     kept = [
@@ -53,8 +53,8 @@ def files(folder: Path, names: list) -> int:
 
 def runs(folder: Path, names: list) -> int:
     """`RunReader`: listed, with the summary of each tag."""
-    from pai_sdk.run.events.reader import RunReader
-    from pai_sdk.storage.stores.local import LocalStore
+    from pai_sdk._data.run.events.reader import RunReader
+    from pai_sdk._data.storage.stores.local import LocalStore
 
     store = LocalStore(folder)
     kept = [RunReader(store, [file]) for file in store.list() if file.path.partition("/")[0] in names]

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from pai_sdk.config.credentials import Credentials
+from pai_sdk._core.config.credentials import Credentials
 
 KEY = Credentials("bench-id", "bench-secret")
 PROJECT = "bench"
@@ -44,8 +44,8 @@ def serve(folder: str) -> None:
     """Serve tables; print the address first."""
     import uvicorn
 
-    from pai_sdk.service.tables.table_store import TableStore
-    from pai_sdk.service.tables.tables_app import TablesApp
+    from pai_sdk._service.odps.table_store import TableStore
+    from pai_sdk._service.odps.tables_app import TablesApp
 
     app = TablesApp(TableStore(Path(folder)), {KEY.access_key_id: KEY.access_key_secret})
     server = uvicorn.Server(uvicorn.Config(app, port=0, lifespan="off", log_level="error", access_log=False))
@@ -97,7 +97,7 @@ class _Ours:
     """`TraceWriter` into a table, or into files."""
 
     def __init__(self, columns: str, table: str, url: str, *, sink: str = "zstd") -> None:
-        from pai_sdk.trace import OdpsSink, ParquetSink, TraceWriter
+        from pai_sdk._data.trace import OdpsSink, ParquetSink, TraceWriter
 
         into = (
             ParquetSink(f"files_{table}")
@@ -213,7 +213,7 @@ def _session(table: Any) -> Any:
 
 
 def _arrow_schema(columns: str) -> pa.Schema:
-    from pai_sdk.trace.types import trace_schema
+    from pai_sdk._data.trace.types import trace_schema
 
     return trace_schema(SCHEMAS[columns])
 

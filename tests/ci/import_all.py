@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pai_sdk
 
-NEED_MORE = ("pai_sdk.cli.demo_code", "pai_sdk.execution.ray", "pai_sdk.callbacks")
+NEED_MORE = ("pai_sdk.cli.demo_code", "pai_sdk._host.execution.ray", "pai_sdk.callbacks")
 
 failed = {}
 for module in pkgutil.walk_packages(pai_sdk.__path__, "pai_sdk."):

@@ -16,9 +16,9 @@ import psutil
 import pytest
 
 from pai_sdk import Estimator, Session
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._service.embedded import ensure_running
 from pai_sdk.errors import JobFailed
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.service.embedded import ensure_running
 from tests import ml
 from tests.e2e.conftest import end_service, wait_until_gone
 from tests.waiting import PATIENCE_S

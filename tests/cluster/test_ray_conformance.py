@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.execution.base import ExecutionState
-from pai_sdk.execution.ray.executor import RayExecutor
-from pai_sdk.execution.ray.options import RayOptions
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.base import ExecutionState
+from pai_sdk._host.execution.ray.executor import RayExecutor
+from pai_sdk._host.execution.ray.options import RayOptions
 from tests.cluster.ray_cluster import RayCluster
-from tests.unit.execution.conformance import ExecutorConformance, Harness
+from tests.unit.host.execution.conformance import ExecutorConformance, Harness
 
 # Its instances wait for files of each other in `/ml`, which those on different nodes do not share.
 _ON_ONE_NODE = "test_the_first_failure_is_in_the_state_before_the_end"

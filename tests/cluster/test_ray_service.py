@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Session
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._service import backup
+from pai_sdk._service.embedded import ensure_running, find_running
 from pai_sdk.errors import JobFailed
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.service import backup
-from pai_sdk.service.embedded import ensure_running, find_running
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.talking import TALKS
 from tests.cluster.test_all_reduce import AllReduce, Place, await_step, expected_sum, lines_of

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from pai_sdk.execution.slurm.executor import SlurmExecutor
-from pai_sdk.execution.slurm.options import SlurmOptions
+from pai_sdk._host.execution.slurm.executor import SlurmExecutor
+from pai_sdk._host.execution.slurm.options import SlurmOptions
 from tests.cluster.slurm_cluster import SlurmCluster
-from tests.unit.execution.conformance import ExecutorConformance, Harness
+from tests.unit.host.execution.conformance import ExecutorConformance, Harness
 
 
 class TestSlurmExecutor(ExecutorConformance):

@@ -13,14 +13,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.agent.slurm.gang_folder import GangFolder
-from pai_sdk.execution.slurm import executor as executor_module
-from pai_sdk.execution.slurm.executor import SlurmExecutor
-from pai_sdk.execution.slurm.options import SlurmOptions
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.agent.slurm.gang_folder import GangFolder
+from pai_sdk._host.execution.slurm import executor as executor_module
+from pai_sdk._host.execution.slurm.executor import SlurmExecutor
+from pai_sdk._host.execution.slurm.options import SlurmOptions
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.talking import TALKS
-from tests.unit.execution.conformance import STOP, Harness
+from tests.unit.host.execution.conformance import STOP, Harness
 from tests.waiting import until
 
 UNTIL_GO = 'echo "$RANK" >>"$PAI_OUTPUT_MODEL/begun"; echo up; until [ -e go ]; do sleep 0.1; done; echo end'

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Session
+from pai_sdk._service import backup
+from pai_sdk._service.embedded import find_running
 from pai_sdk.errors import JobFailed, ServiceStartError
-from pai_sdk.service import backup
-from pai_sdk.service.embedded import find_running
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_all_reduce import AllReduce, Place
 from tests.docs.conftest import run_page

@@ -13,12 +13,12 @@ from typing import Any
 import docker
 import pytest
 
-from pai_sdk.backend.base import Plan
-from pai_sdk.backend.local import LocalBackend
-from pai_sdk.execution.docker.container import LABEL_JOB
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.submission import submit as submit_plan
+from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._client.submission import submit as submit_plan
+from pai_sdk._host.execution.docker.container import LABEL_JOB
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 from tests.docs.conftest import fresh_place, run_page
 from tests.waiting import PATIENCE_S

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk import Estimator, Session
-from pai_sdk.agent.reasons import image_unused_message
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.reasons import image_unused_message
 from pai_sdk.errors import JobFailed, JobStopped, StorageError
-from pai_sdk.job.training_job import TrainingJob
 from tests.docker.engine import BASE_IMAGE
 from tests.waiting import PATIENCE_S
 

@@ -137,7 +137,7 @@ def _wheel(folder: Path, version: str | None) -> Path:
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, source)
         shutil.copytree(ROOT / "pai_sdk", source / "pai_sdk", ignore=shutil.ignore_patterns("node_modules"))
-        (source / "pai_sdk/base/version.py").write_text(f'"""The version."""\n\n__version__ = "{version}"\n')
+        (source / "pai_sdk/_core/version.py").write_text(f'"""The version."""\n\n__version__ = "{version}"\n')
     built = folder / (version or "now")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(built), str(source)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

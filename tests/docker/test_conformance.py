@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.execution.base import Executor
-from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.docker.options import LocalOptions
-from pai_sdk.execution.docker.shared_folder import SharedFolder
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.base import Executor
+from pai_sdk._host.execution.docker.executor import DockerExecutor
+from pai_sdk._host.execution.docker.options import LocalOptions
+from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from tests.docker.conftest import remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
-from tests.unit.execution.conformance import ExecutorConformance, Harness
+from tests.unit.host.execution.conformance import ExecutorConformance, Harness
 
 
 class TestDockerExecutor(ExecutorConformance):

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Processor, Session
+from pai_sdk._wire.pai.spec import Channel
+from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import JobFailed
-from pai_sdk.schemas.spec import Channel
-from pai_sdk.schemas.status import JobStatus
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE
 from tests.waiting import PATIENCE_S, until
@@ -124,11 +124,11 @@ _HOME = Path(f"/tmp/pai-user-{os.getpid()}")  # no other user may enter pytest's
 _AS_USER = """
 import sys
 from pathlib import Path
-from pai_sdk.submission import submit
-from pai_sdk.backend.base import Plan
-from pai_sdk.backend.local import LocalBackend
-from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk._client.submission import submit
+from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._client.job.training_job import TrainingJob
 backend = LocalBackend(Path(sys.argv[1]))
 request = TrainingJobRequest.model_validate_json(sys.argv[2])
 job = TrainingJob(submit(Plan(request), backend, progress=False), backend).wait(timeout=60)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._host.execution.docker import executor
+from pai_sdk._host.execution.docker.container import LABEL_JOB
+from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import ImageError, InvalidInputError, JobFailed, JobStopped, LocalRunError
-from pai_sdk.execution.docker import executor
-from pai_sdk.execution.docker.container import LABEL_JOB
-from pai_sdk.execution.docker.shared_folder import SharedFolder
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.waiting import PATIENCE_S
 from tests.wheels import write_wheel
@@ -316,7 +316,7 @@ def test_what_cannot_be_done_here_is_refused_all_at_once(submit, backend):
 
 def test_an_input_that_vanished_is_named(backend, submit, tmp_path, monkeypatch):
     gone = tmp_path / "gone"
-    monkeypatch.setattr("pai_sdk.backend.local.backend.check_supported", lambda request: None)
+    monkeypatch.setattr("pai_sdk._client.backend.local.backend.check_supported", lambda request: None)
     with pytest.raises(LocalRunError, match=f"train: {gone}"):
         submit("true", InputChannels=[{"Name": "train", "InputUri": f"{gone.as_uri()}/"}])
     assert list(backend.list()) == []

@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from pai_sdk.backend.local import LocalBackend
+from pai_sdk._client.backend.local import LocalBackend
 from tests.docker.conftest import Submit
 from tests.waiting import PATIENCE_S, until
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk.errors import InvalidInputError, JobFailed, NotFoundError
-from pai_sdk.job.training_job import TrainingJob
 from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on, silent_registry
@@ -96,7 +96,7 @@ def test_a_plan_is_what_runs_here_or_in_another_process(
 
     trainer.plan({"train": data}).save(tmp_path / "another.json")
     program = (
-        "import sys; from pai_sdk import Session; from pai_sdk.backend.base import Plan;"
+        "import sys; from pai_sdk import Session; from pai_sdk._client.backend.base import Plan;"
         "print(Session().submit(Plan.load(sys.argv[1])).wait(show_logs=False).id)"
     )
     done = subprocess.run(

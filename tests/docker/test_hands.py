@@ -8,8 +8,8 @@ import subprocess
 import docker
 import pytest
 
+from pai_sdk._host.execution.docker import executor
 from pai_sdk.errors import JobFailed, JobStopped
-from pai_sdk.execution.docker import executor
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.waiting import PATIENCE_S, until
 
@@ -183,11 +183,11 @@ def test_an_engine_that_takes_its_containers_along(submit, engine, caplog):
 
 
 def test_a_full_disk_below_the_job_hides_no_exit_code(tmp_path, docker_host):
-    from pai_sdk.backend.base import Plan
-    from pai_sdk.backend.local import LocalBackend
-    from pai_sdk.job.training_job import TrainingJob
-    from pai_sdk.schemas.request import TrainingJobRequest
-    from pai_sdk.submission import submit
+    from pai_sdk._client.backend.base import Plan
+    from pai_sdk._client.backend.local import LocalBackend
+    from pai_sdk._client.job.training_job import TrainingJob
+    from pai_sdk._client.submission import submit
+    from pai_sdk._wire.pai.request import TrainingJobRequest
 
     small = tmp_path / "small"
     small.mkdir()

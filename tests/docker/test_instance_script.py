@@ -15,8 +15,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pai_sdk.execution.docker.container import environment_file
-from pai_sdk.execution.docker.shared_folder import SharedFolder
+from pai_sdk._host.execution.docker.container import environment_file
+from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from tests.waiting import PATIENCE_S, until
 from tests.wheels import write_wheel
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Pipeline, Processor, Session, Tuner
-from pai_sdk.storage.store import open_store
+from pai_sdk._data.storage.store import open_store
 from tests.docker.engine import BASE_IMAGE, Engine
 
 METRIC = {"name": "loss", "regex": r"loss=([\d.]+)"}

@@ -14,11 +14,11 @@ import psutil
 import pytest
 
 from pai_sdk import Estimator, Processor, Session
-from pai_sdk.backend.local import LocalBackend
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._data.run.report.checkpoints import commit
+from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints
+from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk.errors import ConflictError, InvalidInputError, JobFailed
-from pai_sdk.run.report.checkpoints import commit
-from pai_sdk.run.store.stored_checkpoints import complete_checkpoints
-from pai_sdk.storage.oss.client import OssClient
 from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on
@@ -163,9 +163,9 @@ def test_a_list_shows_a_job_as_running_until_its_outputs_are_saved(
 _WAIT = """
 import os, sys
 from pathlib import Path
-from pai_sdk.backend.local import backend
-from pai_sdk.execution.output_uploader import OutputUploader
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk._client.backend.local import backend
+from pai_sdk._host.execution.output_uploader import OutputUploader
+from pai_sdk._client.job.training_job import TrainingJob
 def stuck(*arguments, **named):
     print("saving", flush=True)
     import time; time.sleep(1000)

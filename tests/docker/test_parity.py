@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.agent.memory import kernel_kills
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._host.agent.memory import kernel_kills
 from tests.docker.engine import Engine
 from tests.docker.parity import Case, Place, Seen
 from tests.docker.test_service import session_on

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._host.execution.docker.engine import find_engine
 from pai_sdk.errors import JobFailed, JobStopped
-from pai_sdk.execution.docker.engine import find_engine
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.docker.engine import BASE_IMAGE, Engine, base_archive, install, remove_folder, why_not
 from tests.waiting import PATIENCE_S, until

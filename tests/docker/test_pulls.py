@@ -10,8 +10,8 @@ from pathlib import Path
 import docker
 import pytest
 
+from pai_sdk._host.execution.docker import images
 from pai_sdk.errors import ImageError
-from pai_sdk.execution.docker import images
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.registry import registry

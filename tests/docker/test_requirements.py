@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.backend.local import LocalBackend
+from pai_sdk._client.backend.local import LocalBackend
 from tests.docker.conftest import Submit, lines_of
 from tests.waiting import PATIENCE_S, until
 from tests.wheels import write_wheel

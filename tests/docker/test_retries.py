@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator
-from pai_sdk.schemas import job_retries
-from pai_sdk.schemas.job_retries import JobRetries
+from pai_sdk._wire.pai import job_retries
+from pai_sdk._wire.pai.job_retries import JobRetries
 from tests.docker.conftest import Submit, lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor, Session
+from pai_sdk._service.settings import ServiceInfo
 from pai_sdk.errors import EngineNotFoundError, JobFailed, JobStopped
-from pai_sdk.service.settings import ServiceInfo
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_images import changed

@@ -9,20 +9,20 @@ import time
 
 import pytest
 
-from pai_sdk.backend.local import LocalBackend
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._host.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, owner
 from pai_sdk.errors import ConflictError, JobFailed, JobStopped, NotFoundError
-from pai_sdk.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, owner
-from pai_sdk.job.training_job import TrainingJob
 from tests.docker.conftest import lines_of
 from tests.waiting import PATIENCE_S, until
 
 _SUBMIT = """
 import json, os, sys, time
 from pathlib import Path
-from pai_sdk.submission import submit
-from pai_sdk.backend.base import Plan
-from pai_sdk.backend.local import LocalBackend
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk._client.submission import submit
+from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._wire.pai.request import TrainingJobRequest
 backend = LocalBackend(Path(sys.argv[1]))
 request = TrainingJobRequest.model_validate({
     "TrainingJobName": "orphan",

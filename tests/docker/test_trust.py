@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk.errors import JobFailed, JobStopped
 from tests.docker.conftest import lines_of
 from tests.waiting import PATIENCE_S

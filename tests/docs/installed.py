@@ -12,7 +12,7 @@ from types import ModuleType
 
 from packaging.requirements import Requirement
 
-from pai_sdk.base.extras import DISTRIBUTION
+from pai_sdk._core.extras import DISTRIBUTION
 
 __all__ = ["hide_what_is_not_installed", "named_requirements"]
 

@@ -24,6 +24,6 @@ def module_names() -> list[str]:
 @pytest.mark.usefixtures("fresh_place")
 def test_the_examples_of_a_module_work(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     module = importlib.import_module(name)
-    monkeypatch.setattr("pai_sdk.session.default._default", None)  # and put back at the end
+    monkeypatch.setattr("pai_sdk._client.session.default._default", None)  # and put back at the end
     failed, _ = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
     assert failed == 0, f"the report above shows {failed} failed examples of {name}"

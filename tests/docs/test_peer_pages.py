@@ -12,9 +12,9 @@ import pytest
 
 import pai_sdk
 from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, Tuner
-from pai_sdk.base.peer_names import ATTRIBUTES, KEYWORDS, NAMES
-from pai_sdk.compat.member_aliases import ALIASES
-from pai_sdk.compat.session_names import SessionAliases
+from pai_sdk._core.names.peer_names import ATTRIBUTES, KEYWORDS, NAMES
+from pai_sdk.alipai.member_aliases import ALIASES
+from pai_sdk.alipai.session_names import SessionAliases
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 PAGES = sorted(DOCS.glob("from-*.md"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk._service.embedded import ensure_running
 from tests.leftovers import has_ended
 from tests.waiting import PATIENCE_S, until
 

@@ -16,8 +16,8 @@ import time
 from pathlib import Path
 
 from pai_sdk import Processor, Session
+from pai_sdk._client.pipeline import Pipeline, PipelineRun
 from pai_sdk.errors import InUseError, RunNotFoundError
-from pai_sdk.pipeline import Pipeline, PipelineRun
 
 CHAIN = 6
 PREPARED = 'echo "$NAME" >>"$RAN"; sleep 0.2; mkdir -p "$PAI_OUTPUT_OUT"; echo "$NAME" >"$PAI_OUTPUT_OUT/name.txt"'

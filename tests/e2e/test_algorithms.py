@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import AlgorithmEstimator, Session
+from pai_sdk._service.embedded import ensure_running
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.service.embedded import ensure_running
 from tests.peer_environment import python_with
 from tests.waiting import PATIENCE_S
 

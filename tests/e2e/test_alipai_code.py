@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.config.settings import save_config
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk._core.config.settings import save_config
+from pai_sdk._service.embedded import ensure_running
 
 PROGRAM = Path(__file__).with_name("alipai_style_program.py")
 STEPS = {

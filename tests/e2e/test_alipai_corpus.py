@@ -18,10 +18,10 @@ from nbclient import NotebookClient
 from traitlets.config import Config
 
 from pai_sdk import Session
-from pai_sdk.compat.replacements import CALLED_OTHERWISE
-from pai_sdk.config.settings import save_config
-from pai_sdk.service.embedded import ensure_running
-from tests.unit.compat.alipai_table import PRESENT, compare
+from pai_sdk._core.config.settings import save_config
+from pai_sdk._service.embedded import ensure_running
+from pai_sdk.alipai.replacements import CALLED_OTHERWISE
+from tests.unit.alipai.alipai_table import PRESENT, compare
 from tests.waiting import PATIENCE_S
 
 CORPUS = Path(__file__).with_name("alipai_corpus")

@@ -297,7 +297,7 @@ def test_doctor_and_the_service_it_finds(session: Session, service_dir: Path) ->
 
 def test_ctrl_c_ends_in_a_message(session: Session) -> None:
     program = (
-        "import time; from pai_sdk.api.training_jobs import TrainingJobs; from pai_sdk.cli import main\n"
+        "import time; from pai_sdk._client.api.training_jobs import TrainingJobs; from pai_sdk.cli import main\n"
         "TrainingJobs.list = lambda *a, **k: (print('asked', flush=True), time.sleep(60))\n"
         "main()"
     )

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Processor, Session, TrainingJob
+from pai_sdk._wire.pai.compute import InstanceSpec
 from pai_sdk.errors import JobFailed, JobStopped
-from pai_sdk.schemas.compute import InstanceSpec
 from tests.waiting import PATIENCE_S, until
 
 TRAIN = """\

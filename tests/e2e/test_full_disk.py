@@ -17,10 +17,10 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Processor, Session, TrainingJob
-from pai_sdk.base.retry import RetryPolicy
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._service.settings import ServiceInfo
+from pai_sdk._service.state.folder import read_info
 from pai_sdk.errors import JobFailed, PaiError
-from pai_sdk.service.settings import ServiceInfo
-from pai_sdk.service.state.folder import read_info
 from tests import ml
 from tests.service.services import running_service
 from tests.waiting import PATIENCE_S, until
@@ -77,7 +77,7 @@ class SmallService:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(PATIENCE_S)
             enter = [f"{option}=/proc/self/fd/{descriptor}" for option, descriptor in opened.items()]
-            serve = [sys.executable, "-m", "pai_sdk.service", "--data", str(self.data)]
+            serve = [sys.executable, "-m", "pai_sdk._service", "--data", str(self.data)]
             with self.log.open("ab") as output:
                 self.process = subprocess.Popen(
                     ["nsenter", *enter, *serve], pass_fds=opened.values(), stdout=output, stderr=output
@@ -93,7 +93,7 @@ def small(tmp_path: Path) -> Iterator[SmallService]:
     data, log = tmp_path / "data", tmp_path / "service.log"
     data.mkdir()
     namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
-    serve = [sys.executable, "-m", "pai_sdk.service", "--data", str(data)]
+    serve = [sys.executable, "-m", "pai_sdk._service", "--data", str(data)]
     with log.open("wb") as output:
         process = subprocess.Popen(
             [*namespace, "sh", "-c", _SERVE, "sh", str(_SIZE_MIB), str(data), *serve], stdout=output, stderr=output
@@ -209,5 +209,5 @@ def test_a_disk_without_any_room_is_refused_with_one_sentence(tmp_path: Path) ->
 
 
 def serve(data: Path, *, under: list[str] | None = None) -> subprocess.CompletedProcess[str]:
-    command = [*(under or []), sys.executable, "-m", "pai_sdk.service", "--data", str(data)]
+    command = [*(under or []), sys.executable, "-m", "pai_sdk._service", "--data", str(data)]
     return subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S)

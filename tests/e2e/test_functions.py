@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Session, TrainingJob, checkpoint_dir, get_checkpoint, remote, report
+from pai_sdk._data.run.events import read_scalars
+from pai_sdk._data.run.functions.function_run import FunctionRun
+from pai_sdk._data.run.report.checkpoints import is_complete
 from pai_sdk.errors import FunctionError, JobFailed, RemoteTraceback
-from pai_sdk.run.events import read_scalars
-from pai_sdk.run.functions.function_run import FunctionRun
-from pai_sdk.run.report.checkpoints import is_complete
 from tests.trials import functions
 from tests.waiting import PATIENCE_S
 
@@ -31,7 +31,7 @@ def counting(config: dict[str, Any]) -> str:
         if start is None and step == 3 and config["killed"]:
             import time
 
-            from pai_sdk.run.report import session as reporting
+            from pai_sdk._data.run.report import session as reporting
 
             while get_checkpoint() is None or get_checkpoint().step != 3:
                 time.sleep(0.01)

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor, Session, TrainingJob
+from pai_sdk._wire.pai.spec import Channel
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped
-from pai_sdk.schemas.spec import Channel
 from tests import ml
 from tests.waiting import PATIENCE_S
 from tests.wheels import write_wheel

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk._service.embedded import ensure_running
 from tests.peer_environment import python_with
 
 pytestmark = pytest.mark.timeout(1800)  # the first run installs it

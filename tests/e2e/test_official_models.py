@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from pai_sdk.schemas.record import JobRecord
-from pai_sdk.schemas.request import TrainingJobRequest
+from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from tests.peer_environment import python_with
 from tests.unit.made_up import requests
 

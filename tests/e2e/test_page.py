@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from pai_sdk import Estimator, Session, TrainingJob
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.web.ui_app import UiServer, UiSettings
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.embedded import ensure_running
+from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.browser import AXE, WatchedPage, open_browser, open_page, why_no_browser
 from tests.e2e.conftest import wait_until_gone
 from tests.training_runs import write_trials

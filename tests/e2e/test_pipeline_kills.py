@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.pipeline.execution import RUN_LABEL, STEP_LABEL
+from pai_sdk._client.pipeline.execution import RUN_LABEL, STEP_LABEL
 from tests.benchmarks.harness import ROOT
 from tests.e2e.pipeline_program import described
 from tests.waiting import PATIENCE_S, quickest, until

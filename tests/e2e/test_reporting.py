@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, ReportSession, Session, TrainingJob
-from pai_sdk.run.events import read_scalars
-from pai_sdk.run.report.checkpoints import latest_checkpoint
+from pai_sdk._data.run.events import read_scalars
+from pai_sdk._data.run.report.checkpoints import latest_checkpoint
 from tests.interpreters import INTERPRETERS
 from tests.trials import launches
 from tests.waiting import until
@@ -87,7 +87,7 @@ def test_a_job_reports_with_a_python_that_has_no_pai_sdk(session: Session, sourc
 LATE = """
 import os, time
 from pai_sdk import checkpoint_dir, get_checkpoint, get_context, report
-from pai_sdk.run.report.checkpoints import latest_checkpoint
+from pai_sdk._data.run.report.checkpoints import latest_checkpoint
 
 def newest():
     found = latest_checkpoint(os.environ["PAI_OUTPUT_CHECKPOINTS"])

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Processor, Session
+from pai_sdk._service.embedded import ensure_running
+from pai_sdk._service.state.folder import read_info
 from pai_sdk.errors import JobFailed
-from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.state.folder import read_info
 from tests.e2e.conftest import end_service
 from tests.waiting import PATIENCE_S
 

@@ -31,16 +31,16 @@ from pai_sdk import (
     compare,
     gather,
 )
-from pai_sdk.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.job.field_groups import differences
+from pai_sdk._client.job.runs_of_jobs import RunsOfJobs, run_record
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._data.run.watch.manager import RunManager
+from pai_sdk._data.run.watch.table import RunTable
+from pai_sdk._service.state.folder import read_info
+from pai_sdk._wire.pai.definitions import AlgorithmDefinition
+from pai_sdk._wire.pai.spec import AlgorithmSpec
 from pai_sdk.cli.root import app
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.job.facts import differences
-from pai_sdk.job.runs_of_jobs import RunsOfJobs, run_record
-from pai_sdk.run.watch.manager import RunManager
-from pai_sdk.run.watch.table import RunTable
-from pai_sdk.schemas.definitions import AlgorithmDefinition
-from pai_sdk.schemas.spec import AlgorithmSpec
-from pai_sdk.service.state.folder import read_info
 from tests.e2e.conftest import end_service
 from tests.waiting import until
 
@@ -167,7 +167,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Planted]:
         patch.setattr(root, "level", logging.DEBUG)
         root.addHandler(handler)
         session = Session.embedded(folder / "service")
-        patch.setattr("pai_sdk.session.default._default", session)
+        patch.setattr("pai_sdk._client.session.default._default", session)
         try:
             estimators = [_estimator(session, folder / "src", n) for n in (1, 2)]
             jobs = [estimator.fit(wait=False) for estimator in estimators]

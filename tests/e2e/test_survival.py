@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from pai_sdk import Processor, Session
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk._service.embedded import ensure_running
 from tests import ml
 from tests.e2e.conftest import wait_until_gone
 from tests.trials import checkpoint_bucket, checkpoints, saved_again, survival

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.service.objects import ObjectStore
-from pai_sdk.storage.oss import file_download, file_upload
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.transfer import download, upload
-from pai_sdk.storage.uri import OssUri
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.oss import file_download, file_upload
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.transfer import download, upload
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._service.oss import ObjectStore
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, served
 
@@ -37,12 +37,12 @@ pytestmark = pytest.mark.timeout(2 * LONGEST_S)
 PROGRAM = f"""
 import sys
 from pathlib import Path
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage.oss import file_download
-from pai_sdk.storage.oss import file_upload
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.transfer import download, upload
-from pai_sdk.storage.uri import OssUri
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.oss import file_download
+from pai_sdk._data.storage.oss import file_upload
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.transfer import download, upload
+from pai_sdk._data.storage.uri import OssUri
 
 verb, endpoint, path = sys.argv[1:]
 file_upload.PART_BYTES = file_download.PART_BYTES = {PART}

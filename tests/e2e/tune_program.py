@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pai_sdk import Estimator, Session
-from pai_sdk.tune import LogUniform, PopulationBased, Tuner, Uniform
+from pai_sdk._client.tune import LogUniform, PopulationBased, Tuner, Uniform
 
 STEPS = 8
 TRIALS = int(os.environ.get("TEST_TRIALS", "40"))

@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.config.credentials import Credentials
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.storage.oss import file_download, file_upload
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.transfer import download, upload_tree
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import StorageError, TransferError
-from pai_sdk.storage.oss import file_download, file_upload
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.transfer import download, upload_tree
-from pai_sdk.storage.tree import FileTree
-from pai_sdk.storage.uri import OssUri
 from tests.faults.proxy import FaultProxy, Faults
-from tests.unit.storage.conftest import wire
-from tests.unit.storage.fake_oss import FakeOss
+from tests.unit.data.storage.conftest import wire
+from tests.unit.data.storage.fake_oss import FakeOss
 
 __all__ = ["wire"]
 

@@ -13,8 +13,13 @@ from typing import Any
 
 from tests.like_windows import become_windows
 
-_NOT_ON_WINDOWS = ("pai_sdk.agent", "pai_sdk.backend.local", "pai_sdk.execution", "pai_sdk.service")
-_PROGRAMS = ("pai_sdk.__main__", "pai_sdk.service.__main__")  # which run when they are imported
+_NOT_ON_WINDOWS = (
+    "pai_sdk._host.agent",
+    "pai_sdk._client.backend.local",
+    "pai_sdk._host.execution",
+    "pai_sdk._service",
+)
+_PROGRAMS = ("pai_sdk.__main__", "pai_sdk._service.__main__")  # which run when they are imported
 _LARGE = "ray"  # an extra of its own, which the tests on other Pythons do without
 _COMMAND = 'test "$PAI_USER_ARGS" = \'--lr 0.1\' && python make.py && cat "$PAI_INPUT_TRAIN"'
 
@@ -22,7 +27,7 @@ _COMMAND = 'test "$PAI_USER_ARGS" = \'--lr 0.1\' && python make.py && cat "$PAI_
 def main(info: dict[str, str]) -> dict[str, Any]:
     """Submit to a service that runs, fetch what the job left, and try what there is not on Windows."""
     from pai_sdk import Estimator, Session
-    from pai_sdk.config.file import write_config
+    from pai_sdk._core.config.file import write_config
 
     write_config(Path("config.json"), {"region_id": info["region_id"]})
     session = Session(
@@ -63,7 +68,7 @@ def refusals() -> dict[str, str]:
     session = Session("local")
     return {
         "embedded": _refusal(Session.embedded, ServiceStartError),
-        "serve": _refusal(lambda: importlib.import_module("pai_sdk.service.server"), ServiceStartError),
+        "serve": _refusal(lambda: importlib.import_module("pai_sdk._service.server"), ServiceStartError),
         "local": _refusal(lambda: session.local, LocalRunError),
     }
 

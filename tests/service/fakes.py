@@ -7,10 +7,10 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from pai_sdk.agent.reasons import REASON_NON_ZERO_EXIT
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.execution.base import ExecutionState, Executor, ExecutorCapabilities, InstanceState, LaunchSpec
-from pai_sdk.execution.job_folder import JobFolder
+from pai_sdk._core.reasons import REASON_NON_ZERO_EXIT
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.base import ExecutionState, Executor, ExecutorCapabilities, InstanceState, LaunchSpec
+from pai_sdk._host.execution.job_folder import JobFolder
 
 
 class ScriptedExecutor(Executor):

@@ -17,12 +17,12 @@ import oss2
 import requests
 
 from pai_sdk import Session
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.execution.base import Executor
-from pai_sdk.service.server import Service
-from pai_sdk.service.settings import ServiceInfo, ServiceSettings
-from pai_sdk.service.state.folder import DataFolder
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._host.execution.base import Executor
+from pai_sdk._service.server import Service
+from pai_sdk._service.settings import ServiceInfo, ServiceSettings
+from pai_sdk._service.state.folder import DataFolder
 from tests.service.postgres import url_for
 from tests.waiting import PATIENCE_S
 

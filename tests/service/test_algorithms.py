@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
 

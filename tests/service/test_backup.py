@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from oss2.models import PartInfo
 
-from pai_sdk.base.files import locked
+from pai_sdk._core.files import locked
+from pai_sdk._service import backup as backups
+from pai_sdk._service.backup import Contents
+from pai_sdk._service.embedded import find_running
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.service import backup as backups
-from pai_sdk.service.backup import Contents
-from pai_sdk.service.embedded import find_running
 from tests.service.postgres import url_for
 from tests.service.services import job_body
 

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.agent.reasons import image_unused_message
-from pai_sdk.api.training_jobs import VERSION, TrainingJobs
-from pai_sdk.api.transport import Transport
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.execution.base import ClusterCapacity
-from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk.service.jobs import host_resources as resources
-from pai_sdk.service.jobs import snapshot
-from pai_sdk.service.jobs.reading import read_body
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._client.api.training_jobs import VERSION, TrainingJobs
+from pai_sdk._client.api.transport import Transport
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._core.reasons import image_unused_message
+from pai_sdk._host.execution.base import ClusterCapacity
+from pai_sdk._service.jobs import host_resources as resources
+from pai_sdk._service.jobs import snapshot
+from pai_sdk._service.jobs.reading import read_body
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.service.services import Client, job_body
 
 HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**400}, {"\u0000": []}]
@@ -160,9 +160,9 @@ def test_the_client_warns_of_what_has_no_effect(service: Client, caplog: pytest.
     jobs = TrainingJobs(Transport(service.info.endpoint, key, version=VERSION))
     job_id = jobs.create_once(job_body(RoleArn="acs:ram::1:role/a"))
     assert f"job {job_id}: These have no effect on this service: role_arn." in caplog.messages
-    assert [record.levelname for record in caplog.records if record.name == "pai_sdk.api.training_jobs"] == [
-        "WARNING"
-    ]
+    assert [
+        record.levelname for record in caplog.records if record.name == "pai_sdk._client.api.training_jobs"
+    ] == ["WARNING"]
 
 
 def test_an_experiment_that_is_not_there_is_refused(service: Client) -> None:

@@ -15,15 +15,15 @@ from sqlalchemy import Column, Connection, Integer, MetaData, Table, create_engi
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
-from pai_sdk.base.extras import install_command
+from pai_sdk._core.extras import install_command
+from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.server import Service
+from pai_sdk._service.settings import ServiceSettings
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.migrations import JOBS
+from pai_sdk._service.state.schema import Schema
+from pai_sdk._service.state.sql_engine import display_url, is_database_away, postgres_url
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.server import Service
-from pai_sdk.service.settings import ServiceSettings
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.migrations import JOBS
-from pai_sdk.service.state.schema import Schema
-from pai_sdk.service.state.sql_engine import display_url, is_database_away, postgres_url
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_is_refused_in_one_sentence(
         connection.execute(damage)
     connection.close()
     before = database.read_bytes()
-    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(tmp_path / "data"), "--port", "0"]
+    command = [sys.executable, "-m", "pai_sdk._service", "--data", str(tmp_path / "data"), "--port", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()

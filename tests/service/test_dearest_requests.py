@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.service.http.api_app import create_api
-from pai_sdk.service.http.description import describe
-from pai_sdk.service.settings import ServiceInfo
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._service.http.description import describe
+from pai_sdk._service.routes.api_app import create_api
+from pai_sdk._service.settings import ServiceInfo
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S, until
@@ -40,8 +40,8 @@ RUNS, TAGS, POINTS = 30, 40, 300
 PROGRAM = """
 import sys
 from pathlib import Path
-from pai_sdk.service import server
-from pai_sdk.service.settings import ServiceSettings
+from pai_sdk._service import server
+from pai_sdk._service.settings import ServiceSettings
 from tests.service.fakes import ScriptedExecutor
 settings = ServiceSettings(Path(sys.argv[1]), slots=10_000, max_hold_s=2.0, max_stream_s=2.0)
 server.open_executor = lambda *_, **__: ScriptedExecutor()

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, insert, inspect, text
 
+from pai_sdk._service.oss import ObjectStore, index_database
+from pai_sdk._service.oss.multipart import MIN_PART_BYTES
+from pai_sdk._service.state.schema import Schema
+from pai_sdk._service.state.sql_engine import postgres_engine, postgres_url
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.objects import ObjectStore, index_database
-from pai_sdk.service.objects.multipart import MIN_PART_BYTES
-from pai_sdk.service.state.schema import Schema
-from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url
 from tests.service.objects.contents import LARGE, blob_files
 from tests.service.objects.serving import BUCKET
 from tests.service.postgres import url_for

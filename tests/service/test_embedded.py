@@ -24,14 +24,14 @@ import psutil
 import pytest
 
 import pai_sdk
-from pai_sdk.base.endpoint import with_scheme
+from pai_sdk._core.endpoint import with_scheme
+from pai_sdk._service.embedded import ensure_running, find_running
+from pai_sdk._service.http import listening
+from pai_sdk._service.server import Service
+from pai_sdk._service.settings import ServiceInfo, ServiceSettings
+from pai_sdk._service.state import folder
+from pai_sdk._service.state.folder import DataFolder, Keys
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.embedded import ensure_running, find_running
-from pai_sdk.service.http import listening
-from pai_sdk.service.server import Service
-from pai_sdk.service.settings import ServiceInfo, ServiceSettings
-from pai_sdk.service.state import folder
-from pai_sdk.service.state.folder import DataFolder, Keys
 from tests.leftovers import has_ended
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, keep_to_a_quiet_port
@@ -233,7 +233,7 @@ def test_the_last_port_is_waited_for(
 
 @pytest.mark.parametrize("how", ["deleted", "moved"])
 def test_it_ends_when_its_folder_is_taken_away(data_dir: Path, how: str) -> None:
-    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data_dir)]
+    command = [sys.executable, "-m", "pai_sdk._service", "--data", str(data_dir)]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr
         assert any(" serving http://" in line for line in iter(process.stderr.readline, ""))
@@ -256,7 +256,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(start: Callable[...,
 
 
 def test_it_ends_with_success_on_sigterm(data_dir: Path) -> None:
-    command = [sys.executable, "-m", "pai_sdk.service", "--data", str(data_dir)]
+    command = [sys.executable, "-m", "pai_sdk._service", "--data", str(data_dir)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         until((data_dir / "service.json").exists)
         process.send_signal(signal.SIGTERM)

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk._host.agent.journal import Journal
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.base import ExecutionState, ExecutorSetup, InstanceState, LaunchSpec
+from pai_sdk._host.execution.docker.executor import DockerExecutor
+from pai_sdk._host.execution.process.executor import ProcessExecutor
+from pai_sdk._host.execution.registry import open_executor
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError
-from pai_sdk.execution.base import ExecutionState, ExecutorSetup, InstanceState, LaunchSpec
-from pai_sdk.execution.docker.executor import DockerExecutor
-from pai_sdk.execution.process.executor import ProcessExecutor
-from pai_sdk.execution.registry import open_executor
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
 from tests.waiting import PATIENCE_S
@@ -38,11 +38,11 @@ def test_a_service_of_processes_loads_no_client_of_an_engine(tmp_path: Path) -> 
     code = (
         "import sys\n"
         "from pathlib import Path\n"
-        "import pai_sdk.service.server\n"
-        "from pai_sdk.execution.base import ExecutorSetup\n"
-        "from pai_sdk.execution.registry import open_executor\n"
+        "import pai_sdk._service.server\n"
+        "from pai_sdk._host.execution.base import ExecutorSetup\n"
+        "from pai_sdk._host.execution.registry import open_executor\n"
         "open_executor('process', ExecutorSetup(Path(sys.argv[1])))\n"
-        "print(sorted({'docker', 'requests', 'oss2', 'pai_sdk.execution.docker'} & {*sys.modules}))\n"
+        "print(sorted({'docker', 'requests', 'oss2', 'pai_sdk._host.execution.docker'} & {*sys.modules}))\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "data")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

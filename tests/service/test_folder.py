@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._service.settings import ServiceInfo
+from pai_sdk._service.state.folder import DataFolder, is_locked, read_info
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.settings import ServiceInfo
-from pai_sdk.service.state.folder import DataFolder, is_locked, read_info
 
 
 def test_a_program_that_is_just_being_started_holds_no_folder(tmp_path: Path) -> None:

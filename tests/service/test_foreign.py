@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.schemas.request import SUBMISSION_LABEL
-from pai_sdk.service.settings import ForeignCloud
+from pai_sdk._service.settings import ForeignCloud
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S, until
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.agent import environments
-from pai_sdk.agent.journal import Journal
-from pai_sdk.agent.protocol import ExecutionState
-from pai_sdk.agent.sandbox import TRASH_PREFIX
-from pai_sdk.base.files import take_lock
-from pai_sdk.service.holdings import clean, holdings
+from pai_sdk._core.files import take_lock
+from pai_sdk._host.agent import environments
+from pai_sdk._host.agent.journal import Journal
+from pai_sdk._host.agent.protocol import ExecutionState
+from pai_sdk._host.agent.sandbox import TRASH_PREFIX
+from pai_sdk._service.inventory import clean, holdings
 
 DAY_S = 24 * 3600.0
 

@@ -13,9 +13,9 @@ import pytest
 from odps import ODPS, errors
 
 from pai_sdk import Processor, Session
+from pai_sdk._data.trace import TraceWriter
+from pai_sdk._service.jobs.scheduler import Scheduler
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.service.jobs.scheduler import Scheduler
-from pai_sdk.trace import TraceWriter
 from tests.service.services import Client, session_on
 
 READS = """

@@ -14,10 +14,10 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 
+from pai_sdk._service.state.folder import DataFolder
+from pai_sdk._service.state.lease import LASTS_S, Lease
+from pai_sdk._service.state.process_names import ProcessName
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service.state.folder import DataFolder
-from pai_sdk.service.state.lease import LASTS_S, Lease
-from pai_sdk.service.state.process_names import ProcessName
 
 
 @dataclass
@@ -156,7 +156,7 @@ def test_a_lease_that_was_given_back_can_be_taken_at_once() -> None:
 
 def test_a_process_that_was_killed_has_ended_and_one_that_is_suspended_can_be_killed() -> None:
     program = (
-        "import pai_sdk.service.state.process_names as p; print(p.ProcessName.current().to_json(), flush=True)"
+        "import pai_sdk._service.state.process_names as p; print(p.ProcessName.current().to_json(), flush=True)"
     )
     command = [sys.executable, "-c", f"{program}; input()"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from sqlalchemy import event, insert
 
-from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.service.identity.principal import Principal
-from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.listing import JobQuery, find_jobs, jobs_in_parts
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import Job, JobLabel, Transition
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.jobs.changes import Changes
+from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.jobs.listing import JobQuery, find_jobs, jobs_in_parts
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.models import Job, JobLabel, Transition
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import quickest

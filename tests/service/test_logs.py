@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.logs import merged
-from pai_sdk.logs.merged import MergedOrder
-from pai_sdk.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs, StoredPage
-from pai_sdk.service.http import http_server
-from pai_sdk.service.jobs.changes import Subscription
+from pai_sdk._data.logs import merged
+from pai_sdk._data.logs.merged import MergedOrder
+from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs, StoredPage
+from pai_sdk._service import http_server
+from pai_sdk._service.jobs.changes import Subscription
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.waiting import PATIENCE_S, until
@@ -369,7 +369,7 @@ def test_a_page_of_long_lines_is_short_where_the_reader_counts_lines(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten thousand of them at once would fill the service's memory, and the reader's."""
-    monkeypatch.setattr("pai_sdk.service.http.routes.job_logs._PAGE_BYTES", 1000)
+    monkeypatch.setattr("pai_sdk._service.routes.job_logs._PAGE_BYTES", 1000)
     job_id, root = running(client)
     name = f"{job_id}-master-0"
     lines = [letter * 400 for letter in "abcde"] + ["f" * 5000, "g"]
@@ -395,7 +395,7 @@ def test_a_page_by_number_has_all_its_long_lines_and_is_read_in_pieces(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch, count: int, window: dict[str, str]
 ) -> None:
     """It must not be short, since the next page by number begins behind it. It may be too large for the memory."""
-    monkeypatch.setattr("pai_sdk.service.http.routes.job_logs._PAGE_BYTES", 1000)
+    monkeypatch.setattr("pai_sdk._service.routes.job_logs._PAGE_BYTES", 1000)
     read_at_once, read = list[int](), LogReader.page
 
     def reading(*args: Any, **options: Any) -> StoredPage:

@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.api.transport import Transport
+from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.job.gather import as_completed, gather, gather_async
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._client.submit.processor import Processor
+from pai_sdk._client.submit.run_all import run_all
+from pai_sdk._service.jobs.changes import Subscription
+from pai_sdk._service.settings import ForeignCloud
 from pai_sdk.errors import InvalidInputError, JobsFailed
-from pai_sdk.job.gather import as_completed, gather, gather_async
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.service.jobs.changes import Subscription
-from pai_sdk.service.settings import ForeignCloud
-from pai_sdk.submit.processor import Processor
-from pai_sdk.submit.run_all import run_all
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, session_on
 from tests.waiting import until

@@ -15,9 +15,9 @@ from typing import Any
 import oss2
 import pytest
 
-from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.jobs import patterns
-from pai_sdk.service.jobs.patterns import pattern_problems
+from pai_sdk._service.embedded import ensure_running
+from pai_sdk._service.jobs import patterns
+from pai_sdk._service.jobs.patterns import pattern_problems
 from tests.leftovers import has_ended
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S, until
@@ -134,7 +134,7 @@ def test_a_process_that_does_not_start_is_no_verdict(monkeypatch: pytest.MonkeyP
 def test_a_serving_process_looks_for_garbage_more_rarely() -> None:
     """A full collection stops all threads; cycles are still found."""
     program = (
-        "import gc; from pai_sdk.service.process import prepare_threads; before = gc.get_threshold(); "
+        "import gc; from pai_sdk._service.process import prepare_threads; before = gc.get_threshold(); "
         "prepare_threads(); now = gc.get_threshold(); "
         "print(now[0] > before[0], now[1:] == before[1:], gc.isenabled())"
     )

@@ -15,15 +15,15 @@ from typing import Any
 import pytest
 from sqlalchemy import create_engine, insert, text
 
-from pai_sdk.display.curves import curves_of
-from pai_sdk.run.events.sources import preferred_points
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.schemas.record import MetricPoint
-from pai_sdk.service.budgets import Work
-from pai_sdk.service.jobs import metrics
-from pai_sdk.service.state.models import Metric
-from pai_sdk.service.state.sql_engine import postgres_engine, postgres_url
-from pai_sdk.tune.objectives import step_values
+from pai_sdk._client.display.curves import curves_of
+from pai_sdk._client.tune.objectives import step_values
+from pai_sdk._data.run.events.sources import preferred_points
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.budgets import Work
+from pai_sdk._service.jobs import metrics
+from pai_sdk._service.state.models import Metric
+from pai_sdk._service.state.sql_engine import postgres_engine, postgres_url
+from pai_sdk._wire.pai.record import MetricPoint
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, running_service

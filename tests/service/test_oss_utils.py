@@ -12,9 +12,9 @@ import oss2
 import pytest
 
 from pai_sdk import Session, setup_default_session
-from pai_sdk.common.oss_utils import OssUriObj, download, upload
+from pai_sdk._client.session import default
+from pai_sdk.alipai.pai.common.oss_utils import OssUriObj, download, upload
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, SettingsError
-from pai_sdk.session import default
 from tests.service.services import Client
 
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._client.pipeline import Pipeline, PipelineRun
+from pai_sdk._client.pipeline.execution import RUN_LABEL
+from pai_sdk._client.pipeline.records import StepRecord
+from pai_sdk._client.session import Session
+from pai_sdk._client.submit.estimator import Estimator
+from pai_sdk._client.submit.processor import Processor
+from pai_sdk._client.tune import Tuner
+from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, PipelineFailed, PipelineStopped
-from pai_sdk.pipeline import Pipeline, PipelineRun
-from pai_sdk.pipeline.execution import RUN_LABEL
-from pai_sdk.pipeline.records import StepRecord
-from pai_sdk.session import Session
-from pai_sdk.storage.store import open_store
-from pai_sdk.submit.estimator import Estimator
-from pai_sdk.submit.processor import Processor
-from pai_sdk.tune import Tuner
 from tests.service.services import Client, session_on
 from tests.waiting import until
 

@@ -46,7 +46,7 @@ def test_where_there_is_no_fcntl_and_no_fork(client_folder: Path) -> None:
 def test_where_warnings_are_errors_and_nothing_is_compiled_yet(client_folder: Path) -> None:
     """Python warns of a library's source only when it compiles it, at the first import."""
     found = run_client(client_folder, options=["-W", "error", "-B", "-X", f"pycache_prefix={client_folder}/none"])
-    assert {"pai_sdk.service.server", "pai_sdk.backend.local"} <= set(found["modules"])
+    assert {"pai_sdk._service.server", "pai_sdk._client.backend.local"} <= set(found["modules"])
 
 
 def run_client(folder: Path, *arguments: str, options: list[str] | None = None) -> dict[str, Any]:
@@ -70,7 +70,9 @@ def run_client(folder: Path, *arguments: str, options: list[str] | None = None) 
     assert found["status"] == "Succeed"
     assert found["log"][-2:] == ["a,b", "1,2"]
     assert found["is_complete"]
-    assert {"pai_sdk.session.session", "pai_sdk.cli.jobs", "pai_sdk.storage.oss.client"} <= set(found["modules"])
+    assert {"pai_sdk._client.session.session", "pai_sdk.cli.jobs", "pai_sdk._data.storage.oss.client"} <= set(
+        found["modules"]
+    )
     assert json.loads((folder / "config.json").read_text())
     assert {path.name for path in (folder / "model").iterdir()} == {"large.bin", "small.txt"}
     assert (folder / "model" / "large.bin").read_bytes() == random.Random(1).randbytes(SIZE_BYTES)

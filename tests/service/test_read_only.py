@@ -15,8 +15,8 @@ import oss2
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from pai_sdk.service.jobs import scheduler
-from pai_sdk.service.objects.writer import Writer
+from pai_sdk._service.jobs import scheduler
+from pai_sdk._service.oss.writer import Writer
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.schemas.spec import AlgorithmSpec
-from pai_sdk.service.jobs.reading import read_model
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._service.jobs.reading import read_model
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.pai.spec import AlgorithmSpec
 from tests.service.services import Client
 
 SPEC = {"Image": "i", "Command": ["true"]}

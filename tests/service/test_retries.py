@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.schemas import job_retries
-from pai_sdk.service.jobs import job_table
+from pai_sdk._service.jobs import job_table
+from pai_sdk._wire.pai import job_retries
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import until
 

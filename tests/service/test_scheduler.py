@@ -14,20 +14,19 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.service import server
-from pai_sdk.service.http import http_server
-from pai_sdk.service.jobs import publishing, scheduler
-from pai_sdk.service.jobs.changes import Changes, Subscription
-from pai_sdk.service.jobs.host_resources import Capacity
-from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.metrics import MetricsCollector
-from pai_sdk.service.jobs.publishing import Publisher
-from pai_sdk.service.jobs.scheduler import Scheduler
-from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.settings import ServiceSettings
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.folder import DataFolder
-from pai_sdk.service.state.models import Job
+from pai_sdk._service import http_server, server
+from pai_sdk._service.jobs import publishing, scheduler
+from pai_sdk._service.jobs.changes import Changes, Subscription
+from pai_sdk._service.jobs.host_resources import Capacity
+from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.jobs.metrics import MetricsCollector
+from pai_sdk._service.jobs.publishing import Publisher
+from pai_sdk._service.jobs.scheduler import Scheduler
+from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.settings import ServiceSettings
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.folder import DataFolder
+from pai_sdk._service.state.models import Job
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import HELD_S, Client, job_body, running_service

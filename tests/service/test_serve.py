@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from pai_sdk._service import server
+from pai_sdk._service.settings import ServiceSettings
 from pai_sdk.cli.root import app
 from pai_sdk.errors import ServiceStartError
-from pai_sdk.service import server
-from pai_sdk.service.settings import ServiceSettings
 
 URL = "postgresql+psycopg://me:hunter2@db/pai"
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pai_sdk.schemas.status import JobStatus
-from pai_sdk.service.jobs.snapshot import job_in_list
-from pai_sdk.service.state.models import Job
+from pai_sdk._service.jobs.snapshot import job_in_list
+from pai_sdk._service.state.models import Job
+from pai_sdk._wire.pai.status import JobStatus
 
 
 def shown(*, started_at: float, ended_at: float) -> dict[str, Any]:

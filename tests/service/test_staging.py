@@ -13,18 +13,18 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.agent.sandbox import Sandbox
+from pai_sdk._data.run.report.checkpoints import CheckpointConfig, commit, rotate, start_checkpoint
+from pai_sdk._data.storage.stored_file import StoredFile
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.job_folder import JobFolder
+from pai_sdk._host.execution.output_uploader import UploadCancelled
+from pai_sdk._service.jobs.publishing import Publisher
+from pai_sdk._service.jobs.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk._service.oss.bucket_store import BucketStore
+from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import StorageError
-from pai_sdk.execution.job_folder import JobFolder
-from pai_sdk.execution.output_uploader import UploadCancelled
-from pai_sdk.run.report.checkpoints import CheckpointConfig, commit, rotate, start_checkpoint
-from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.service.jobs.publishing import Publisher
-from pai_sdk.service.jobs.staging import StagingCancelled, StagingFailed, stage
-from pai_sdk.service.objects.bucket_store import BucketStore
-from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.storage.stored_file import StoredFile
-from pai_sdk.storage.stores.local import LocalStore
 from tests.service.objects.contents import LARGE
 from tests.service.services import job_body
 

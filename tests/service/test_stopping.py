@@ -13,9 +13,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pai_sdk.execution.log_metrics import LogMetrics
-from pai_sdk.service.http import http_server
-from pai_sdk.service.objects.bucket_store import BucketStore
+from pai_sdk._host.execution.log_metrics import LogMetrics
+from pai_sdk._service import http_server
+from pai_sdk._service.oss.bucket_store import BucketStore
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
 from tests.waiting import PATIENCE_S, until

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.service.state import trash
-from pai_sdk.service.state.trash import Trash
+from pai_sdk._service.state import trash
+from pai_sdk._service.state.trash import Trash
 from tests.waiting import PATIENCE_S, until
 
 

@@ -14,8 +14,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from pai_sdk.service.jobs import usage
-from pai_sdk.service.jobs.usage import UsageMeter, read_usage
+from pai_sdk._service.jobs import usage
+from pai_sdk._service.jobs.usage import UsageMeter, read_usage
 from tests.waiting import until
 
 

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.api.algorithms import Algorithms
-from pai_sdk.api.training_jobs import VERSION
-from pai_sdk.api.transport import Transport
-from pai_sdk.config.credentials import static_credentials
+from pai_sdk._client.api.algorithms import Algorithms
+from pai_sdk._client.api.training_jobs import VERSION
+from pai_sdk._client.api.transport import Transport
+from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk.errors import ApiError, PermissionDeniedError
 from tests.service.services import Client, job_body
 from tests.waiting import until

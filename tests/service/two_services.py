@@ -17,7 +17,7 @@ from pathlib import Path
 
 import requests
 
-from pai_sdk.service.settings import ServiceInfo
+from pai_sdk._service.settings import ServiceInfo
 from tests.service.certificates import Files
 from tests.service.services import Client
 from tests.waiting import PATIENCE_S, until

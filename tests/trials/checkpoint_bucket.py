@@ -21,10 +21,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints
+from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk.errors import ObjectNotFoundError
-from pai_sdk.run.store.stored_checkpoints import complete_checkpoints
-from pai_sdk.storage.stored_file import StoredFile
-from tests.unit.storage.fake_oss import FakeOss, Seen, StoredObject, WireError
+from tests.unit.data.storage.fake_oss import FakeOss, Seen, StoredObject, WireError
 
 __all__ = ["Report", "main", "run"]
 
@@ -35,10 +35,10 @@ _TRAINING = """
 import random, sys
 from pathlib import Path
 from pai_sdk import CheckpointConfig, RunStore, Session
-from pai_sdk.base.retry import RetryPolicy
+from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import PaiError
-from pai_sdk.run.report import checkpoints
-from pai_sdk.run.store import stored_checkpoints
+from pai_sdk._data.run.report import checkpoints
+from pai_sdk._data.run.store import stored_checkpoints
 
 endpoint, folder, seed, syncs = sys.argv[1:]
 chance = random.Random(int(seed))

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk import Estimator, Session, TrainingJob
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk._service.embedded import ensure_running
 
 __all__ = ["Report", "main", "run"]
 
@@ -31,7 +31,7 @@ _LONGEST_SAVE_S = 0.06
 _TRAINING = """
 import itertools, os
 from pai_sdk import CheckpointConfig, checkpoint_dir, get_checkpoint, report, set_checkpoint_config
-from pai_sdk.run.report.checkpoints import is_complete
+from pai_sdk._data.run.report.checkpoints import is_complete
 
 notes = open(os.environ["NOTES"], "a", buffering=1)
 

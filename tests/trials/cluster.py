@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk import Estimator, Session, TrainingJob
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk._service.embedded import ensure_running
 from tests import ml
 from tests.cluster import ray_cluster
 from tests.cluster.ray_cluster import RayCluster

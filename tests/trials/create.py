@@ -27,15 +27,15 @@ from signal import SIGTERM
 from urllib.parse import urlsplit
 
 from pai_sdk import Processor, Session
-from pai_sdk.backend.service import ServiceBackend
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.config.settings import load_settings
+from pai_sdk._client.backend.service import ServiceBackend
+from pai_sdk._client.submission import SubmissionPolicy, submit
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._core.config.settings import load_settings
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._service.embedded import ensure_running
+from pai_sdk._service.settings import ForeignCloud, ServiceInfo
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk.errors import ConnectionFailedError, PaiError
-from pai_sdk.schemas.request import SUBMISSION_LABEL
-from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.settings import ForeignCloud, ServiceInfo
-from pai_sdk.submission import SubmissionPolicy, submit
 from tests.faults.proxy import Answer, FaultProxy, Faults
 from tests.service.services import running_service
 
@@ -123,7 +123,7 @@ class _Trials:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        logger = logging.getLogger("pai_sdk.submission.creation")
+        logger = logging.getLogger("pai_sdk._client.submission.creation")
         logger.addHandler(self._warnings)
         try:
             yield

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk import Session, remote, report
-from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.state.folder import is_locked, read_info
+from pai_sdk._service.embedded import ensure_running
+from pai_sdk._service.state.folder import is_locked, read_info
 from tests.waiting import until
 
 __all__ = ["Trial", "main", "run"]

@@ -22,9 +22,9 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from pai_sdk.run.store.run_store import HdfsRunStore
-from pai_sdk.storage.store import FsspecStore, Store
-from tests.unit.storage.stores.store_conformance import StoreConformance
+from pai_sdk._data.run.store.run_store import HdfsRunStore
+from pai_sdk._data.storage.store import FsspecStore, Store
+from tests.unit.data.storage.stores.store_conformance import StoreConformance
 
 WEBHDFS, HDFS = "TRIAL_WEBHDFS", "TRIAL_HDFS"
 

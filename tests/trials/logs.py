@@ -24,11 +24,11 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from pai_sdk import Session, TrainingJob
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.display.base import Silent
-from pai_sdk.job.follow.follower import FollowPolicy
-from pai_sdk.schemas.record import LogLine
+from pai_sdk._client.display.base import Silent
+from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._wire.pai.record import LogLine
 from tests.faults.proxy import EVERY_KIND, Answer, FaultProxy, Faults
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service

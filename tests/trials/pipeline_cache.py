@@ -17,8 +17,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.pipeline import Pipeline
-from pai_sdk.pipeline.records import StepRecord
+from pai_sdk._client.pipeline import Pipeline
+from pai_sdk._client.pipeline.records import StepRecord
 
 __all__ = ["CHANGES", "Change", "main", "outcome", "run_trial"]
 

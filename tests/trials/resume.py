@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pai_sdk.trace import ParquetSink, TraceWriter, read_trace
+from pai_sdk._data.trace import ParquetSink, TraceWriter, read_trace
 
 __all__ = ["ResumeReport", "main", "run"]
 

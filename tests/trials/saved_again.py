@@ -24,10 +24,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pai_sdk.run.report.checkpoints import Checkpoint, complete_checkpoints, latest_checkpoint
-from pai_sdk.run.store.checkpoint_sync import CheckpointSync
-from pai_sdk.run.store.stored_checkpoints import complete_checkpoints as stored
-from pai_sdk.storage.stores.local import LocalStore
+from pai_sdk._data.run.report.checkpoints import Checkpoint, complete_checkpoints, latest_checkpoint
+from pai_sdk._data.run.store.checkpoint_sync import CheckpointSync
+from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints as stored
+from pai_sdk._data.storage.stores.local import LocalStore
 
 __all__ = ["Report", "main", "run"]
 
@@ -39,9 +39,9 @@ import errno, os, random, sys
 root, folder, seed, number, fails = sys.argv[1:]
 sys.path.append(root)
 from pathlib import Path
-from pai_sdk.run.report import checkpoints
-from pai_sdk.run.report.checkpoints import FolderState
-from pai_sdk.run.report.session import ReportSession, StopTraining
+from pai_sdk._data.run.report import checkpoints
+from pai_sdk._data.run.report.checkpoints import FolderState
+from pai_sdk._data.run.report.session import ReportSession, StopTraining
 
 chance, number = random.Random(int(seed)), int(number)
 source = Path(folder, "source")

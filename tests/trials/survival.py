@@ -24,13 +24,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk import Estimator, Session, TrainingJob
-from pai_sdk.base.endpoint import Endpoint
-from pai_sdk.config.credentials import static_credentials
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._core.endpoint import Endpoint
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._service.embedded import ensure_running
+from pai_sdk._service.state.folder import is_locked, read_info
 from pai_sdk.errors import JobFailed
-from pai_sdk.service.embedded import ensure_running
-from pai_sdk.service.state.folder import is_locked, read_info
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.uri import OssUri
 from tests import ml
 
 __all__ = ["Report", "main", "run"]

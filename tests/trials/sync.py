@@ -18,13 +18,13 @@ from pathlib import Path
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from tests.unit.storage.sync.sync_machine import SyncMachine, tree_of
+from tests.unit.data.storage.sync.sync_machine import SyncMachine, tree_of
 
 PROGRAM = """
 import sys
 from pathlib import Path
-from pai_sdk.storage.store import LocalStore
-from pai_sdk.storage.sync.dir_sync import DirSync
+from pai_sdk._data.storage.store import LocalStore
+from pai_sdk._data.storage.sync.dir_sync import DirSync
 source, target, memory = map(Path, sys.argv[1:])
 print("begins", flush=True)
 DirSync(LocalStore(source), LocalStore(target), delete=True, remember=memory, workers=4).run()

@@ -24,11 +24,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import uvicorn
 
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.service.tables.table_store import TableStore
-from pai_sdk.service.tables.tables_app import TablesApp
-from pai_sdk.trace import OdpsSink, TraceWriter
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.trace import OdpsSink, TraceWriter
+from pai_sdk._service.odps.table_store import TableStore
+from pai_sdk._service.odps.tables_app import TablesApp
 from tests.faults.proxy import FaultProxy, Faults
 from tests.trials import trace_sync
 from tests.waiting import PATIENCE_S, until

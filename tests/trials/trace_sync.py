@@ -14,12 +14,12 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pai_sdk._data.storage.base import FileMove
+from pai_sdk._data.storage.stored_file import StoredFile
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._data.storage.sync.dir_sync import DirSync
+from pai_sdk._data.trace import ParquetSink, TraceWriter, read_trace
 from pai_sdk.errors import TraceError
-from pai_sdk.storage.base import FileMove
-from pai_sdk.storage.stored_file import StoredFile
-from pai_sdk.storage.stores.local import LocalStore
-from pai_sdk.storage.sync.dir_sync import DirSync
-from pai_sdk.trace import ParquetSink, TraceWriter, read_trace
 
 __all__ = ["SyncedTraceReport", "run"]
 

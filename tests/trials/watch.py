@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pai_sdk import RunManager
-from pai_sdk.run.events.writer import EventWriter
+from pai_sdk._data.run.events.writer import EventWriter
 from tests.waiting import PATIENCE_S
 
 __all__ = ["damaged_file", "main", "run"]

@@ -7,16 +7,16 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pai_sdk.api.responses import api_error
-from pai_sdk.backend.base import Capabilities, InstanceEntry, JobChanges, Plan, Purpose
-from pai_sdk.base.retry import RetryPolicy
+from pai_sdk._client.api.responses import api_error
+from pai_sdk._client.backend.base import Capabilities, InstanceEntry, JobChanges, Plan, Purpose
+from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.storage.store import Store, open_store
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.spec import CodeDir
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
-from pai_sdk.job.follow.follower import FollowPolicy
-from pai_sdk.schemas.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
-from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.schemas.spec import CodeDir
-from pai_sdk.storage.store import Store, open_store
-from pai_sdk.storage.tree import FileTree
 from tests.waiting import PATIENCE_S
 
 FAST = FollowPolicy(

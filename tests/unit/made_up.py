@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from pai_sdk.schemas.request import TrainingJobRequest
-from pai_sdk.schemas.spec import InputChannel, OssLocation, OutputChannel
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.spec import InputChannel, OssLocation, OutputChannel
 
 __all__ = ["models", "requests"]
 

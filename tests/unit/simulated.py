@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from pai_sdk.job.follow.workers import Step
+from pai_sdk._client.job.follow.workers import Step
 
 
 class SimulatedTime:

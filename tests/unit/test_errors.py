@@ -11,7 +11,7 @@ import pytest
 
 import pai_sdk
 from pai_sdk import errors
-from pai_sdk.api.responses import api_error
+from pai_sdk._client.api.responses import api_error
 from pai_sdk.errors import (
     ApiError,
     AuthenticationError,

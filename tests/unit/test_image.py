@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
-from pai_sdk.api.images import ImageRecord
+from pai_sdk._client.api.images import ImageRecord
+from pai_sdk._client.image import ImageInfo, ImageScope, list_images, retrieve
+from pai_sdk.alipai.pai.huggingface.estimator import HuggingFaceEstimator
+from pai_sdk.alipai.pai.modelscope.estimator import ModelScopeEstimator
 from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, ServerError
-from pai_sdk.huggingface.estimator import HuggingFaceEstimator
-from pai_sdk.image import ImageInfo, ImageScope, list_images, retrieve
-from pai_sdk.modelscope.estimator import ModelScopeEstimator
 
 
 def record(uri: str, **labels: str) -> ImageRecord:

@@ -21,15 +21,15 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from pai_sdk._data.storage.uri import is_remote_uri
+from pai_sdk._data.trace.types import parse_type
+from pai_sdk._service.odps.statements import read_partition, read_statement
+from pai_sdk._service.odps.table_errors import TableError
+from pai_sdk._service.odps.table_rights import parse_table_uri
+from pai_sdk._wire.pai.definitions import ParameterDefinition, hyperparameter_problems
+from pai_sdk._wire.pai.secret_values import masked_command
+from pai_sdk._wire.pai.spec import HyperParameter
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.schemas.definitions import ParameterDefinition, hyperparameter_problems
-from pai_sdk.schemas.secret_values import masked_command
-from pai_sdk.schemas.spec import HyperParameter
-from pai_sdk.service.tables.statements import read_partition, read_statement
-from pai_sdk.service.tables.table_errors import TableError
-from pai_sdk.service.tables.table_rights import parse_table_uri
-from pai_sdk.storage.uri import is_remote_uri
-from pai_sdk.trace.types import parse_type
 
 PACKAGES = ("service", "schemas", "api", "storage")
 ATOMS = ("a", " ", "-", "1", "a ", "=", ",", "/", "(", "\\", "'")

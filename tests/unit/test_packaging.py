@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.base.extras import DISTRIBUTION
+from pai_sdk._core.extras import DISTRIBUTION
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from pai_sdk import Processor, Session, TrainingJob
-from pai_sdk.backend.base import Plan
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.display.base import Silent
+from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.display.base import Silent
+from pai_sdk._client.job import waiting
+from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeoutError
-from pai_sdk.job import waiting
 from tests.unit.fake_backend import FAST, FakeBackend
 from tests.waiting import PATIENCE_S
 
@@ -145,4 +145,4 @@ def test_a_notebook_shows_the_message_not_our_insides() -> None:
         shown = error._render_traceback_()
     assert shown[-1].startswith("InvalidInputError: timeout")
     assert "test_wrong_calls.py" in shown[0]
-    assert not [line for line in shown if "pai_sdk/job" in line]
+    assert not [line for line in shown if "pai_sdk/_client/job" in line]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk.cli.where.job_names import JobId, find_job
+from pai_sdk.cli.selection.job_names import JobId, find_job
 
 __all__ = ["TAKES_ALL", "exec_"]
 

@@ -8,16 +8,16 @@ from typing import Annotated, Any
 
 import typer
 
+from pai_sdk._client.display.base import short_instance
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._data.storage.tree import size_text
+from pai_sdk._wire.pai.record import InstanceUsage
+from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.cli.jobs import Json, repeat_display, status_text
+from pai_sdk.cli.selection.backend import selected_backend
+from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.cli.tables import Column, print_json, print_table
-from pai_sdk.cli.where.job_names import complete_job, find_job
-from pai_sdk.cli.where.place import selected_backend
-from pai_sdk.display.base import short_instance
 from pai_sdk.errors import NotFoundError
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import InstanceUsage
-from pai_sdk.schemas.status import JobStatus
-from pai_sdk.storage.tree import size_text
 
 __all__ = ["top"]
 

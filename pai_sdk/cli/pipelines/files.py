@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pai_sdk.base.hints import name_hint
-from pai_sdk.base.paths import expanded
+from pai_sdk._client.pipeline import Pipeline
+from pai_sdk._core.names.hints import name_hint
+from pai_sdk._core.paths import expanded
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
-from pai_sdk.pipeline import Pipeline
 
 __all__ = ["file_and_name", "parameters_of", "pipeline_of"]
 

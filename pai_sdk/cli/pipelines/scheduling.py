@@ -6,12 +6,12 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from pai_sdk.base.paths import expanded
+from pai_sdk._client.session import Session
+from pai_sdk._client.submit.processor import Processor
+from pai_sdk._core.paths import expanded
+from pai_sdk._wire.pai.secret_values import Secret
 from pai_sdk.cli.pipelines.files import file_and_name
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.schemas.secret_values import Secret
-from pai_sdk.session import Session
-from pai_sdk.submit.processor import Processor
 
 __all__ = ["pipeline_job"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from pai_sdk._client.session import get_default_session
 from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.submitting import Env, Set, job_file_of
 from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
-from pai_sdk.cli.where.place import with_backend_options
-from pai_sdk.session import get_default_session
 
 if TYPE_CHECKING:
-    from pai_sdk.api.schedules import ScheduleRecord
+    from pai_sdk._client.api.schedules import ScheduleRecord
 
 __all__ = ["Cron", "Zone", "app", "print_schedule"]
 

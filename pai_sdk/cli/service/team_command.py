@@ -11,9 +11,9 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk.base.files import replace_file
-from pai_sdk.base.paths import expanded
-from pai_sdk.base.version import __version__
+from pai_sdk._core.files import replace_file
+from pai_sdk._core.paths import expanded
+from pai_sdk._core.version import __version__
 from pai_sdk.cli.options import host_names
 from pai_sdk.cli.service.wheel_command import WHEEL_NAME, packed_wheel
 

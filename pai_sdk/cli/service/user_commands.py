@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pai_sdk.base.endpoint import with_scheme
-from pai_sdk.base.paths import expanded
+from pai_sdk._core.endpoint import with_scheme
+from pai_sdk._core.paths import expanded
 from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.selection.backend import service_on, session_on
 from pai_sdk.cli.tables import Column, print_json, print_table
-from pai_sdk.cli.where.place import service_on, session_on
 from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
-    from pai_sdk.api.users import ServiceUsers
-    from pai_sdk.service.settings import ServiceInfo
+    from pai_sdk._client.api.users import ServiceUsers
+    from pai_sdk._service.settings import ServiceInfo
 
 __all__ = ["app", "audit"]
 

@@ -17,10 +17,10 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk.base.extras import DISTRIBUTION, install_command, installed_distribution
-from pai_sdk.base.files import replace_file
-from pai_sdk.base.paths import expanded
-from pai_sdk.base.version import __version__
+from pai_sdk._core.extras import DISTRIBUTION, install_command, installed_distribution
+from pai_sdk._core.files import replace_file
+from pai_sdk._core.paths import expanded
+from pai_sdk._core.version import __version__
 from pai_sdk.errors import PaiError
 
 __all__ = ["WHEEL_NAME", "packed_wheel", "wheel"]

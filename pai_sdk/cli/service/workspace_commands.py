@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 
 import typer
 
-from pai_sdk.base.paths import expanded
+from pai_sdk._core.paths import expanded
 from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.selection.backend import service_on, session_on
 from pai_sdk.cli.tables import Column, print_json, print_table
-from pai_sdk.cli.where.place import service_on, session_on
 
 __all__ = ["app"]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from pai_sdk._client.submit.job_file import JobFile
+from pai_sdk._client.submit.submitter import EstimatorBase
+from pai_sdk._client.tune import Tuner
+from pai_sdk._client.tune.search_file import SearchFile
 from pai_sdk.cli.options import pairs
 from pai_sdk.errors import InvalidInputError, Problem
-from pai_sdk.submit.job_file import JobFile
-from pai_sdk.submit.submitter import EstimatorBase
-from pai_sdk.tune import Tuner
-from pai_sdk.tune.search_file import SearchFile
 
 __all__ = ["described_search"]
 

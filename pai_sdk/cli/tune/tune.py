@@ -13,7 +13,7 @@ from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import TuningFailed
 
 if TYPE_CHECKING:
-    from pai_sdk.tune import Trial
+    from pai_sdk._client.tune import Trial
 
 __all__ = ["tune"]
 

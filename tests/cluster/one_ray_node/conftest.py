@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._host.execution.ray.executor import RayExecutor
+from pai_sdk._host.execution.ray.options import RayOptions
 from pai_sdk.errors import PaiError
-from pai_sdk.execution.ray.executor import RayExecutor
-from pai_sdk.execution.ray.options import RayOptions
 from tests.cluster.one_ray_node.local_cluster import LocalCluster, one_node
 from tests.waiting import until
 

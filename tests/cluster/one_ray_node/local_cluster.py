@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from pai_sdk.agent.processes import descendants
+from pai_sdk._host.agent.processes import descendants
 from tests.waiting import until
 
 __all__ = ["LocalCluster", "one_node"]

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.execution.ray.executor import RayExecutor
-from pai_sdk.execution.ray.options import RayOptions
+from pai_sdk._host.execution.ray.executor import RayExecutor
+from pai_sdk._host.execution.ray.options import RayOptions
 from tests.cluster.one_ray_node.local_cluster import one_node
-from tests.unit.execution.conformance import Harness
+from tests.unit.host.execution.conformance import Harness
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.execution.ray.executor import RayExecutor
+from pai_sdk._host.execution.ray.executor import RayExecutor
 from tests.cluster.one_ray_node.local_cluster import LocalCluster
 from tests.docs.conftest import fresh_place, run_page
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Session
+from pai_sdk._service.embedded import find_running
 from pai_sdk.errors import JobFailed, ServiceStartError
-from pai_sdk.service.embedded import find_running
 from tests.cluster.one_ray_node.local_cluster import LocalCluster
 from tests.waiting import until
 

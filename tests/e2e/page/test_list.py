@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.service.web.ui_app import UiServer, UiSettings
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.browser import WatchedPage, open_browser, open_page, why_no_browser
 
 pytestmark = [

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pai_sdk.run.events.writer import EventWriter
+from pai_sdk._data.run.events.writer import EventWriter
 from tests.browser import open_browser, open_page, why_no_browser
 from tests.e2e.test_page import live, origin_of, served_folder, show
 from tests.service.runs.test_run_media import old_image, png, write_events

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from pai_sdk import Estimator, Session
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.service.embedded import ensure_running
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.embedded import ensure_running
 from tests.browser import open_browser, why_no_browser
 from tests.e2e.test_page import live, origin_of, served_folder, show
 from tests.service.runs.test_run_media import old_image, png, write_events
@@ -39,8 +39,8 @@ TURNED = "report\u202egnp.exe"
 PROGRAM = """
 import os, pathlib
 from pai_sdk import report
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.trace import TraceWriter
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._data.trace import TraceWriter
 
 tag, script, turned = (os.environ[name] for name in ("TAG", "SCRIPT", "TURNED"))
 print(tag, flush=True)

@@ -18,8 +18,8 @@ from pathlib import Path
 from odps import ODPS
 
 from pai_sdk import Estimator, Experiment, Processor, Session
+from pai_sdk._service.embedded import ensure_running
 from pai_sdk.errors import JobFailed
-from pai_sdk.service.embedded import ensure_running
 
 FOLDER = Path("/srv/pai-recorded")
 TRAIN = """

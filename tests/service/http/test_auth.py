@@ -11,13 +11,13 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.api.signature import acs3_signature, payload_hash, roa_signature
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.service.http.authentication import Authenticator, SignedRequest
-from pai_sdk.service.identity.key_ring import ServiceKey
-from pai_sdk.service.state.folder import Keys
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._service.http.authentication import Authenticator, SignedRequest
+from pai_sdk._service.identity.key_ring import ServiceKey
+from pai_sdk._service.state.folder import Keys
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.signature import acs3_signature, payload_hash, roa_signature
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
 

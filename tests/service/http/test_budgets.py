@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 import pytest
 import requests
 
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.logs import search
-from pai_sdk.service.budgets import COMPARE, SEARCH, Abandoned, Budget, Share, Shares, Work
-from pai_sdk.service.http.api_app import create_api
-from pai_sdk.service.http.description import describe
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._data.logs import search
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._service.budgets import COMPARE, SEARCH, Abandoned, Budget, Share, Shares, Work
+from pai_sdk._service.http.description import describe
+from pai_sdk._service.routes.api_app import create_api
+from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import HELD_S, Client, job_body, running_service
@@ -187,7 +187,7 @@ def test_a_share_that_is_full_says_when_to_come_again(
         yield 0, b"a\n"
 
     monkeypatch.setattr(search, "_chunks", chunks)
-    monkeypatch.setattr("pai_sdk.service.budgets._SLOT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("pai_sdk._service.budgets._SLOT_TIMEOUT_S", 0.1)
     with ExitStack() as stack:
         stack.callback(go_on.set)
         asked = [

@@ -11,9 +11,9 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.http import health
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.reserve import Reserve
+from pai_sdk._service.http import health
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.reserve import Reserve
 from tests.service.services import Client
 from tests.waiting import PATIENCE_S
 

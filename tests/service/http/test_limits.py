@@ -17,10 +17,11 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.http import guarded_connections, http_server
-from pai_sdk.service.http.guarded_connections import GuardedProtocol
-from pai_sdk.service.jobs.changes import Subscription
-from pai_sdk.service.settings import ConnectionLimits
+from pai_sdk._service import http_server
+from pai_sdk._service.http import guarded_connections
+from pai_sdk._service.http.guarded_connections import GuardedProtocol
+from pai_sdk._service.jobs.changes import Subscription
+from pai_sdk._service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import PATIENCE_S, until

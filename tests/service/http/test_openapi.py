@@ -20,10 +20,10 @@ from jsonschema import Draft202012Validator
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.service.http.api_app import create_api
-from pai_sdk.service.http.description import describe
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._service.http.description import describe
+from pai_sdk._service.routes.api_app import create_api
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import PATIENCE_S

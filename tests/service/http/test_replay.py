@@ -14,7 +14,7 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.http.nonces import NonceMemory
+from pai_sdk._service.http.nonces import NonceMemory
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client
 from tests.waiting import PATIENCE_S

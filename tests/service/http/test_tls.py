@@ -18,13 +18,13 @@ import pytest
 import requests
 from typer.testing import CliRunner
 
-from pai_sdk.base.missing_response import diagnose
+from pai_sdk._client.session.session import Session
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._core.missing_response import diagnose
+from pai_sdk._service.settings import ConnectionLimits
+from pai_sdk.alipai.pai.estimator import Estimator
 from pai_sdk.cli.root import app
-from pai_sdk.config.credentials import static_credentials
 from pai_sdk.errors import ConnectionFailedError, ServiceStartError
-from pai_sdk.estimator import Estimator
-from pai_sdk.service.settings import ConnectionLimits
-from pai_sdk.session.session import Session
 from tests.service.certificates import Authority, Files
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, running_service
@@ -257,7 +257,7 @@ def test_one_file_alone_is_refused(start: Callable[..., Any], authority: Authori
 def test_a_renewed_certificate_is_used_and_no_connection_ends(
     start: Callable[..., Any], authority: Authority, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "pai_sdk.service.http.tls")
+    caplog.set_level(logging.INFO, "pai_sdk._service.http.tls")
     files = authority.issue("127.0.0.1")
     with start(ScriptedExecutor(), tls_cert=files.certificate, tls_key=files.key) as client:
         endpoint = client.info.endpoint

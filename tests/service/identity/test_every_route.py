@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.service.http.access import required_right
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._service.http.access import required_right
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S

@@ -8,8 +8,8 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.objects.oss_app import create_app
-from pai_sdk.service.objects.store import ObjectStore
+from pai_sdk._service.oss.oss_app import create_app
+from pai_sdk._service.oss.store import ObjectStore
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client
 from tests.waiting import PATIENCE_S

@@ -11,17 +11,17 @@ import pytest
 from sqlalchemy import event, insert
 from typer.testing import CliRunner
 
-from pai_sdk.api.training_jobs import TrainingJobs
+from pai_sdk._client.api.training_jobs import TrainingJobs
+from pai_sdk._service.jobs.changes import Changes
+from pai_sdk._service.jobs.host_resources import Capacity
+from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.jobs.queueing.queue import FairQueue
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.models import Job, UseRow
+from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.cli.root import app
-from pai_sdk.cli.where.place import session_on
+from pai_sdk.cli.selection.backend import session_on
 from pai_sdk.errors import InvalidInputError, UserQuotaError
-from pai_sdk.schemas.status import JobStatus
-from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.host_resources import Capacity
-from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.queueing.queue import FairQueue
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import Job, UseRow
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body

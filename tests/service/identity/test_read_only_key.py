@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from sqlalchemy import MetaData, create_engine, select
 
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.service.state.models import AuditRow
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._service.state.models import AuditRow
 from tests.service.fakes import ScriptedExecutor
 from tests.service.http.test_openapi import EXAMPLES, OPERATIONS, SLOWEST_S, _lead_inside
 from tests.service.identity.test_tables_of_users import tables

@@ -15,14 +15,14 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.service.identity.principal import Principal
-from pai_sdk.service.rate import KeyRates
-from pai_sdk.service.web.browser_guard import BrowserGuard
-from pai_sdk.service.web.browser_keys import BrowserKeys
-from pai_sdk.service.web.host_names import HostNames
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.rate import KeyRates
+from pai_sdk._service.web.browser_guard import BrowserGuard
+from pai_sdk._service.web.browser_keys import BrowserKeys
+from pai_sdk._service.web.host_names import HostNames
+from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import oss2
 import pytest
 
-from pai_sdk.schemas.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL
+from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, sign_in

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from pai_sdk.service.identity.users import Users
-from pai_sdk.service.jobs.scheduler import Scheduler
-from pai_sdk.service.objects.store import ObjectStore
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.folder import Keys
+from pai_sdk._service.identity.users import Users
+from pai_sdk._service.jobs.scheduler import Scheduler
+from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.folder import Keys
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user, with_new_key
 from tests.service.services import job_body, running_service

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Processor, Session
+from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from pai_sdk.errors import ApiError, NotFoundError
-from pai_sdk.schemas.request import ACCESSIBILITY_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, session_on

@@ -16,15 +16,15 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
-from pai_sdk.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._service import server
+from pai_sdk._service.jobs.host_resources import Capacity
+from pai_sdk._service.monitoring.job_figures import JobFigures
+from pai_sdk._service.settings import ServiceSettings
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.models import Job, Transition
 from pai_sdk.cli.root import app
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.service import server
-from pai_sdk.service.jobs.host_resources import Capacity
-from pai_sdk.service.monitoring.job_figures import JobFigures
-from pai_sdk.service.settings import ServiceSettings
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import Job, Transition
 from tests.service.certificates import Authority
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service

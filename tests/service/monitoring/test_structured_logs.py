@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.service.monitoring.structured_logs import JsonFormatter
-from pai_sdk.service.settings import ServiceInfo
+from pai_sdk._service.monitoring.structured_logs import JsonFormatter
+from pai_sdk._service.settings import ServiceInfo
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
 
@@ -86,7 +86,7 @@ def test_each_line_is_an_object_that_names_its_request(serve: Any) -> None:
     lines = [json.loads(line) for line in text]
     assert {"time", "level", "logger", "message"} <= set.intersection(*(set(line) for line in lines))
     assert all(line["time"].endswith("Z") and line["time"][10] == "T" for line in lines)
-    requests_of = [line for line in lines if line["logger"] == "pai_sdk.service.access"]
+    requests_of = [line for line in lines if line["logger"] == "pai_sdk._service.access"]
     of_job = next(line for line in requests_of if line["path"] == f"/api/v1/trainingjobs/{job_id}")
     assert (of_job["job_id"], of_job["user"], of_job["status"]) == (job_id, "local", 200)
     of_list = next(
@@ -108,7 +108,7 @@ def test_lines_of_requests_are_opt_in(serve: Any) -> None:
     served.client.get("/trainingjobs")
     lines = [json.loads(line) for line in served.lines()]
     assert any(line["message"].startswith("serving http://") for line in lines)
-    assert not [line for line in lines if line["logger"] == "pai_sdk.service.access"]
+    assert not [line for line in lines if line["logger"] == "pai_sdk._service.access"]
 
 
 def test_lines_of_requests_as_text(serve: Any) -> None:

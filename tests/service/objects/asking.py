@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
+from pai_sdk._service.oss import ObjectStore, create_app
+from pai_sdk._service.oss.oss_auth import signature_v4, signing_key_v4
+from pai_sdk._service.oss.oss_request import read_request
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects import ObjectStore, create_app
-from pai_sdk.service.objects.oss_auth import signature_v4, signing_key_v4
-from pai_sdk.service.objects.oss_request import read_request
 from tests.service.objects.serving import KEY_ID, REGION, SECRET
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import boto3
 import requests
 
-from pai_sdk.cli.service.objects_elsewhere import objects_store
-from pai_sdk.storage.base import Store
+from pai_sdk._data.storage.base import Store
+from pai_sdk.cli.service.external_objects import objects_store
 from tests.service.certificates import Files
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
 from tests.waiting import until

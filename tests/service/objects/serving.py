@@ -10,7 +10,7 @@ from pathlib import Path
 
 import uvicorn
 
-from pai_sdk.service.objects import ObjectStore, create_app
+from pai_sdk._service.oss import ObjectStore, create_app
 from tests.waiting import PATIENCE_S, until
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"

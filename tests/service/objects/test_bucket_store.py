@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from pai_sdk._data.storage.base import Store
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects import ObjectStore
-from pai_sdk.service.objects.bucket_store import BucketStore
-from pai_sdk.storage.base import Store
-from pai_sdk.storage.uri import OssUri
 from tests.service.objects.serving import BUCKET
-from tests.unit.storage.stores.store_conformance import StoreConformance
+from tests.unit.data.storage.stores.store_conformance import StoreConformance
 
 
 class TestBucketStore(StoreConformance):

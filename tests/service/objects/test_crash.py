@@ -13,7 +13,7 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk.service.objects.object_rows import MAX_ROW_BYTES
+from pai_sdk._service.oss.object_rows import MAX_ROW_BYTES
 from tests.service.objects.conftest import Serve
 from tests.service.objects.serving import BUCKET
 from tests.waiting import until

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.service.objects import ObjectStore, blobs, object_operations
-from pai_sdk.storage.base import Store
+from pai_sdk._data.storage.base import Store
+from pai_sdk._service.oss import ObjectStore, blobs, object_operations
 from tests.service.objects import serving
 from tests.service.objects.conftest import Wire
 from tests.service.objects.elsewhere import oss_server

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.service.objects import ObjectStore, blobs
+from pai_sdk._service.oss import ObjectStore, blobs
 from tests.service.objects.elsewhere import S3, s3_server
 from tests.service.objects.serving import BUCKET
 from tests.service.objects.test_bucket_store import *  # noqa: F403

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, inspect, text
 
+from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.integrity import IntegrityCheck
+from pai_sdk._service.oss.multipart import MIN_PART_BYTES
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects import ObjectStore
-from pai_sdk.service.objects.integrity import IntegrityCheck
-from pai_sdk.service.objects.multipart import MIN_PART_BYTES
 from tests.service.objects.contents import blob_files, count_rows, large
 from tests.waiting import until
 

@@ -16,8 +16,8 @@ import oss2
 import pytest
 from oss2.models import PartInfo
 
-from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
-from pai_sdk.service.objects.index import ObjectIndex
+from pai_sdk._service.oss.blobs import BlobFolder, BlobWriter
+from pai_sdk._service.oss.index import ObjectIndex
 from tests.service.objects.conftest import Serve, Wire
 from tests.service.objects.contents import LARGE, count_contents
 from tests.service.objects.serving import BUCKET
@@ -162,7 +162,7 @@ def test_a_small_put_that_cannot_be_kept_says_so_and_leaves_the_old_object(
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("pai_sdk.service.objects.object_rows._release", refuse)  # behind all that was written
+        patch.setattr("pai_sdk._service.oss.object_rows._release", refuse)  # behind all that was written
         with pytest.raises(oss2.exceptions.ServerError) as refused:
             bucket.put_object("old", b"x" * 10)
     assert (refused.value.status, refused.value.code) == (status, code)

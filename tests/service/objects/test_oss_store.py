@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.store import OssStore, Store
-from pai_sdk.storage.uri import OssUri
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.store import OssStore, Store
+from pai_sdk._data.storage.uri import OssUri
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
-from tests.unit.storage.stores.store_conformance import StoreConformance
+from tests.unit.data.storage.stores.store_conformance import StoreConformance
 
 
 class TestOssStore(StoreConformance):

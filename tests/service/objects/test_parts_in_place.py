@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.blobs import BlobFolder, BlobWriter
+from pai_sdk._service.oss.multipart import MIN_PART_BYTES
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects import ObjectStore
-from pai_sdk.service.objects.blobs import BlobFolder, BlobWriter
-from pai_sdk.service.objects.multipart import MIN_PART_BYTES
 from tests.service.objects.contents import blob_files
 from tests.service.objects.serving import BUCKET
 from tests.waiting import PATIENCE_S, until

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.run.store.run_store import RunStore
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.stores.local import LocalStore
-from pai_sdk.storage.sync.dir_sync import DirSync
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.run.store.run_store import RunStore
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._data.storage.sync.dir_sync import DirSync
 from tests.interpreters import IN_JOBS, INTERPRETERS
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET

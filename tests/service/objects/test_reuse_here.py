@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.config.credentials import Credentials
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.oss import file_upload
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.transfer import download, upload_tree
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import StorageError
-from pai_sdk.storage.oss import file_upload
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.transfer import download, upload_tree
-from pai_sdk.storage.tree import FileTree
-from pai_sdk.storage.uri import OssUri
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
 

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oss2 import http
 
+from pai_sdk._service.oss import oss_auth
+from pai_sdk._service.oss.oss_auth import Verifier, signature_v1, signature_v4, signing_key_v4
+from pai_sdk._service.oss.oss_request import OssSignedRequest
 from pai_sdk.errors import StorageError
-from pai_sdk.service.objects import oss_auth
-from pai_sdk.service.objects.oss_auth import Verifier, signature_v1, signature_v4, signing_key_v4
-from pai_sdk.service.objects.oss_request import OssSignedRequest
 
 KEYS = {"my-id": "my-secret"}
 BUCKET, REGION = "my-bucket", "cn-test"

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pai_sdk._service.oss import CommonPrefix, ObjectStore
+from pai_sdk._service.oss.blobs import Blob, BlobFolder
 from pai_sdk.errors import ServiceStartError, StorageError
-from pai_sdk.service.objects import CommonPrefix, ObjectStore
-from pai_sdk.service.objects.blobs import Blob, BlobFolder
 from tests.service.objects.contents import LARGE, blob_files, count_contents, count_rows, large
 from tests.service.objects.serving import BUCKET, open_store
 from tests.waiting import PATIENCE_S, until
@@ -270,7 +270,7 @@ def test_what_was_stored_is_acknowledged_though_what_it_replaced_cannot_be_remov
     assert (content_of(store, "k"), content_of(store, "parts")) == (large(b"new"), b"part")
     store.delete(BUCKET, "k")
     assert keys_of(store) == ["parts"]
-    told = [record.levelname for record in caplog.records if record.name == "pai_sdk.service.objects.blobs"]
+    told = [record.levelname for record in caplog.records if record.name == "pai_sdk._service.oss.blobs"]
     assert told == ["WARNING"] * 3
 
 

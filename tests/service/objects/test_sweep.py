@@ -10,9 +10,9 @@ from pathlib import Path
 import oss2
 import pytest
 
-from pai_sdk.service.objects import ObjectStore
-from pai_sdk.service.objects.index import ObjectIndex
-from pai_sdk.service.objects.sweep import Sweeper
+from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.index import ObjectIndex
+from pai_sdk._service.oss.sweep import Sweeper
 from tests.service.objects.contents import large
 from tests.service.objects.serving import BUCKET, open_store
 from tests.service.services import running_service

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.storage.oss.client import OssClient
-from pai_sdk.storage.store import OssStore, Store
-from pai_sdk.storage.uri import OssUri
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.store import OssStore, Store
+from pai_sdk._data.storage.uri import OssUri
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, served
-from tests.unit.storage.sync.sync_machine import SyncMachine
+from tests.unit.data.storage.sync.sync_machine import SyncMachine
 
 
 @pytest.fixture(scope="module")

@@ -14,7 +14,7 @@ import requests
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk.service.objects.object_rows import StoredObject
+from pai_sdk._service.oss.object_rows import StoredObject
 from tests.service.objects.conftest import Wire
 from tests.service.objects.contents import large
 from tests.service.objects.serving import BUCKET

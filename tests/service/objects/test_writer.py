@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.service.objects.index_database import IndexDatabase
-from pai_sdk.service.objects.writer import Writer
+from pai_sdk._service.oss.index_database import IndexDatabase
+from pai_sdk._service.oss.writer import Writer
 from tests.waiting import PATIENCE_S, until
 
 NUMBERS = "CREATE TABLE numbers (number INTEGER PRIMARY KEY)"
@@ -188,7 +188,7 @@ def test_a_connection_that_fails_in_undoing_is_replaced(
         patch.setattr(Writer, "_commit", fail)
         with pytest.raises(sqlite3.ProgrammingError, match="closed"):
             writer.run(add(1))
-        patch.setattr("pai_sdk.service.objects.writer.connect", cannot_connect)
+        patch.setattr("pai_sdk._service.oss.writer.connect", cannot_connect)
         for _ in range(2):
             with pytest.raises(sqlite3.Error):
                 writer.run(add(1))

@@ -12,11 +12,11 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
-from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk.service.jobs.queueing.submission import NewJob, Submissions
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import Job
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._service.jobs.queueing.submission import NewJob, Submissions
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.models import Job
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.service.services import job_body
 from tests.waiting import until
 

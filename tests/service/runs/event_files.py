@@ -10,7 +10,7 @@ from typing import Any
 
 import requests
 
-from pai_sdk.run.events.writer import EventWriter
+from pai_sdk._data.run.events.writer import EventWriter
 
 __all__ = ["StreamMessage", "messages_of", "write_points"]
 

@@ -15,13 +15,13 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.service.runs import event_stream, job_runs
-from pai_sdk.service.runs.cursors import Position, join_cursor, read_cursor
-from pai_sdk.service.runs.topics import read_topics
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.runs import event_stream, job_runs
+from pai_sdk._service.runs.cursors import Position, join_cursor, read_cursor
+from pai_sdk._service.runs.topics import read_topics
+from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import StreamMessage, messages_of, write_points
 from tests.service.services import Client, job_body, running_service

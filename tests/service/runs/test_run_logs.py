@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk.agent.sandbox import Sandbox
-from pai_sdk.api.acs3_auth import Acs3Auth
-from pai_sdk.config.credentials import static_credentials
-from pai_sdk.logs import search as log_search
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._data.logs import search as log_search
+from pai_sdk._host.agent.sandbox import Sandbox
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import PATIENCE_S, until

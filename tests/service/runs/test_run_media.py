@@ -13,7 +13,7 @@ from tensorboard.compat.proto import event_pb2, histogram_pb2, summary_pb2
 from tensorboard.plugins.image import metadata as image_metadata
 from tensorboard.util import tensor_util
 
-from pai_sdk.run.events.writer import EventWriter, framed
+from pai_sdk._data.run.events.writer import EventWriter, framed
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body
 from tests.waiting import until

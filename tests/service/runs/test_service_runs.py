@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pai_sdk._service.settings import ForeignCloud
 from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError
-from pai_sdk.service.settings import ForeignCloud
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import job_body, session_on

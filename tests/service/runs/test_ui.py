@@ -20,9 +20,9 @@ import pytest
 import requests
 from typer.testing import CliRunner
 
+from pai_sdk._service.web.browser_guard import cookie_name
+from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.cli.root import app
-from pai_sdk.service.web.browser_guard import cookie_name
-from pai_sdk.service.web.ui_app import UiServer, UiSettings
 from tests.service.runs.event_files import messages_of, write_points
 from tests.service.web.browsing import ask_as_browser, built_page, code_in, headers_of_page, sign_in
 from tests.waiting import PATIENCE_S, until

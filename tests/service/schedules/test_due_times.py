@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pai_sdk.service.jobs.schedules.due_times import cron_problems, newest_time, next_time
-from pai_sdk.service.wire_errors import WireError
+from pai_sdk._service.jobs.schedules.due_times import cron_problems, newest_time, next_time
+from pai_sdk._service.wire_errors import WireError
 
 BERLIN = "Europe/Berlin"
 

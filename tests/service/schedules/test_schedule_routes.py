@@ -13,13 +13,13 @@ from sqlalchemy import create_engine, update
 from typer.testing import CliRunner
 
 from pai_sdk import Estimator, Processor, Session
+from pai_sdk._service import backup
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.models import ScheduleRow
+from pai_sdk._wire.pai.request import SCHEDULE_LABEL
+from pai_sdk._wire.pai.secret_values import Secret
 from pai_sdk.cli.root import app
 from pai_sdk.errors import ConflictError, InvalidInputError, InvalidRequestError, NotFoundError
-from pai_sdk.schemas.request import SCHEDULE_LABEL
-from pai_sdk.schemas.secret_values import Secret
-from pai_sdk.service import backup
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.models import ScheduleRow
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for

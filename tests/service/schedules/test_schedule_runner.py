@@ -14,20 +14,20 @@ import pytest
 from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 
-from pai_sdk.schemas.request import SCHEDULE_LABEL, TrainingJobRequest
-from pai_sdk.schemas.status import JobStatus
-from pai_sdk.service.http.http_server import IdleWatch
-from pai_sdk.service.identity.audit import AuditLog
-from pai_sdk.service.identity.principal import Principal
-from pai_sdk.service.jobs.changes import Changes
-from pai_sdk.service.jobs.job_table import Jobs
-from pai_sdk.service.jobs.queueing.submission import NewJob
-from pai_sdk.service.jobs.schedules.schedule_runner import ScheduleRunner
-from pai_sdk.service.jobs.schedules.schedule_table import ScheduleTable
-from pai_sdk.service.state.database import Database
-from pai_sdk.service.state.disk import DiskWatch
-from pai_sdk.service.state.models import Job, ScheduleRow
-from pai_sdk.service.wire_errors import WireError, invalid_parameter
+from pai_sdk._service.http_server import IdleWatch
+from pai_sdk._service.identity.audit import AuditLog
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.jobs.changes import Changes
+from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.jobs.queueing.submission import NewJob
+from pai_sdk._service.jobs.schedules.schedule_runner import ScheduleRunner
+from pai_sdk._service.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.disk import DiskWatch
+from pai_sdk._service.state.models import Job, ScheduleRow
+from pai_sdk._service.wire_errors import WireError, invalid_parameter
+from pai_sdk._wire.pai.request import SCHEDULE_LABEL, TrainingJobRequest
+from pai_sdk._wire.pai.status import JobStatus
 from tests.service.postgres import url_for
 from tests.service.services import job_body
 from tests.waiting import until

@@ -12,12 +12,12 @@ import pytest
 import uvicorn
 from odps import ODPS
 
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.service.rate import KeyRates
-from pai_sdk.service.tables.table_rights import ALL_TABLES, TableRights
-from pai_sdk.service.tables.table_store import TableStore
-from pai_sdk.service.tables.tables_app import TablesApp
-from pai_sdk.trace import OdpsSink
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.trace import OdpsSink
+from pai_sdk._service.odps.table_rights import ALL_TABLES, TableRights
+from pai_sdk._service.odps.table_store import TableStore
+from pai_sdk._service.odps.tables_app import TablesApp
+from pai_sdk._service.rate import KeyRates
 from tests.waiting import PATIENCE_S, until
 
 KEY = Credentials("test-id", "test-secret")

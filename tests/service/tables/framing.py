@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pai_sdk.trace.frames import framed_content
+from pai_sdk._data.trace.frames import framed_content
 
 
 def framed(content: bytes | memoryview) -> bytes:

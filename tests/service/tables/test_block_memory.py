@@ -16,11 +16,11 @@ import pytest
 import zstandard
 from odps.tunnel import TableTunnel
 
-from pai_sdk.service.tables import table_rows
-from pai_sdk.service.tables.memory_budget import MemoryBudget
-from pai_sdk.service.tables.statements import read_statement
-from pai_sdk.service.tables.table_errors import TableError
-from pai_sdk.service.tables.table_store import Table, TableStore
+from pai_sdk._service.odps import table_rows
+from pai_sdk._service.odps.memory_budget import MemoryBudget
+from pai_sdk._service.odps.statements import read_statement
+from pai_sdk._service.odps.table_errors import TableError
+from pai_sdk._service.odps.table_store import Table, TableStore
 from tests.service.tables.conftest import Tables
 from tests.service.tables.framing import framed
 
@@ -142,12 +142,12 @@ MEASURED = """
     import io, resource, sys, threading
     from pathlib import Path
     import numpy as np, pyarrow as pa, pyarrow.parquet, google_crc32c
-    from pai_sdk.service.tables.memory_budget import MemoryBudget
-    from pai_sdk.service.tables.statements import read_statement
-    from pai_sdk.service.tables.table_rows import ROWS_BUDGET_BYTES, read_block
-    from pai_sdk.service.tables.table_store import TableStore
-    from pai_sdk.trace.frames import framed_content
-    from pai_sdk.service.tables.block_bodies import compressed
+    from pai_sdk._service.odps.memory_budget import MemoryBudget
+    from pai_sdk._service.odps.statements import read_statement
+    from pai_sdk._service.odps.table_rows import ROWS_BUDGET_BYTES, read_block
+    from pai_sdk._service.odps.table_store import TableStore
+    from pai_sdk._data.trace.frames import framed_content
+    from pai_sdk._service.odps.block_bodies import compressed
 
     def peak():
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pai_sdk.base.retry import RetryPolicy
-from pai_sdk.config.credentials import Credentials
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace, clear_trace_map
+from pai_sdk._service.rate import KeyRates
 from pai_sdk.errors import InvalidInputError, TraceError
-from pai_sdk.service.rate import KeyRates
-from pai_sdk.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace, clear_trace_map
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.tables.conftest import KEY, Tables, serving
 from tests.waiting import PATIENCE_S, until
@@ -259,8 +259,8 @@ def test_keys_that_a_configuration_lacks(tables: Tables) -> None:
 
 CRASHING = """
 import sys
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.trace import OdpsSink, TraceWriter
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.trace import OdpsSink, TraceWriter
 url, table = sys.argv[1:]
 key = Credentials("test-id", "test-secret")
 sink = OdpsSink(table, project="shop", endpoint=url, tunnel_endpoint=url, credentials=key)
@@ -297,8 +297,8 @@ def test_rows_of_a_writer_that_was_never_closed_are_stored(tables: Tables, name:
     program = """
 import sys
 import numpy
-from pai_sdk.config.credentials import Credentials
-from pai_sdk.trace import OdpsSink, TraceWriter
+from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.trace import OdpsSink, TraceWriter
 url, table = sys.argv[1:]
 key = Credentials("test-id", "test-secret")
 sink = OdpsSink(table, project="shop", endpoint=url, tunnel_endpoint=url, credentials=key)

@@ -16,8 +16,8 @@ from odps import errors
 from odps.models import Table, TableSchema
 from odps.tunnel import TableTunnel
 
-from pai_sdk.service.tables.statements import read_statement
-from pai_sdk.service.tables.table_store import TableStore
+from pai_sdk._service.odps.statements import read_statement
+from pai_sdk._service.odps.table_store import TableStore
 from tests.service.tables.conftest import Tables
 
 TYPES = {

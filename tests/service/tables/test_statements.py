@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from odps import errors
 
-from pai_sdk.service.tables.statements import Statement, read_partition, read_statement
-from pai_sdk.service.tables.table_errors import TableError
-from pai_sdk.service.tables.table_store import TableStore
+from pai_sdk._service.odps.statements import Statement, read_partition, read_statement
+from pai_sdk._service.odps.table_errors import TableError
+from pai_sdk._service.odps.table_store import TableStore
 from tests.service.tables.conftest import Tables
 
 

@@ -10,7 +10,7 @@ import pytest
 from odps import ODPS, errors
 from odps.tunnel import TableTunnel
 
-from pai_sdk.service.tables.table_rights import TableRights, parse_table_uri
+from pai_sdk._service.odps.table_rights import TableRights, parse_table_uri
 from tests.service.tables.conftest import KEY, Tables, serving
 
 RIGHTS = TableRights(

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 from odps import errors
 
-from pai_sdk.service.tables import table_rows
-from pai_sdk.trace import TraceWriter
+from pai_sdk._data.trace import TraceWriter
+from pai_sdk._service.odps import table_rows
 from tests.service.tables.conftest import Tables
 from tests.service.tables.test_pyodps import create
 from tests.service.tables.zones import TYPES, UTC, values

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.service.web.ui_app import UiServer, UiSettings
+from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.service.web.browsing import SCRIPT, STYLE, ask_as_browser, built_page
 from tests.waiting import PATIENCE_S
 

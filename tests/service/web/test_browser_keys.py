@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from pai_sdk.service.web.browser_keys import SIGNED_IN_S, BrowserKeys, page_secret
+from pai_sdk._service.web.browser_keys import SIGNED_IN_S, BrowserKeys, page_secret
 
 SECRET = page_secret("the-secret-of-a-service", 8765)
 

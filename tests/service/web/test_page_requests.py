@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 import pai_sdk
-from pai_sdk.service.http.api_app import create_api
-from pai_sdk.service.http.description import describe
+from pai_sdk._service.http.description import describe
+from pai_sdk._service.routes.api_app import create_api
 
 _SOURCE = Path(pai_sdk.__file__).parent / "service/web/src/api.ts"
 _ENTRY = re.compile(r'^  (\w+): \{ method: "(\w+)", path: (.+?), query: (\[.*?\]|\w+) \},$', re.MULTILINE)

@@ -13,9 +13,9 @@ import pytest
 import requests
 
 from pai_sdk import Pipeline
+from pai_sdk._client.pipeline.run_list import FolderRuns
+from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.errors import PipelineFailed
-from pai_sdk.pipeline.found_runs import FolderRuns
-from pai_sdk.service.web.ui_app import UiServer, UiSettings
 from tests.service.web.browsing import built_page
 from tests.waiting import PATIENCE_S
 

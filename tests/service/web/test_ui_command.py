@@ -12,9 +12,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pai_sdk import Session
+from pai_sdk._client.session.default import default_session_from
+from pai_sdk._service.settings import ForeignCloud
 from pai_sdk.cli.root import app
-from pai_sdk.service.settings import ForeignCloud
-from pai_sdk.session.default import default_session_from
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.service.web.browsing import ask_as_browser, sign_in

@@ -7,8 +7,8 @@ from typing import Protocol
 import pytest
 from typer.testing import CliRunner, Result
 
+from pai_sdk._client.session import Session
 from pai_sdk.cli.root import app
-from pai_sdk.session import Session
 from tests.unit.fake_backend import FakeBackend
 
 
@@ -23,7 +23,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     """What runs the jobs of the default session."""
     backend = FakeBackend()
     session = Session("cn-hangzhou", "1", oss_bucket_name="models", access_key_id="a", access_key_secret="b")
-    monkeypatch.setattr("pai_sdk.session.default._default", session)
+    monkeypatch.setattr("pai_sdk._client.session.default._default", session)
     monkeypatch.setattr(Session, "backend_for", lambda self, instance_type: backend)
     monkeypatch.setenv("COLUMNS", "100")
     return backend

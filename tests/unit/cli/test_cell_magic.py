@@ -9,7 +9,7 @@ import pytest
 from IPython.testing.globalipapp import start_ipython
 
 import pai_sdk
-from pai_sdk.backend.base import Plan
+from pai_sdk._client.backend.base import Plan
 from pai_sdk.errors import InvalidInputError
 from tests.unit.fake_backend import FakeBackend
 
@@ -93,7 +93,7 @@ def test_wrong_options(shell: Shell, line: str, said: str) -> None:
 
 
 def test_a_session_by_the_name_of_its_variable(shell: Shell) -> None:
-    from pai_sdk.session import get_default_session
+    from pai_sdk._client.session import get_default_session
 
     shell.user_ns["mine"] = get_default_session()
     assert isinstance(run(shell, "-t ecs.c6.large --session mine --dry-run"), Plan)

@@ -10,12 +10,12 @@ import pytest
 import requests
 from typer.testing import CliRunner, Result
 
-from pai_sdk.base.extras import install_command
+from pai_sdk._client.session import Session
+from pai_sdk._core.extras import install_command
 from pai_sdk.cli import doctor
 from pai_sdk.cli.doctor import Finding
 from pai_sdk.cli.root import app
 from pai_sdk.errors import EngineNotFoundError, NotFoundError, ServiceStartError, SettingsError
-from pai_sdk.session import Session
 
 
 def pai(*arguments: str) -> Result:
@@ -95,7 +95,7 @@ def no_docker(monkeypatch: pytest.MonkeyPatch) -> None:
             "no Docker engine responds on this machine. Tried:\n  nothing\nThree ways out: …"
         )
 
-    monkeypatch.setattr("pai_sdk.execution.docker.engine.find_engine", find_engine)
+    monkeypatch.setattr("pai_sdk._host.execution.docker.engine.find_engine", find_engine)
 
 
 def answering(monkeypatch: pytest.MonkeyPatch, *, date: str = "", refused: bool = False) -> None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.schemas.record import InstanceUsage
 from tests.unit.cli.conftest import Pai
 from tests.unit.fake_backend import FakeBackend
 

@@ -11,11 +11,11 @@ import pytest
 from typer.testing import CliRunner
 
 from pai_sdk import Session
+from pai_sdk._client.display.base import visible_text
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
-from pai_sdk.display.base import visible_text
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import JobRecord
 from tests.unit.fake_backend import FakeBackend
 
 LONG = "a-name-of-many-words-" * 4 + "end"
@@ -54,7 +54,7 @@ def job(monkeypatch: pytest.MonkeyPatch, listed_by: dict[str, object], backend: 
 
     monkeypatch.setattr(TrainingJob, "list", listed)
     monkeypatch.setattr(TrainingJob, "get", lambda job_id: known)
-    monkeypatch.setattr("pai_sdk.session.default._default", Session("cn-hangzhou"))
+    monkeypatch.setattr("pai_sdk._client.session.default._default", Session("cn-hangzhou"))
     monkeypatch.setenv("COLUMNS", "60")
     return known
 
@@ -216,8 +216,8 @@ import logging
 from pai_sdk.cli import main
 from pai_sdk.errors import CredentialsError
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import JobRecord
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._wire.pai.record import JobRecord
 
 def look_for_a_key(**_):
     logging.getLogger("credentials").error("Traceback of theirs")

@@ -10,10 +10,10 @@ import pytest
 from typer.testing import CliRunner
 
 from pai_sdk import Session
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.schemas.record import MetricPoint
 from tests.unit.fake_backend import FakeBackend
 
 
@@ -46,7 +46,7 @@ class Reporting(FakeBackend):
 def backend(monkeypatch: pytest.MonkeyPatch) -> Reporting:
     backend = Reporting(1.0, 0.5, 0.25)
     monkeypatch.setattr(TrainingJob, "get", lambda job_id: TrainingJob(job_id, backend))
-    monkeypatch.setattr("pai_sdk.session.default._default", Session("cn-hangzhou"))
+    monkeypatch.setattr("pai_sdk._client.session.default._default", Session("cn-hangzhou"))
     monkeypatch.setattr("pai_sdk.cli.metric_commands._POLL_INTERVAL_S", 0.0)
     return backend
 

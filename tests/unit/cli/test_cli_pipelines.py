@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._client.pipeline.pipeline_run import PipelineRun
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
-from pai_sdk.pipeline.pipeline_run import PipelineRun
 from tests.unit.cli.conftest import Pai
 
 FILE = """
 from pathlib import Path
 from pai_sdk import Processor
-from pai_sdk.pipeline import Pipeline
+from pai_sdk._client.pipeline import Pipeline
 
 HERE = Path(__file__).parent
 pipeline = Pipeline("digits", store=HERE / "store")

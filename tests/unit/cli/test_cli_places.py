@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from pai_sdk import Session
+from pai_sdk._client.display.commands import list_command, next_commands
+from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
-from pai_sdk.cli.where import job_names
-from pai_sdk.display.commands import list_command, next_commands
+from pai_sdk.cli.selection import job_names
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, SettingsError
-from pai_sdk.schemas.record import JobRecord
 from tests.unit.fake_backend import FakeBackend
 from tests.waiting import PATIENCE_S
 
@@ -63,7 +63,7 @@ def docker() -> ManyJobs:
 @pytest.fixture(autouse=True)
 def session(monkeypatch: pytest.MonkeyPatch, service: ManyJobs, docker: ManyJobs, clean_home: Path) -> Session:
     made = Session("cn-hangzhou", "1", oss_bucket_name="models", access_key_id="a", access_key_secret="b")
-    monkeypatch.setattr("pai_sdk.session.default._default", made)
+    monkeypatch.setattr("pai_sdk._client.session.default._default", made)
     monkeypatch.setattr(Session, "backend_for", lambda self, kind: docker if kind == "local" else service)
     monkeypatch.setattr(Session, "local", docker)
     return made
@@ -133,7 +133,7 @@ def test_a_machine_that_has_only_docker_needs_no_service(monkeypatch: pytest.Mon
     def started() -> None:
         raise AssertionError("no service is to be started")
 
-    monkeypatch.setattr("pai_sdk.session.default._default", None)
+    monkeypatch.setattr("pai_sdk._client.session.default._default", None)
     monkeypatch.setattr(Session, "embedded", started)
     assert meant("-") == meant("here") == meant("local-cc") == "local-cc66"
     with pytest.raises(NotFoundError, match="no job in the embedded service or in Docker"):
@@ -176,7 +176,7 @@ def test_commands_that_are_shown_name_the_place(monkeypatch: pytest.MonkeyPatch,
     def interrupted(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pai_sdk.job.training_job.TrainingJob.wait", interrupted)
+    monkeypatch.setattr("pai_sdk._client.job.training_job.TrainingJob.wait", interrupted)
     assert pai("wait", "words", "--embedded", "--quiet").exit_code == 101
     assert shown[0].partition(" logs -f ")[2] == "trainab22 --embedded"
     assert shown[-1].endswith("ps --embedded")

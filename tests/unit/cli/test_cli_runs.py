@@ -12,22 +12,22 @@ from typing import Any
 import pytest
 from tensorboard.compat.proto.summary_pb2 import Summary
 
+from pai_sdk._client.job.runs_of_jobs import RunsOfJobs
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._data.run.report import ReportSession
+from pai_sdk._data.run.watch.manager import RunManager
+from pai_sdk._data.run.watch.records import RunRecord
+from pai_sdk._data.storage.base import Store
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli import run_commands
 from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError
-from pai_sdk.job.runs_of_jobs import RunsOfJobs
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.run.events.writer import EventWriter
-from pai_sdk.run.report import ReportSession
-from pai_sdk.run.watch.manager import RunManager
-from pai_sdk.run.watch.records import RunRecord
-from pai_sdk.schemas.record import JobRecord
-from pai_sdk.storage.base import Store
-from pai_sdk.storage.stores.local import LocalStore
 from tests.event_files import event, simple, write_events
 from tests.unit.cli.conftest import Pai
+from tests.unit.data.run.events.event_runs import append, write_run
 from tests.unit.fake_backend import FakeBackend
-from tests.unit.run.events.event_runs import append, write_run
 
 NAME = "a-sweep-with-a-rather-long-name"
 
@@ -537,7 +537,7 @@ def test_the_record_of_a_run() -> None:
     record = JobRecord.model_validate(
         {"TrainingJobId": "train1", "Status": "Queuing", "Labels": [{"Key": "team", "Value": "nlp"}]}
     )
-    from pai_sdk.job.runs_of_jobs import run_record
+    from pai_sdk._client.job.runs_of_jobs import run_record
 
     assert run_record(record) == RunRecord("train1", "Queuing", labels={"team": "nlp"})
 

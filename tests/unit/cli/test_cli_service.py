@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pai_sdk.job.training_job import TrainingJob
+from pai_sdk._client.job.training_job import TrainingJob
 from tests.unit.cli.conftest import Pai
 from tests.unit.fake_backend import FakeBackend
 

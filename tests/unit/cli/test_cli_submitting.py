@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._client.job.waiting import Waiting
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.job.waiting import Waiting
-from pai_sdk.schemas.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.unit.cli.conftest import Pai
 from tests.unit.fake_backend import FakeBackend
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._data.trace import ParquetSink, TraceWriter
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError, TraceError
-from pai_sdk.job.training_job import TrainingJob
-from pai_sdk.trace import ParquetSink, TraceWriter
 from tests.waiting import until
 
 
@@ -98,7 +98,7 @@ class Outputs(TrainingJob):
         return self.given
 
     def store(self, uri: str) -> object:
-        from pai_sdk.storage.store import open_store
+        from pai_sdk._data.storage.store import open_store
 
         return open_store(uri)
 

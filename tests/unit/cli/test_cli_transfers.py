@@ -10,10 +10,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk.cli import root
-from pai_sdk.storage.oss.client import OssClient
-from tests.unit.storage.conftest import BUCKET, client, oss, retry
-from tests.unit.storage.fake_oss import FakeOss
+from tests.unit.data.storage.conftest import BUCKET, client, oss, retry
+from tests.unit.data.storage.fake_oss import FakeOss
 
 __all__ = ["client", "oss", "retry"]
 
@@ -25,7 +25,7 @@ def place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, client: OssClient, cl
     """The current folder, with a tree of files; `oss://` is the fake."""
     monkeypatch.chdir(tmp_path)
     session = SimpleNamespace(files=lambda: client)
-    monkeypatch.setattr("pai_sdk.storage.store.session_or_default", lambda given: session)
+    monkeypatch.setattr("pai_sdk._data.storage.store.session_or_default", lambda given: session)
     for name in ("data/a.txt", "data/sub/b.txt", "data/sub/deep/c.txt"):
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(name)

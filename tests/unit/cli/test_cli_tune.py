@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._client.session import Session
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.session import Session
 from tests.unit.cli.conftest import Pai
-from tests.unit.tune.fake_jobs import FakeJobs
+from tests.unit.client.tune.fake_jobs import FakeJobs
 
 JOB = "image_uri: python:3.11\ncommand: python train.py\ninstance_type: ecs.c6.large\n"
 SPACE = "search:\n  lr: {log_uniform: [1e-3, 1]}\n  layers: [1, 2]\nobjective: {metric: loss, at: best}\nseed: 1\n"

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import pai_sdk
-from pai_sdk.base.extras import install_command
-from pai_sdk.cli.migration import migrate_notebook, migrate_source
+from pai_sdk._core.extras import install_command
+from pai_sdk.alipai.migration import migrate_notebook, migrate_source
 from pai_sdk.cli.root import app
 
 CASES = {

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from pai_sdk._wire.pai.recipes import check_recipes
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
-from pai_sdk.schemas.recipes import check_recipes
 
 
 @pytest.mark.parametrize(

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import __version__
-from pai_sdk.base import extras
-from pai_sdk.base.extras import DISTRIBUTION, install_command
+from pai_sdk._core import extras
+from pai_sdk._core.extras import DISTRIBUTION, install_command
 from pai_sdk.cli.service import wheel_command
 from pai_sdk.errors import PaiError
 from tests.unit.cli.conftest import Pai

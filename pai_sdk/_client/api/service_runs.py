@@ -1,0 +1,243 @@
+"""The runs of a service, read over its API: the same requests and results as those of a `RunManager`.
+
+An offer beyond PAI's API (`x-pai-offers: runs`): services of this package have it, Alibaba Cloud's has not.
+Curves need numpy, from the extras `watch` and `service`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk._client.api.training_jobs import offers_of
+from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._data.run.watch.records import RunBrief, RunPage
+from pai_sdk._wire.base import wire_names
+from pai_sdk.errors import InvalidInputError, InvalidResponseError, Problem
+
+if TYPE_CHECKING:
+    from pai_sdk._data.run.events.series import Floats, Series, TagSummary
+    from pai_sdk._data.run.plots.buckets import Band, Comparison, Curve, XAxis
+
+__all__ = ["ServiceRuns"]
+
+_RUNS = "/api/v1/runs"
+_OFFER = "runs"
+_NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+
+
+class ServiceRuns:
+    """The runs of a service.
+
+    Args:
+        transport: to the PAI API.
+
+    Example:
+        >>> [run.id for run in session.runs.list("status=Running", sort="metrics.loss").runs]  # doctest: +SKIP
+        ['train-x7k2']
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+        self._is_offered = False
+
+    def is_offered(self) -> bool:
+        """Returns True if the service has runs over HTTP; only the first call sends a request."""
+        if not self._is_offered:
+            response = self._transport.call(
+                "ListTrainingJobs", "GET", "/api/v1/trainingjobs", query=wire_names(page_size=1)
+            )
+            self._is_offered = _OFFER in offers_of(response)
+        return self._is_offered
+
+    def list(
+        self,
+        filter: str = "",
+        sort: str = "-updated",
+        limit: int = 100,
+        cursor: str | None = None,
+        tags: Sequence[str] | None = None,
+    ) -> RunPage:
+        """The briefs of runs, a page at a time; the arguments are those of `RunManager.runs`.
+
+        Raises:
+            InvalidInputError: the service has no runs over HTTP.
+            InvalidRequestError: an argument cannot be used; it says where.
+        """
+        query = {"filter": filter, "sort": sort, "limit": limit, "cursor": cursor}
+        if tags is not None:
+            query["tags"] = json.dumps([*tags])
+        response = self._call("ListRuns", "GET", _RUNS, query=query)
+        with _Reading(response, "ListRuns"):
+            names = response.json["tags"]
+            briefs = tuple(_brief(row, names) for row in response.json["runs"])
+            version = int(response.json["version"].rpartition(".")[2])
+            return RunPage(briefs, response.json["next"], response.json["total"], version)
+
+    def scalars(self, run_id: str, tag: str) -> Series:
+        """All points of a metric.
+
+        Raises:
+            NotFoundError: there is no such run, or it has no such metric.
+            InvalidInputError: the service has no runs over HTTP.
+        """
+        import numpy as np
+
+        from pai_sdk._data.run.events.series import Series
+
+        # A run's id may have slashes; they are encoded as one part of the path here, and the service takes both.
+        response = self._call(
+            "GetRunScalars", "GET", _RUNS + "/{run_id}/scalars", {"run_id": run_id}, {"tag": tag}
+        )
+        with _Reading(response, "GetRunScalars"):
+            step = np.array(response.json["steps"], np.int64)
+            return Series(
+                tag, np.array(response.json["walls"], np.float64), step, _values(response.json, "values")
+            )
+
+    def compare(
+        self,
+        runs: str | Sequence[str],
+        tag: str,
+        x: XAxis = "step",
+        start: float | None = None,
+        end: float | None = None,
+        buckets: int = 250,
+        smooth: float = 0.0,
+        group_by: Sequence[str] = (),
+        band: Band | None = None,
+    ) -> Comparison:
+        """One metric of many runs, as curves over one x axis; the arguments are those of `RunManager.compare`.
+
+        Raises:
+            InvalidInputError: the service has no runs over HTTP.
+            InvalidRequestError: an argument cannot be used, or there is no run with one of the ids.
+        """
+        body = {
+            **({"filter": runs} if isinstance(runs, str) else {"runs": [*runs]}),
+            **{"tags": [tag], "x": x, "from": start, "to": end, "buckets": buckets, "smooth": smooth},
+            **{"group_by": [*group_by], "band": band, "last": True},
+        }
+        response = self._call("CompareRuns", "POST", "/api/v1/compare", body=body, idempotent=True)
+        with _Reading(response, "CompareRuns"):
+            return _comparison(response.json["comparisons"][0])
+
+    def _call(
+        self,
+        action: str,
+        method: str,
+        path: str,
+        path_params: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        **options: Any,  # of Transport.call
+    ) -> ApiResponse:
+        if not self.is_offered():
+            hint = "read them where they are stored: RunManager(uri)"
+            raise InvalidInputError([Problem("session", "its service does not offer runs over HTTP", hint)])
+        return self._transport.call(action, method, path, path_params, query, **options)
+
+
+class _Reading:
+    """Raises `InvalidResponseError` where a field of a response is missing or has another form."""
+
+    def __init__(self, response: ApiResponse, action: str) -> None:
+        self._response = response
+        self._action = action
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)):
+            raise InvalidResponseError(
+                f"{self._action}: the response is not what the API describes ({type(error).__name__})",
+                status_code=self._response.status_code,
+                request_id=self._response.request_id,
+                is_from_service=True,
+            ) from error
+
+
+def _brief(row: Mapping[str, Any], tags: Sequence[str]) -> RunBrief:
+    columns = {
+        name: _full_list(row, name) for name in ("last", "min", "max", "step", "count", "nan") if name in row
+    }
+    numbers = [{name: values[at] for name, values in columns.items()} for at in range(len(tags))]
+    summaries = [_summary(tag, figures) for tag, figures in zip(tags, numbers, strict=True)]
+    return RunBrief(
+        row["id"],
+        uri=row.get("uri", ""),
+        status=row.get("status", "Unknown"),
+        name=row.get("name", ""),
+        created_at=row.get("created_at"),
+        updated_at=row.get("updated_at"),
+        ended_at=row.get("ended_at"),
+        tags={summary.tag: summary for summary in summaries if summary is not None},
+        hparams=row.get("hparams", {}),
+        labels=row.get("labels", {}),
+        damaged=row.get("damaged", 0),
+        is_loading=row.get("is_loading", False),
+        error=row.get("error", ""),
+        version=int(row["v"].rpartition(".")[2]),
+    )
+
+
+def _summary(tag: str, numbers: Mapping[str, Any]) -> TagSummary | None:
+    from pai_sdk._data.run.events.series import Point, TagSummary
+
+    if numbers.get("count") is None:
+        return None
+    last = None if numbers["step"] is None else Point(math.nan, int(numbers["step"]), numbers["last"])
+    extremes = {"min": numbers["min"], "max": numbers["max"]}
+    return TagSummary(tag, "scalar", count=numbers["count"], last=last, nan_count=numbers["nan"], **extremes)
+
+
+def _full_list(row: Mapping[str, Any], name: str) -> list[Any]:
+    values = [*row[name]]
+    for kind, indices in row.get("nonfinite", {}).get(name, {}).items():
+        for at in indices:
+            values[at] = _NOT_FINITE[kind]
+    return values
+
+
+def _values(row: Mapping[str, Any], name: str) -> Floats:
+    import numpy as np
+
+    values = np.array([math.nan if value is None else value for value in row[name]], np.float64)
+    for kind, indices in row.get("nonfinite", {}).items():
+        values[indices] = _NOT_FINITE[kind]
+    return values
+
+
+def _comparison(response: Mapping[str, Any]) -> Comparison:
+    import numpy as np
+
+    from pai_sdk._data.run.plots.buckets import Comparison
+
+    edges = np.array(response["edges"], np.float64)
+    curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(response["curves"]))
+    labels = {row["name"]: row["label"] for row in response["curves"] if "label" in row}
+    counts = response["points"], response["shown"]
+    return Comparison(response["x"], edges, curves, *counts, response["exact"], (response["tag"],), labels)
+
+
+def _curve(row: Mapping[str, Any], members: tuple[int, ...], edges: Floats) -> Curve:
+    import numpy as np
+
+    from pai_sdk._data.run.plots.buckets import Curve
+
+    value = _values(row, "values")
+    if "xs" in row:
+        nan, infinite = np.isnan(value).astype(np.int64), np.isinf(value).astype(np.int64)
+        count = np.ones(len(value), np.int64)
+        return Curve(
+            row["name"], members, np.array(row["xs"], np.float64), value, None, None, count, nan, infinite
+        )
+    nan, infinite = np.zeros(len(value), np.int64), np.zeros(len(value), np.int64)
+    for at, nan_count, inf_count in row.get("nonfinite_buckets", ()):
+        nan[at], infinite[at] = nan_count, inf_count
+    bounds = {name: {"values": row[name]} for name in ("low", "high") if name in row}
+    low, high = (_values(bounds[name], "values") if name in bounds else None for name in ("low", "high"))
+    count, middle = np.array(row["counts"], np.int64), (edges[:-1] + edges[1:]) / 2
+    return Curve(row["name"], members, middle, value, low, high, count, nan, infinite)

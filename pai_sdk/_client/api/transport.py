@@ -1,0 +1,343 @@
+"""Sends signed JSON requests to one API, with timeouts and retries."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, TypeVar
+
+import requests
+
+from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.responses import ApiResponse, read_body, read_response
+from pai_sdk._core.config.credentials import CredentialsProvider
+from pai_sdk._core.connections import PooledAdapter, stay_on_this_machine
+from pai_sdk._core.endpoint import Endpoint, is_loopback
+from pai_sdk._core.missing_response import diagnose
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._core.version import __version__
+from pai_sdk._wire.signature import encode
+from pai_sdk.errors import (
+    ApiError,
+    ConnectionFailedError,
+    InvalidInputError,
+    InvalidResponseError,
+    NotFoundError,
+    PaiError,
+    Problem,
+    RepeatedRequestError,
+)
+
+__all__ = ["ApiResponse", "Transport"]
+
+_log = logging.getLogger(__name__)
+_USER_AGENT = f"pai-sdk/{__version__}"
+# Each followed log uses a few connections, and urllib3 logs warnings when a pool is too small.
+_POOL = 256
+# A proxy's page or a truncated response may be temporary. A wrong endpoint stays wrong, so the attempts are few.
+_MAX_STRANGE_RESPONSES = 5
+
+
+class Transport:
+    """Sends requests to one endpoint. Safe to use from many threads.
+
+    Args:
+        endpoint: of the API; a string without `http://` means https.
+        credentials: returns the valid key; called before each attempt.
+        version: the API's version, such as `2022-01-12`.
+        retry: the policy for every call.
+        timeout_s: to connect, and between two reads of a response, in seconds.
+
+    Attributes:
+        offers: the features beyond PAI's API, such as `submission-dedupe`, that the service has announced in a
+            response (`x-pai-offers`). The client uses no others.
+
+    Example:
+        >>> from pai_sdk._core.config.credentials import static_credentials
+        >>> key = static_credentials("LTAI-example", "secret")
+        >>> Transport("pai.cn-hangzhou.aliyuncs.com", key, version="2022-01-12")
+        <Transport https://pai.cn-hangzhou.aliyuncs.com 2022-01-12>
+    """
+
+    def __init__(
+        self,
+        endpoint: str | Endpoint,
+        credentials: CredentialsProvider,
+        *,
+        version: str,
+        retry: RetryPolicy | None = None,
+        timeout_s: tuple[float, float] = (5.0, 30.0),
+    ) -> None:
+        self._endpoint = endpoint if isinstance(endpoint, Endpoint) else Endpoint(endpoint)
+        self.retry = retry or RetryPolicy()
+        self.timeout_s = timeout_s
+        self.offers: frozenset[str] = frozenset()
+        self._credentials = credentials
+        self._version = version
+        self._session = requests.Session()
+        adapter = PooledAdapter(hosts=2, size=_POOL)
+        self._session.mount("https://", adapter)
+        self._session.mount("http://", adapter)
+        if is_loopback(self.endpoint):
+            stay_on_this_machine(self._session)
+
+    @property
+    def endpoint(self) -> str:
+        """The endpoint as a URL."""
+        return self._endpoint.url
+
+    def __repr__(self) -> str:
+        return f"<Transport {self.endpoint} {self._version}>"
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._session.close()
+
+    def call(
+        self,
+        action: str,
+        method: str,
+        path_template: str,
+        path_params: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | None = None,
+        *,
+        idempotent: bool | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: tuple[float, float] | None = None,
+        form: Mapping[str, str | None] | None = None,
+        final_codes: Collection[str] = (),
+    ) -> ApiResponse:
+        """Calls an action, with retries as the policy allows.
+
+        A deletion has succeeded when it receives NotFound after an attempt whose response was lost.
+
+        Args:
+            action: its name, such as `GetTrainingJob`.
+            method: of HTTP.
+            path_template: with `{names}` of `path_params`.
+            path_params: values of these names, which are encoded.
+            query: None is left out; lists and dicts are sent as JSON.
+            body: the JSON object to send; fields that are None are left out.
+            idempotent: whether it may be sent again although it may have arrived; by default all but POST.
+            headers: further ones.
+            timeout_s: in place of the transport's.
+            form: fields to send as a form, None left out, for the few actions that take one instead of JSON.
+            final_codes: codes of errors after which it is not sent again.
+
+        Raises:
+            ApiError: the service refused.
+            InvalidResponseError: the response does not come from the service.
+            ConnectionFailedError: no response; `maybe_arrived` is True if the action may have been carried out.
+            CredentialsError: there is no key to sign with.
+            InvalidInputError: a part of the path is empty, or a string has a lone surrogate.
+        """
+        request = requests.Request(
+            method,
+            headers={"Accept": "application/json", "User-Agent": _USER_AGENT, **(headers or {})},
+            auth=Acs3Auth(self._credentials, action, self._version),
+        )
+        if body is not None:
+            request.data = json_of(body)
+            request.headers["Content-Type"] = "application/json; charset=utf-8"
+        if form is not None:
+            request.data = form_of(form)
+            request.headers["Content-Type"] = "application/x-www-form-urlencoded"
+        repeatable = method.upper() != "POST" if idempotent is None else idempotent
+        path = path_of(path_template, path_params or {}) + query_of(query or {})
+        attempt = _Attempt(self._session, action, self._endpoint, path, request, timeout_s or self.timeout_s)
+        try:
+            return self._attempt_until_response(attempt, repeatable, final_codes)
+        except NotFoundError as error:
+            if method.upper() == "DELETE" and attempt.maybe_arrived:
+                return ApiResponse({}, error.status_code, request_id=error.request_id)
+            raise
+
+    def _attempt_until_response(
+        self, attempt: _Attempt, repeatable: bool, final_codes: Collection[str]
+    ) -> ApiResponse:
+        strange = 0
+
+        def is_transient(error: BaseException) -> bool:
+            nonlocal strange
+            if not isinstance(error, PaiError) or not error.retryable:
+                return False
+            if isinstance(error, ApiError) and error.code in final_codes:
+                return False
+            if isinstance(error, InvalidResponseError):
+                strange += error.status_code < 400
+                # A proxy has responded, so it is unknown whether the service has received the request.
+                return repeatable and strange < _MAX_STRANGE_RESPONSES
+            # RepeatedRequestError: this attempt was refused; an earlier one may have been carried out.
+            return repeatable or not error.maybe_arrived or isinstance(error, RepeatedRequestError)
+
+        def on_retry(number: int, error: BaseException, pause_s: float) -> None:
+            _log.info("%s; attempt %d follows in %.1f s", error, number + 1, pause_s)
+            if isinstance(error, ConnectionFailedError) and error.refused:
+                self._endpoint.revive()
+
+        try:
+            response = self.retry.call(attempt, is_transient=is_transient, on_retry=on_retry)
+            if offered := response.headers.get("x-pai-offers"):
+                self.offers = frozenset(each.strip() for each in offered.split(","))
+            return response
+        except ConnectionFailedError as error:
+            tries = f" (tried {attempt.count} times)" if attempt.count > 1 else ""
+            raise ConnectionFailedError(
+                f"{error}{tries}",
+                endpoint=error.endpoint,
+                attempts=attempt.count,
+                retryable=error.retryable,
+                maybe_arrived=error.maybe_arrived,
+                refused=error.refused,
+            ) from error.__cause__
+
+
+class _Attempt:
+    """One call; each attempt goes to the current URL of the endpoint.
+
+    Attributes:
+        count: the attempts so far.
+        maybe_arrived: whether one of them may have been carried out although no valid response came.
+    """
+
+    def __init__(
+        self,
+        session: requests.Session,
+        action: str,
+        endpoint: Endpoint,
+        path: str,
+        request: requests.Request,
+        timeout_s: tuple[float, float],
+    ) -> None:
+        self.request = request
+        self.count = 0
+        self.maybe_arrived = False
+        self._session = session
+        self._action = action
+        self._endpoint = endpoint
+        self._path = path
+        self._timeout_s = timeout_s
+
+    def __call__(self) -> ApiResponse:
+        self.count += 1
+        try:
+            return self._send()
+        except PaiError as error:
+            self.maybe_arrived |= error.maybe_arrived
+            raise
+
+    def _send(self) -> ApiResponse:
+        started = time.monotonic()
+        url = self._endpoint.url
+        self.request.url, host = url + self._path, url.partition("://")[2]
+        try:
+            # Each attempt is prepared and signed anew: the date expires, and a nonce is valid once.
+            prepared = self._session.prepare_request(self.request)
+            # Streamed, because `read_body` limits the size.
+            settings = self._session.merge_environment_settings(
+                prepared.url, proxies={}, stream=True, verify=None, cert=None
+            )
+            response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
+            with response:
+                body = read_body(response, action=self._action, host=host)
+        except requests.RequestException as error:
+            diagnosis = diagnose(error, url)
+            raise ConnectionFailedError(
+                f"{self._action}: {diagnosis.sentence}",
+                endpoint=url,
+                retryable=diagnosis.transient,
+                maybe_arrived=diagnosis.sent,
+                refused=diagnosis.refused,
+            ) from error
+        # No query, headers or bodies: these may contain secrets.
+        _log.debug(
+            "%s %s %s: HTTP %d in %.0f ms",
+            self._action,
+            self.request.method,
+            str(self.request.url).partition("?")[0],
+            response.status_code,
+            (time.monotonic() - started) * 1000,
+        )
+        return read_response(response, body, action=self._action, host=host)
+
+
+_T = TypeVar("_T")
+
+
+def path_of(template: str, params: Mapping[str, str]) -> str:
+    """Returns a path with its parameters.
+
+    Raises:
+        InvalidInputError: one of them is empty, `.` or `..`, which would be another path.
+
+    Example:
+        >>> path_of("/api/v1/trainingjobs/{training_job_id}", {"training_job_id": "a/b ü"})
+        '/api/v1/trainingjobs/a%2Fb%20%C3%BC'
+    """
+    for name, value in params.items():
+        if not value or value in (".", ".."):
+            raise InvalidInputError([Problem(name, f"{value!r} is not an id")])
+    return template.format(**{name: _encoded(name, value) for name, value in params.items()})
+
+
+def query_of(query: Mapping[str, Any]) -> str:
+    """Returns the query with its question mark, or an empty string. None is left out; lists and dicts become JSON.
+
+    Example:
+        >>> query_of({"Status": "Running", "Order": None, "Labels": {"team": "a b"}})
+        '?Status=Running&Labels=%7B%22team%22%3A%22a%20b%22%7D'
+    """
+    pairs = [f"{name}={_encoded(name, _value(value))}" for name, value in _present(query).items()]
+    return "?" + "&".join(pairs) if pairs else ""
+
+
+def json_of(body: Mapping[str, Any]) -> bytes:
+    """Returns a JSON body, compact and in UTF-8. Fields that are None are left out.
+
+    Raises:
+        InvalidInputError: a string in it has a lone surrogate.
+    """
+    try:
+        return json.dumps(_present(body), ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInputError([_lone_surrogate("request", error)]) from error
+
+
+def form_of(fields: Mapping[str, str | None]) -> bytes:
+    """Returns a body as a form. Fields that are None are left out.
+
+    Raises:
+        InvalidInputError: a string in it has a lone surrogate.
+
+    Example:
+        >>> form_of({"AlgorithmName": "digits", "DisplayName": "a & b"})
+        b'AlgorithmName=digits&DisplayName=a%20%26%20b'
+    """
+    return "&".join(f"{name}={_encoded(name, value)}" for name, value in _present(fields).items()).encode()
+
+
+def _present(fields: Mapping[str, _T | None]) -> dict[str, _T]:
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping | list | tuple):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return str(value)
+
+
+def _encoded(name: str, value: str) -> str:
+    try:
+        return encode(value)
+    except UnicodeEncodeError as error:
+        raise InvalidInputError([_lone_surrogate(name, error)]) from error
+
+
+def _lone_surrogate(where: str, error: UnicodeEncodeError) -> Problem:
+    around = str(error.object)[max(0, error.start - 10) : error.end + 10]
+    return Problem(where, f"{around!r} contains invalid Unicode (a lone surrogate)", "remove it")

@@ -1,0 +1,152 @@
+"""Users of a service of this package on the wire: actions that Alibaba Cloud's API does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pai_sdk._client.api.responses import read_model
+from pai_sdk._client.api.service_actions import call_service_action
+from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.users import (
+    AccessKey,
+    AuditList,
+    AuditRecord,
+    NewUser,
+    QuotaAmounts,
+    QuotaState,
+    ServiceUser,
+    UserChanges,
+    UserList,
+)
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["AccessKey", "AuditRecord", "QuotaAmounts", "QuotaState", "ServiceUser", "ServiceUsers"]
+
+_USERS = "/api/v1/users"
+_USER = _USERS + "/{name}"
+_KEYS = _USER + "/keys"
+_QUOTA = _USER + "/quota"
+_PAGE_SIZE = 100
+
+
+class ServiceUsers:
+    """The actions on users, one method each. They need the key of an administrator.
+
+    Args:
+        transport: to the PAI API.
+
+    Example:
+        >>> users = Session.embedded().users  # doctest: +SKIP
+        >>> users.add("alice", right="submit").bucket  # doctest: +SKIP
+        'pai-local-alice'
+        >>> users.new_key("alice").access_key_id  # doctest: +SKIP
+        'LTAI3vR…'
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def add(self, name: str, *, right: str = "submit", workspace_id: str | None = None) -> ServiceUser:
+        """Add a user, with a bucket of their own, who is a member of one workspace; they have no key yet.
+
+        Args:
+            name: 1 to 32 of a-z, 0-9 and `-`, beginning with a letter.
+            right: of all their keys: `read`, `submit` or `admin`.
+            workspace_id: of the workspace; the default one when not given.
+
+        Raises:
+            InvalidInputError: the service has no users.
+            ApiError: the name is not allowed or in use, or the key is no administrator's.
+        """
+        body = NewUser(name=name, right=right, workspace_id=workspace_id).to_wire()
+        response = self._call("CreateUser", "POST", _USERS, body=body)
+        return read_model(ServiceUser, response, "CreateUser")
+
+    def list(self) -> list[ServiceUser]:
+        """All users, by name."""
+        response = self._call("ListUsers", "GET", _USERS)
+        return read_model(UserList, response, "ListUsers").users
+
+    def set_right(self, name: str, right: str) -> None:
+        """Change the right of all keys of a user, at once."""
+        self._call("UpdateUser", "PUT", _USER, {"name": name}, body=UserChanges(right=right).to_wire())
+
+    def remove(self, name: str) -> None:
+        """Remove a user with all keys. Their jobs and their bucket stay."""
+        self._call("DeleteUser", "DELETE", _USER, {"name": name})
+
+    def quota(self, name: str) -> QuotaState:
+        """The quota of a user, and how much of it their jobs use."""
+        response = self._call("GetUserQuota", "GET", _QUOTA, {"name": name})
+        return read_model(QuotaState, response, "GetUserQuota")
+
+    def own_quota(self) -> QuotaState:
+        """The quota of the user whose key signs, and how much of it their jobs use. It needs no administrator."""
+        response = self._call("GetOwnQuota", "GET", "/api/v1/quota")
+        return read_model(QuotaState, response, "GetOwnQuota")
+
+    def set_quota(
+        self,
+        name: str,
+        *,
+        cpus: float | None = None,
+        gpus: int | None = None,
+        running: int | None = None,
+        queued: int | None = None,
+    ) -> QuotaState:
+        """Replace the quota of a user. Running jobs continue, whatever they use.
+
+        Args:
+            name: the user.
+            cpus: the maximum of CPUs of all running jobs. For each of these, None is no limit.
+            gpus: the maximum of GPUs of all running jobs.
+            running: the maximum of running jobs.
+            queued: the maximum of jobs that wait in the queue.
+
+        Raises:
+            InvalidRequestError: a limit is less than 0.
+            ApiError: there is no such user, or the key is no administrator's.
+        """
+        body = QuotaAmounts(cpus=cpus, gpus=gpus, running=running, queued=queued).to_dict()
+        response = self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body)
+        return read_model(QuotaState, response, "SetUserQuota")
+
+    def new_key(self, name: str) -> AccessKey:
+        """Create a key. The service does not return its secret again."""
+        response = self._call("CreateAccessKey", "POST", _KEYS, {"name": name})
+        return read_model(AccessKey, response, "CreateAccessKey")
+
+    def revoke(self, name: str, access_key_id: str) -> None:
+        """Delete a key; the service refuses it at once."""
+        self._call("DeleteAccessKey", "DELETE", _KEYS + "/{key_id}", {"name": name, "key_id": access_key_id})
+
+    def audit(self, *, user: str | None = None) -> Iterator[AuditRecord]:
+        """The requests that changed something, or were refused for a lack of rights, the newest first.
+
+        Args:
+            user: only those of this user.
+        """
+        before: int | None = None
+        while True:
+            query = wire_names(user=user, before=before, page_size=_PAGE_SIZE)
+            response = self._call("ListAuditEntries", "GET", "/api/v1/audit", query=query)
+            page = read_model(AuditList, response, "ListAuditEntries").entries
+            yield from page
+            if len(page) < _PAGE_SIZE:
+                return
+            before = page[-1].number
+
+    def _call(
+        self, action: str, method: str, path: str, path_params: dict[str, str] | None = None, **options: Any
+    ) -> ApiResponse:
+        # An empty string or a '/' would lead to the path of another action.
+        wrong = {name: value for name, value in (path_params or {}).items() if not value or "/" in value}
+        if wrong:
+            hint = "it is not empty and has no '/'"
+            raise InvalidInputError([Problem(name, f"is {value!r}", hint) for name, value in wrong.items()])
+        hint = "a `pai-sdk serve` of this release has them; Alibaba Cloud manages them in its console"
+        return call_service_action(
+            self._transport, action, method, path, path_params, feature="users", hint=hint, **options
+        )

@@ -1,0 +1,549 @@
+"""Backend that runs jobs in Docker on this machine. Its state is in the jobs' folders and in the engine."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose, Upload
+from pai_sdk._client.backend.connection import Connection
+from pai_sdk._client.backend.local.job_files import InputCache, copy_output, copy_tree
+from pai_sdk._client.backend.local.jobs import LocalJobs
+from pai_sdk._client.backend.local.readers import Readers
+from pai_sdk._client.backend.local.retries import LocalRetries
+from pai_sdk._client.backend.local.support import (
+    check_supported,
+    file_errors_explained,
+    file_path,
+    file_uri,
+    links_notice,
+    unused_locally,
+)
+from pai_sdk._client.backend.local.uploading import LocalOutputs
+from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_values
+from pai_sdk._client.backend.specs import LOCAL, Capabilities
+from pai_sdk._client.code.package import package_code
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
+from pai_sdk._data.storage.store import Store, open_store
+from pai_sdk._data.storage.stores.oss import OssStore
+from pai_sdk._data.storage.transfer import download
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
+from pai_sdk._host.execution.base import Mounts
+from pai_sdk._host.execution.contract import launch_spec
+from pai_sdk._host.execution.docker.containers import tolerate_missing_engine
+from pai_sdk._host.execution.docker.entry import find_container_entry, usage_of_job
+from pai_sdk._host.execution.docker.executor import DockerExecutor
+from pai_sdk._host.execution.output_uploader import UPLOAD_INTERVAL_S, record_resumed
+from pai_sdk._wire.pai.record import (
+    ErrorInfo,
+    FailedInstance,
+    InstanceUsage,
+    JobRecord,
+    LogPage,
+    MetricPoint,
+    from_time,
+)
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk._wire.pai.secret_values import with_secrets
+from pai_sdk._wire.pai.spec import CodeDir, OssLocation
+from pai_sdk._wire.pai.wire import wire_time
+from pai_sdk.errors import (
+    ConflictError,
+    InvalidInputError,
+    NotFoundError,
+    ObjectNotFoundError,
+    Problem,
+    StorageError,
+)
+
+if TYPE_CHECKING:
+    from pai_sdk._data.storage.oss.client import OssClient
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.05
+_POLL_INTERVAL_PER_JOB_S = 0.01  # additional interval per job: 1 % of a core if a job takes 0.1 ms
+_STATE = "state"
+_WAITS_AGAIN_WITHIN_S = 30.0  # a waiting client polls the state every few seconds
+_READS_ON_WITHIN_S = 600.0  # a pager may display a page of a log for minutes
+
+
+class LocalBackend:
+    """Runs jobs in containers on this machine. Safe for several threads and processes.
+
+    It has no state: `LocalJobs` has the jobs' folders, the executor their containers. In memory are only caches,
+    each with its own lock; none of these is held during a request to the engine or OSS.
+
+    Args:
+        data_dir: the folder with jobs, default outputs and caches; default: `PAI_LOCAL_DIR` or `~/.pai/local`.
+        files: returns the client for `oss://`, when a job needs it; its argument is the data folder of the
+            embedded service with which the job was submitted, or None.
+        embedded_dir: data folder of the session's embedded service.
+        executor: runs the containers.
+        upload_interval_s: interval of uploads of live outputs to `oss://`.
+
+    Example:
+        >>> backend = LocalBackend(Path("/srv/pai"))
+        >>> backend.default_output("digits-x7k2", "model")
+        'file:///srv/pai/outputs/digits-x7k2/model/'
+    """
+
+    def __init__(
+        self,
+        data_dir: Path | None = None,
+        *,
+        files: Callable[[Path | None], OssClient] | None = None,
+        embedded_dir: Path | None = None,
+        executor: DockerExecutor | None = None,
+        upload_interval_s: float = UPLOAD_INTERVAL_S,
+    ) -> None:
+        self.upload_interval_s = upload_interval_s
+        configured = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
+        self.data_dir = configured.expanduser().absolute()
+        self._files = files
+        self._embedded_dir = embedded_dir
+        cache = self.data_dir / "cache"
+        self._executor = executor or DockerExecutor(
+            pip_cache=cache / "pip", requirements_dir=cache / "requirements"
+        )
+        self._jobs = LocalJobs(self.data_dir / "jobs")
+        self._cache = InputCache(self.data_dir / "cache" / "oss")
+        self._logs = LocalLogs()
+        self._latest = LatestMetrics()
+        self._outputs = LocalOutputs(self._jobs, self._executor, self._oss, self._latest)
+        self._retries = LocalRetries(self._jobs, self._executor, self._launch)
+        self._waiting = Readers("waiting.lock", expires_after_s=_WAITS_AGAIN_WITHIN_S)
+        self._readers = Readers("readers.lock", expires_after_s=_READS_ON_WITHIN_S)
+
+    @classmethod
+    def open(cls, connection: Connection) -> LocalBackend:
+        """Opens the backend of a session."""
+        return cls(files=connection.files_of_local_jobs, embedded_dir=connection.embedded_dir)
+
+    def __repr__(self) -> str:
+        return f"<LocalBackend {self.data_dir}>"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Returns the capabilities of Docker on this machine."""
+        return LOCAL.capabilities
+
+    @property
+    def endpoint(self) -> str:
+        """Returns the name of the local Docker engine."""
+        return "docker"
+
+    def close(self) -> None:
+        """Closes the connections to the engine; jobs continue."""
+        self._waiting.close()
+        self._readers.close()
+        self._executor.close()
+
+    # ---- before a job
+
+    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
+        """Returns the folder of the files, from which code is copied, and inputs are mounted."""
+        return file_uri(tree.root, folder=True)
+
+    def local_uri(self, path: Path, *, folder: bool) -> str | None:
+        """Returns the URI of a local file or folder, which jobs access directly."""
+        return file_uri(path, folder=folder)
+
+    def code_dir(self, uri: str) -> CodeDir:
+        """Returns the code folder of a job, local or in OSS."""
+        if uri.startswith("oss://"):
+            where = OssUri.parse(uri)
+            return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint)
+        return CodeDir.local(str(file_path(uri)))
+
+    def default_output(self, job_folder: str, channel: str) -> str:
+        """Returns a separate folder of the job in the data folder."""
+        return file_uri(self.data_dir / "outputs" / job_folder / channel, folder=True)
+
+    @property
+    def dedupes(self) -> bool:
+        """Returns True: a lock and the submission label ensure one job per submission across processes."""
+        return True
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """Returns the default policy; calls of the engine are not repeated."""
+        return RetryPolicy()
+
+    def upload(self, plan: Plan, *, progress: bool = True) -> None:
+        """Checks that the job can run locally; its files are copied when it is created.
+
+        Raises:
+            InvalidInputError: the request has unsupported fields; all of them are listed.
+            EngineNotFoundError: no Docker engine responds.
+        """
+        check_supported(plan.request)
+        _ = self._executor.engine  # raises without an engine, before files are copied
+        unused = unused_locally(plan.request)
+        if unused:
+            logger.warning("local jobs do not use: %s", ", ".join(unused))
+
+    def create(self, plan: Plan, *, progress: bool = True) -> str:
+        """Copies code and inputs, and starts the containers; after an error nothing is left behind.
+
+        Raises:
+            ImageError: the image cannot be pulled or built.
+            LocalRunError: a file or folder of the job cannot be written.
+        """
+        request = plan.request
+        with file_errors_explained(self.data_dir), self._jobs.submitting(request) as (job_id, is_new):
+            if not is_new:
+                logger.info("this plan was submitted by another process: it is job %s", job_id)
+                return job_id
+            try:
+                self._start(job_id, plan, progress=progress)
+            except BaseException as error:
+                # The folder last: without it, the job's containers could not be found by its id.
+                with tolerate_missing_engine():
+                    self._executor.remove(self._jobs.sandbox(job_id).root)
+                if isinstance(error, KeyboardInterrupt):  # its traceback does not help
+                    raise KeyboardInterrupt(f"{job_id} was cancelled before it started") from None
+                raise
+            return job_id
+
+    def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
+        """Returns the job with the submission label of a request, if there is one."""
+        return [*filter(None, [self._jobs.job_of(request.label(SUBMISSION_LABEL) or "")])]
+
+    def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
+        request, sandbox = plan.request, self._jobs.sandbox(job_id)
+        sandbox.create(request)
+        if self._embedded_dir is not None:
+            with self._jobs.update_metadata(job_id) as metadata:
+                metadata["embedded"] = str(self._embedded_dir)
+        self._fill(request, plan.uploads, sandbox.usercode, progress=progress)
+        mounts = _mounts(request)
+        for channel in request.input_channels:
+            if channel.name in mounts.inputs:
+                notice = links_notice(channel.name, mounts.inputs[channel.name])
+                if notice:
+                    logger.warning("%s", notice)
+            else:
+                folder = sandbox.input_dir(channel.name)
+                self._cache.fill(self._oss(), OssUri.parse(channel.input_uri or ""), folder, progress=progress)
+        for output in request.output_channels:
+            if output.name in mounts.outputs:
+                mounts.outputs[output.name].mkdir(parents=True, exist_ok=True)
+            elif output.name in RESUMED_CHANNELS:
+                self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
+        record_resumed(self._executor.files(sandbox.root), [output.name for output in request.output_channels])
+        self._launch(job_id, progress=progress)
+
+    def _launch(self, job_id: str, *, progress: bool = False) -> None:
+        """Starts the containers of a job whose folder is complete.
+
+        Raises:
+            InvalidInputError: a variable that a `Secret` names is not set in this process.
+        """
+        request = self._jobs.request(job_id)
+        request = request.model_copy(update={"environments": with_secrets(request.environments)})
+        spec = launch_spec(self._jobs.sandbox(job_id).root, job_id, request, mounts=_mounts(request))
+        self._executor.start(spec, progress=progress)
+        self._outputs.ensure_uploading(job_id, self.upload_interval_s)
+
+    def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
+        """Downloads the files with which this job resumes an earlier one, if there are any."""
+        source = OssUri.parse(uri).as_dir()
+        skip = unfinished_files(OssStore(self._oss(), source))
+        with suppress(ObjectNotFoundError):
+            download(self._oss(), source, folder, progress=progress, skip=skip)
+
+    def _fill(
+        self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
+    ) -> None:
+        """Copies the code into the sandbox, so that later changes of the author do not affect the job."""
+        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+        if code is None:
+            return
+        location = code.location_value
+        if isinstance(location, OssLocation):
+            uri = OssUri(location.bucket, location.key, location.endpoint)
+            download(self._oss(), uri, usercode, progress=progress)
+            return
+        root = Path(code.local_path)
+        planned = [upload.tree for upload in uploads if upload.tree.root == root or file_path(upload.uri) == root]
+        if not planned:  # the plan was loaded from a file
+            planned = [package_code(root)]
+        copy_tree(planned[0], usercode)
+
+    # ---- a job
+
+    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+        """Returns the current record. The first call after the end of the job saves outputs to OSS."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            record = self._record_for_waiter(job_id)
+            is_news = changed_from is None or _differs(record, changed_from)
+            if is_news or time.monotonic() >= deadline:
+                return record
+            time.sleep(_POLL_INTERVAL_S)
+
+    def changes(
+        self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+    ) -> JobChanges:
+        """Returns the jobs that differ from their snapshots, with one request to the engine for all jobs."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            self._executor.refresh_many(self._jobs.folder / job_id for job_id in snapshots)
+            records, missing = dict[str, JobRecord](), set[str]()
+            for job_id, before in snapshots.items():
+                try:
+                    record = self._record_for_waiter(job_id)
+                except NotFoundError:
+                    missing.add(job_id)
+                    continue
+                if before is None or _differs(record, before):
+                    records[job_id] = record
+            if records or missing or time.monotonic() >= deadline:
+                return JobChanges(records, frozenset(missing))
+            # The engine has no long poll for many containers.
+            time.sleep(max(_POLL_INTERVAL_S, _POLL_INTERVAL_PER_JOB_S * len(snapshots)))
+
+    def _record_for_waiter(self, job_id: str) -> JobRecord:
+        """Returns the current record; protects an unfinished job from `prune`, since the caller polls again."""
+        root = self._jobs.sandbox(job_id).root
+        self._waiting.start(root, _STATE)
+        record = self._record(job_id, with_metrics=True)
+        if record.status.is_terminal:
+            self._waiting.finish(root, _STATE)
+        return record
+
+    def _record(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
+        with self._jobs.may_be_deleted(job_id):
+            state = self._jobs.state(job_id, self._executor)
+            if state.phase == "ended":
+                if save:
+                    self._outputs.save(job_id)
+            elif state.phase == "absent" and state.reason_code:
+                if save:
+                    self._retries.start_if_due(job_id, state)
+            else:
+                self._outputs.ensure_uploading(job_id, self.upload_interval_s)
+            record = self._jobs.record(job_id, state)
+            files = partial(self._outputs.metric_files, job_id)
+            if not with_metrics:
+                self._latest.write(job_id, files, is_final=record.status.is_terminal)
+                return record
+            latest = self._latest.of(job_id, files, is_final=record.status.is_terminal)
+            return record.model_copy(update={"latest_metrics": latest})
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        newest_first: bool = True,
+        skip: int = 0,
+    ) -> Iterator[JobRecord]:
+        """Yields all matching local jobs, except for the first `skip`."""
+        return islice(self._all_jobs(status, name, labels or {}, newest_first=newest_first), skip, None)
+
+    def _all_jobs(
+        self, status: str | None, name: str | None, labels: Mapping[str, str], *, newest_first: bool
+    ) -> Iterator[JobRecord]:
+        ids = self._jobs.ids()
+        for job_id in ids if newest_first else reversed(ids):
+            try:
+                record = self._record(job_id, save=False)
+            except NotFoundError:  # another process has just deleted it
+                continue
+            carried = {label.key: label.value for label in record.labels}
+            if (
+                (status is None or record.status == status)
+                and (name is None or name in (record.training_job_name or ""))
+                and all(carried.get(key) == value for key, value in labels.items())
+            ):
+                yield record
+
+    def stop(self, job_id: str) -> None:
+        """Requests that a job stops."""
+        self._jobs.stop(job_id, self._executor)
+
+    def delete(self, job_id: str) -> None:
+        """Deletes a finished job, but not its outputs.
+
+        Raises:
+            ConflictError: it is not finished, or its folder has outputs that could not be saved.
+        """
+        record = self._record(job_id)
+        metadata = self._jobs.metadata(job_id)
+        if metadata.get("unsaved") and not metadata.get("synced"):
+            raise ConflictError(
+                f"job {job_id}: {record.reason_message}; it is not deleted, since they would be lost",
+                code="OutputsNotSaved",
+                status_code=409,
+            )
+        if not record.status.is_terminal:
+            raise ConflictError(
+                f"job {job_id} is {record.status}; stop it first", code="TrainingJobNotEnded", status_code=409
+            )
+        self._executor.remove(self._jobs.sandbox(job_id).root)
+
+    def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
+        """Reads lines of one instance's log."""
+        with self._jobs.may_be_deleted(job_id) as sandbox:
+            can_restart = self._jobs.retries(job_id).num_retries > 0
+
+            def is_open() -> bool:
+                state = self._jobs.state(job_id, self._executor)
+                if state.phase == "ended":  # even if the state lacks this instance
+                    return False
+                if can_restart:
+                    return True
+                return not any(
+                    current.name == instance and current.exit_code is not None for current in state.instances
+                )
+
+            self._readers.start(sandbox.root, instance)
+            files = self._executor.files(sandbox.root)
+            page = self._logs.read(files, instance, start, limit, wait_s=wait_s, is_open=is_open)
+            if page.complete:
+                self._readers.finish(sandbox.root, instance)
+            return page
+
+    def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
+        """Returns when lines of a log were written."""
+        with self._jobs.may_be_deleted(job_id) as sandbox:
+            is_open = self._jobs.state(job_id, self._executor).phase != "ended"
+            times = self._logs.times(self._executor.files(sandbox.root), instance, start, count, is_open=is_open)
+            return [wire_time(time) for time in times]
+
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
+        """Yields the values that the job has reported or that its metric definitions match; oldest first."""
+        with self._jobs.may_be_deleted(job_id):
+            # Read before the log: a log that was read after the end is complete.
+            is_final = self._jobs.state(job_id, self._executor).phase == "ended"
+            points = metric_values(self._outputs.metric_files(job_id), name=name, is_final=is_final)
+            return from_time(points, since)
+
+    def events(self, job_id: str) -> Sequence[str]:
+        """Returns the events of the job."""
+        record = self._record(job_id)
+        events = [f"{transition.start_time} {transition.status}" for transition in record.status_transitions]
+        if record.reason_message and events:
+            events[-1] += f": {record.reason_message}"
+        return events
+
+    def usage(self, job_id: str) -> Sequence[InstanceUsage]:
+        """Returns the resource usage of the containers, as the engine reports it."""
+        self._jobs.sandbox(job_id)
+        return usage_of_job(self._executor.engine, job_id)
+
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+        """Returns an entry to the container of an instance."""
+        self._jobs.sandbox(job_id)
+        entry = find_container_entry(job_id, instance, self._executor.engine)
+        if entry is None:
+            raise InvalidInputError([Problem("JOB", f"the container of {instance} does not run")])
+        return entry
+
+    def error_info(self, job_id: str) -> ErrorInfo | None:
+        """Returns why the job failed, or None."""
+        record = self._record(job_id)
+        if not record.status.is_failure:
+            return None
+        state = self._executor.state(self._jobs.sandbox(job_id).root)
+        code = next(
+            (instance.exit_code for instance in state.instances if instance.name == state.failed_instance), None
+        )
+        failed = FailedInstance(instance=state.failed_instance, exit_code=code)
+        return ErrorInfo(
+            code=record.reason_code,
+            message=record.reason_message,
+            additional_info=failed.to_json() or None,
+        )
+
+    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        """Adds or replaces labels."""
+        with self._jobs.update_metadata(job_id) as metadata:
+            metadata["labels"] = {**metadata.get("labels", {}), **labels}
+
+    def store(self, uri: str) -> Store:
+        """Opens the folder of an output as a store."""
+        return open_store(uri, client=self._oss() if uri.startswith("oss://") else None)
+
+    def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
+        """Downloads a file or a folder of a job's outputs."""
+        if uri.startswith("oss://"):
+            return download(self._oss(), OssUri.parse(uri), target, progress=progress)
+        source = file_path(uri)
+        if not source.exists():
+            raise ObjectNotFoundError(f"{source}: there is no such file or folder", uri=uri)
+        if source.is_dir():
+            # As in OSS, an empty folder does not exist.
+            if not any(files for _, _, files in os.walk(source)):
+                raise ObjectNotFoundError(f"{source}: there is no file in it", uri=uri)
+            if not (target.exists() and target.samefile(source)):  # the output folder may be the target
+                copy_output(source, target)
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        return Path(shutil.copy(source, target))
+
+    def prune(self) -> Sequence[str]:
+        """Deletes all finished local jobs, and the containers of jobs without a folder.
+
+        Keeps outputs, and jobs that any process reads or waits for.
+
+        Returns:
+            Ids of the deleted jobs.
+        """
+        removed = [job_id for job_id in self._jobs.ids() if self._prune(job_id)]
+        for folder in self._jobs.remnants():
+            shutil.rmtree(folder, ignore_errors=True)
+        return [*removed, *self._executor.sweep()]
+
+    def _prune(self, job_id: str) -> bool:
+        """Deletes a job if it is finished and not being read; returns whether it was deleted."""
+        try:
+            if not self._record(job_id).status.is_terminal:
+                return False
+            root = self._jobs.sandbox(job_id).root
+            with self._waiting.exclude(root) as has_no_waiters, self._readers.exclude(root) as has_no_readers:
+                if not (has_no_waiters and has_no_readers):
+                    logger.warning("%s is being read or waited for, and is not removed; prune later", job_id)
+                    return False
+                self.delete(job_id)
+        except (ConflictError, NotFoundError, FileNotFoundError):  # another process has removed it
+            return False
+        return True
+
+    def _oss(self, job_id: str | None = None) -> OssClient:
+        """Returns the client for `oss://`; for a job, of the service with which it was submitted."""
+        if self._files is None:
+            raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
+        embedded = self._jobs.metadata(job_id).get("embedded") if job_id is not None else None
+        return self._files(None if embedded is None else Path(embedded))
+
+
+def _mounts(request: TrainingJobRequest) -> Mounts:
+    """Returns the local files and folders that are mounted into the containers of a job."""
+    inputs = {channel.name: channel.input_uri or "" for channel in request.input_channels}
+    outputs = {channel.name: channel.output_uri or "" for channel in request.output_channels}
+    return Mounts(
+        {name: file_path(uri) for name, uri in inputs.items() if not uri.startswith("oss://")},
+        {name: file_path(uri) for name, uri in outputs.items() if uri.startswith("file:")},
+    )
+
+
+def _differs(record: JobRecord, before: JobRecord) -> bool:
+    def compared(record: JobRecord) -> tuple[object, ...]:
+        return record.status, record.reason_message, record.instances, record.labels, record.latest_metrics
+
+    return compared(record) != compared(before)

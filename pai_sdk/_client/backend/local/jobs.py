@@ -1,0 +1,311 @@
+"""The folder of local jobs: one folder a job, from which any process can read its state."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pai_sdk._client.backend.specs import LOCAL
+from pai_sdk._core.files import is_locked, locked, replace_file
+from pai_sdk._core.reasons import REASON_STOPPED_BY_USER
+from pai_sdk._host.agent.sandbox import TRASH_PREFIX, Sandbox
+from pai_sdk._host.execution.base import ExecutionState, Executor, outcome
+from pai_sdk._host.execution.docker.final_state import interrupted
+from pai_sdk._wire.pai.job_retries import JobRetries
+from pai_sdk._wire.pai.record import InstanceRecord, JobRecord, StatusTransition
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk._wire.pai.spec import Label
+from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk._wire.pai.wire import wire_time
+from pai_sdk.errors import NotFoundError
+
+_REQUEST = "request.json"
+_METADATA = "facts.json"
+_SUBMIT_LOCK = "submit.lock"
+_MAX_CREATION_S = 60.0  # an incomplete folder of this age is left from a crash
+
+
+class LocalJobs:
+    """All local jobs of a user.
+
+    Args:
+        folder: parent of the jobs' folders.
+
+    Example:
+        >>> LocalJobs(Path("/srv/none")).ids()
+        []
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def sandbox(self, job_id: str) -> Sandbox:
+        """Returns a job's folder.
+
+        Raises:
+            NotFoundError: there is no such job.
+        """
+        root = self.folder / job_id
+        if not job_id.startswith(LOCAL.job_prefix) or "/" in job_id or not (root / _REQUEST).exists():
+            raise NotFoundError(
+                f"there is no local job {job_id!r} in {self.folder}; `pai-sdk ps --local` lists them",
+                code="TrainingJobNotFound",
+                status_code=404,
+            )
+        return Sandbox(root)
+
+    @contextmanager
+    def submitting(self, request: TrainingJobRequest) -> Iterator[tuple[str, bool]]:
+        """Creates the folder of a new job; yields its id and True.
+
+        If a job has the submission label of the request, another process submits the same plan: then this waits
+        until that process has started the job, and yields its id and False. If that start fails, this process
+        creates the job.
+
+        During the block, other processes see that the job is being started.
+        """
+        submission = request.label(SUBMISSION_LABEL)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            with ExitStack() as stack:
+                # Serializes the search and the creation: of concurrent processes with one label, one creates the
+                # job, and the others find it.
+                with locked(self.folder.with_suffix(".lock")):
+                    earlier = submission and self.job_of(submission)
+                    if not earlier:
+                        job_id = f"{LOCAL.job_prefix}{os.urandom(6).hex()}"
+                        root = self.folder / job_id
+                        root.mkdir(mode=0o700)
+                        # Before the request is written: no process can see the job without this lock.
+                        stack.enter_context(locked(root / _SUBMIT_LOCK))
+                        metadata = {"created_at": time.time(), "labels": _labels_of(request), "synced": False}
+                        _write(root / _METADATA, metadata)
+                        _write(root / _REQUEST, request.to_wire())  # last: a folder with a request is a job
+                if not earlier:
+                    yield job_id, True
+                    return
+            if self._wait_until_started(earlier):
+                yield earlier, False
+                return
+
+    def job_of(self, submission: str) -> str | None:
+        """Returns the job with this submission label."""
+        for job_id in self.ids():
+            if self.metadata(job_id).get("labels", {}).get(SUBMISSION_LABEL) == submission:
+                return job_id
+        return None
+
+    def _wait_until_started(self, job_id: str) -> bool:
+        """Waits until another process has started a job; returns whether the job exists then."""
+        # The starting process holds this lock, so acquiring it is the wait. It deletes the folder if the start
+        # fails.
+        with suppress(FileNotFoundError), locked(self.folder / job_id / _SUBMIT_LOCK):
+            return (self.folder / job_id / _REQUEST).exists()
+        return False
+
+    def state(self, job_id: str, executor: Executor) -> ExecutionState:
+        """Returns the state of a job by its instances; a job whose submitter was killed has ended.
+
+        A job that waits for another attempt is absent, with the reason of its last exit.
+        """
+        root = self.sandbox(job_id).root
+        state = executor.state(root)
+        if state.phase == "absent" and not is_locked(root / _SUBMIT_LOCK):
+            state = executor.state(root)  # again: the submitter may have started it between the two checks
+            if state.phase == "absent":
+                return self._between_attempts(job_id) or interrupted()
+        if state.phase != "ended" or not self.retries(job_id).allow(Sandbox(root).attempt, state.reason_code):
+            return state
+        return _stopped_or_waiting(state, self.metadata(job_id))
+
+    def _between_attempts(self, job_id: str) -> ExecutionState | None:
+        """Returns the state of a job whose last attempt is recorded, and whose next one has not started."""
+        metadata = self.metadata(job_id)
+        if not (attempts := metadata.get("attempts")):
+            return None
+        last = attempts[-1]
+        ended = ExecutionState(
+            "ended",
+            reason_code=last["reason_code"],
+            reason_message=last["reason_message"],
+            ended_at=last["ended_at"],
+        )
+        return _stopped_or_waiting(ended, metadata)
+
+    def retries(self, job_id: str) -> JobRetries:
+        """Returns the retry policy of a job."""
+        return JobRetries.of(self.request(job_id))
+
+    def start_lock(self, job_id: str) -> AbstractContextManager[bool]:
+        """Locks a job for starting another attempt; yields False if another process does that."""
+        return locked(self.sandbox(job_id).root / _SUBMIT_LOCK, waits=False)
+
+    def stop(self, job_id: str, executor: Executor) -> None:
+        """Requests that a job stops, also one that waits for another attempt."""
+        root = self.sandbox(job_id).root
+        if self.retries(job_id).num_retries:
+            with self.update_metadata(job_id) as metadata:
+                # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
+                metadata.setdefault("stopped_at", time.time())
+        executor.stop(root, reason_code=REASON_STOPPED_BY_USER, reason_message="The job was stopped by its user.")
+
+    @contextmanager
+    def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
+        """Accesses a job's folder, which another process may delete at any time.
+
+        Raises:
+            NotFoundError: there is no such job, or it was deleted during the block.
+        """
+        sandbox = self.sandbox(job_id)
+        try:
+            yield sandbox
+        except FileNotFoundError:
+            self.sandbox(job_id)
+            raise
+
+    def ids(self) -> list[str]:
+        """Returns the ids of all jobs, the newest first."""
+        if not self.folder.is_dir():
+            return []
+        entries = [
+            entry
+            for entry in self.folder.iterdir()
+            if entry.name.startswith(LOCAL.job_prefix) and (entry / _REQUEST).exists()
+        ]
+        entries.sort(key=lambda entry: self.metadata(entry.name).get("created_at", 0.0), reverse=True)
+        return [entry.name for entry in entries]
+
+    def remnants(self) -> list[Path]:
+        """Returns folders that are no jobs: of interrupted submissions and deletions."""
+        if not self.folder.is_dir():
+            return []
+        return [entry for entry in self.folder.iterdir() if _is_remnant(entry)]
+
+    def request(self, job_id: str) -> TrainingJobRequest:
+        """Returns the request of a job."""
+        text = (self.sandbox(job_id).root / _REQUEST).read_bytes()
+        return TrainingJobRequest.model_validate_json(text)
+
+    def metadata(self, job_id: str) -> dict[str, Any]:
+        """Returns the metadata of a job besides its request."""
+        try:
+            metadata: dict[str, Any] = json.loads((self.folder / job_id / _METADATA).read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return metadata
+
+    @contextmanager
+    def update_metadata(self, job_id: str) -> Iterator[dict[str, Any]]:
+        """Locks and yields the metadata for changes; saves it at the end."""
+        root = self.sandbox(job_id).root
+        with locked(root / "facts.lock"):
+            metadata = self.metadata(job_id)
+            yield metadata
+            # Only after the block has succeeded: an error in it leaves the file unchanged.
+            _write(root / _METADATA, metadata)
+
+    def record(self, job_id: str, state: ExecutionState) -> JobRecord:
+        """Returns the record of a job."""
+        request, metadata = self.request(job_id), self.metadata(job_id)
+        status, code, message = outcome(state)
+        if state.phase == "absent" and state.reason_code:
+            status = JobStatus.SUBMITTED  # it waits for another attempt
+        exited_at = state.ended_at if state.phase == "ended" else None
+        if exited_at is not None and not metadata.get("synced") and oss_outputs(request):
+            outputs = self.sandbox(job_id).ml / "output"
+            status, code, message = _with_unsaved(
+                status, code, message, str(metadata.get("unsaved") or ""), outputs
+            )
+        created = metadata.get("created_at")
+        changes = [(JobStatus.INITIALIZING, created), *_of_earlier_attempts(metadata)]
+        finished_at = state.ended_at if status.is_terminal or status == JobStatus.SUBMITTED else None
+        if (status, finished_at) not in changes:
+            changes += [(JobStatus.RUNNING, state.started_at), (status, finished_at)]
+        history = [(str(name), at) for name, at in changes if at is not None]
+        labels = [Label(key=key, value=value) for key, value in metadata.get("labels", {}).items()]
+        record = JobRecord(
+            **request.model_copy(update={"labels": labels}).to_wire(),
+            training_job_id=job_id,
+            status=status,
+            reason_code=code,
+            reason_message=message,
+            gmt_create_time=wire_time(created),
+            gmt_modified_time=wire_time(history[-1][1] if history else created),
+            duration=max(0, round((exited_at or time.time()) - state.started_at)) if state.started_at else 0,
+            instances=[
+                InstanceRecord(name=instance.name, role=instance.role, status=instance.status)
+                for instance in state.instances
+            ],
+            status_transitions=[
+                StatusTransition(status=name, start_time=wire_time(at), end_time=wire_time(until))
+                for (name, at), until in zip(history, [*(at for _, at in history[1:]), None], strict=True)
+            ],
+        )
+        record._lists_all = True
+        return record
+
+
+def _stopped_or_waiting(ended: ExecutionState, metadata: Mapping[str, Any]) -> ExecutionState:
+    """Returns the state of a job after an exit that another attempt follows."""
+    if (stopped_at := metadata.get("stopped_at")) is None:
+        return replace(ended, phase="absent")
+    return replace(
+        ended,
+        reason_code=REASON_STOPPED_BY_USER,
+        reason_message="The job was stopped before it began again.",
+        ended_at=max(stopped_at, ended.ended_at or 0.0),
+    )
+
+
+def _of_earlier_attempts(metadata: Mapping[str, Any]) -> Iterator[tuple[JobStatus, float | None]]:
+    for attempt in metadata.get("attempts", ()):
+        yield JobStatus.RUNNING, attempt["started_at"]
+        yield JobStatus.SUBMITTED, attempt["ended_at"]
+
+
+def _with_unsaved(
+    status: JobStatus, code: str | None, message: str | None, unsaved: str, outputs: Path
+) -> tuple[JobStatus, str | None, str | None]:
+    """Returns the outcome of a job whose containers have exited, but whose outputs are not saved."""
+    if not unsaved:
+        text = (
+            f"The containers have ended; the outputs in {outputs} are saved to OSS when the job is next queried."
+        )
+        return JobStatus.RUNNING, "SavingOutputs", text
+    text = (
+        f"the outputs are in {outputs}, but could not be saved: {unsaved}; the next query of the job tries again"
+    )
+    if status.is_success:
+        return JobStatus.FAILED, "OutputsNotSaved", text
+    return status, code, f"{message} Besides, {text}"
+
+
+def oss_outputs(request: TrainingJobRequest) -> dict[str, str]:
+    """Returns output channels in OSS: name to URI."""
+    uris = {channel.name: channel.output_uri or "" for channel in request.output_channels}
+    return {name: uri for name, uri in uris.items() if uri.startswith("oss://")}
+
+
+def _labels_of(request: TrainingJobRequest) -> dict[str, str]:
+    return {label.key: label.value or "" for label in request.labels or ()}
+
+
+def _is_remnant(folder: Path) -> bool:
+    if folder.name.startswith(TRASH_PREFIX):
+        return True
+    if not folder.name.startswith(LOCAL.job_prefix) or (folder / _REQUEST).exists():
+        return False
+    with suppress(FileNotFoundError):
+        return time.time() - folder.stat().st_mtime > _MAX_CREATION_S
+    return False
+
+
+def _write(path: Path, value: object) -> None:
+    """Replaces a file with mode 0600, since it may hold secrets of the job's variables."""
+    replace_file(path, json.dumps(value, ensure_ascii=False))

@@ -1,0 +1,91 @@
+"""Restarts interrupted local jobs. The first process that queries a job when its next attempt is due starts it.
+
+    running --exit--> waiting --due: exit recorded, folder renewed--> absent --> running
+                         +------ stop ------> ended
+
+A process that starts an attempt holds the lock with which jobs are submitted. If it is killed, the next query
+finds the recorded exit, and continues from there.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+
+from pai_sdk._client.backend.local.jobs import LocalJobs
+from pai_sdk._host.execution.base import ExecutionState, Executor
+from pai_sdk._wire.pai.job_retries import JobRetries
+from pai_sdk.errors import PaiError
+
+__all__ = ["LocalRetries"]
+
+logger = logging.getLogger(__name__)
+
+_RETRY_AFTER_ERROR_S = 5.0
+
+
+class LocalRetries:
+    """Starts further attempts. Safe for several threads and processes.
+
+    Args:
+        jobs: all local jobs.
+        executor: runs the jobs.
+        start: starts a job whose folder is complete, by id.
+    """
+
+    def __init__(self, jobs: LocalJobs, executor: Executor, start: Callable[[str], None]) -> None:
+        self._jobs = jobs
+        self._executor = executor
+        self._start = start
+        self._not_before: dict[str, float] = {}  # by job: next try of this process after an error
+
+    def start_if_due(self, job_id: str, state: ExecutionState) -> None:
+        """Starts the next attempt of a waiting job, unless it is not due or another process does it.
+
+        Args:
+            job_id: id of the job.
+            state: its state from `LocalJobs.state`.
+        """
+        sandbox = self._jobs.sandbox(job_id)
+        since_end_s = time.time() - (state.ended_at or 0.0)
+        # A negative time means that the clock was set back: waiting would take as long as the difference.
+        if 0 <= since_end_s < JobRetries.wait_s(sandbox.attempt):
+            return
+        if time.monotonic() < self._not_before.get(job_id, 0.0):
+            return
+        with self._jobs.start_lock(job_id) as has_lock:
+            if not has_lock:
+                return
+            try:
+                self._start_attempt(job_id)
+            except (PaiError, OSError) as error:
+                self._not_before[job_id] = time.monotonic() + _RETRY_AFTER_ERROR_S
+                logger.warning("%s: the next attempt could not begin, and is tried again: %s", job_id, error)
+
+    def _start_attempt(self, job_id: str) -> None:
+        sandbox = self._jobs.sandbox(job_id)
+        state = self._executor.state(sandbox.root)
+        if state.phase not in ("ended", "absent"):
+            return  # another process has just started it
+        with self._jobs.update_metadata(job_id) as metadata:
+            if metadata.get("stopped_at"):
+                return
+            attempts = metadata.setdefault("attempts", [])
+            if state.phase == "ended" and len(attempts) < sandbox.attempt:
+                attempts.append(
+                    {
+                        "started_at": state.started_at,
+                        "ended_at": state.ended_at,
+                        "reason_code": state.reason_code,
+                        "reason_message": state.reason_message,
+                    }
+                )
+            next_attempt = len(attempts) + 1
+        if sandbox.attempt < next_attempt and not self._executor.renew(sandbox.root, attempt=next_attempt):
+            return
+        self._executor.withdraw(sandbox.root)  # removes containers of a process that was killed during a start
+        self._start(job_id)
+        logger.info("%s: attempt %d has begun", job_id, next_attempt)
+        if self._jobs.metadata(job_id).get("stopped_at"):  # stop() during the start had no containers to stop
+            self._jobs.stop(job_id, self._executor)

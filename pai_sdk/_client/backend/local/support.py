@@ -1,0 +1,204 @@
+"""Checks requests and files of local jobs: unsupported fields are errors, fields without effect are reported."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from pai_sdk._client.backend.specs import LOCAL
+from pai_sdk._data.storage.uri import uri_scheme
+from pai_sdk._host.agent.protocol import DISK_IS_FULL
+from pai_sdk._host.execution.docker.container import ContainerLimits
+from pai_sdk._host.execution.docker.options import LocalOptions
+from pai_sdk._host.execution.unused_fields import unused_fields
+from pai_sdk._wire.pai.job_retries import JobRetries
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk.errors import InvalidInputError, LocalRunError, Problem
+
+_SCHEMES = _CODE_TYPES = ("file", "oss")
+_USED = ["ComputeResource.InstanceSpec.SharedMemory"]
+_SHORTENED = re.compile(r"^(ComputeResource|InputChannels|OutputChannels)\.")
+_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST)
+_MAX_FILES = 50_000  # limit of the check before a job starts; a data set may have millions
+_MAX_EXAMPLES = 3
+_IN_THE_CONTAINER = "/ml"
+
+
+def file_uri(path: Path, *, folder: bool) -> str:
+    """Returns a local file or folder as a URI.
+
+    Example:
+        >>> file_uri(Path("/data/my set"), folder=True)
+        'file:///data/my%20set/'
+    """
+    uri = path.absolute().as_uri()
+    return f"{uri.rstrip('/')}/" if folder else uri
+
+
+def file_path(uri: str) -> Path:
+    """Returns the path of a `file://` URI."""
+    return Path(unquote(urlsplit(uri).path))
+
+
+def check_supported(request: TrainingJobRequest) -> None:
+    """Refuses requests that cannot run on this machine, before any change.
+
+    Raises:
+        InvalidInputError: lists all problems.
+    """
+    problems = [*_problems(request)]
+    options = LocalOptions()
+    try:
+        options = LocalOptions.of_tags(request.settings.tags if request.settings else None)
+    except InvalidInputError as error:
+        problems += error.problems
+    for check in (partial(ContainerLimits.of, request, options), partial(JobRetries.of, request)):
+        try:
+            check()
+        except InvalidInputError as error:
+            problems += error.problems
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
+    spec, compute = request.algorithm_spec, request.compute_resource
+    if spec is None:
+        hint = "run it on a service, or give image_uri and command"
+        yield Problem("algorithm", "a registered algorithm exists in its service only", hint)
+    elif not spec.image:
+        yield Problem("image_uri", "is missing", "a local run needs an image that this machine has or can pull")
+    code = request.code_dir or (spec.code_dir if spec else None)
+    if code and code.location_type not in _CODE_TYPES:
+        hint = "give a local folder or an oss:// URI"
+        yield Problem("source_dir", f"code in {code.location_type!r} cannot be read from this machine", hint)
+    if compute and compute.resource_id:
+        yield Problem("resource_id", "is a quota of the service", "leave it out for a local run")
+    for channel in request.input_channels:
+        where = f"inputs[{channel.name!r}]"
+        if channel.dataset_id:
+            hint = "give a local path or an oss:// URI"
+            yield Problem(where, f"dataset {channel.dataset_id} exists in its service only", hint)
+        elif uri_scheme(channel.input_uri or "") not in _SCHEMES:
+            hint = "give a local path (a folder where it is mounted) or an oss:// URI"
+            yield Problem(where, f"{channel.input_uri!r} cannot be reached from this machine", hint)
+        elif (channel.input_uri or "").startswith("file:") and not file_path(channel.input_uri or "").exists():
+            yield Problem(where, f"{file_path(channel.input_uri or '')} does not exist")
+    for output in request.output_channels:
+        where = f"outputs[{output.name!r}]"
+        if output.dataset_id or uri_scheme(output.output_uri or "") not in _SCHEMES:
+            target = output.dataset_id or repr(output.output_uri)
+            yield Problem(where, f"{target} cannot be written from this machine", "give a local folder or oss://")
+        elif (output.output_uri or "").startswith("file:"):
+            path = file_path(output.output_uri or "")
+            if problem := _folder_problem(path):
+                yield Problem(where, f"{path} cannot be written to: {problem}", "name a folder of yours")
+
+
+def _folder_problem(path: Path) -> str:
+    """Returns why files cannot be written to a folder, which may not exist yet; empty if they can."""
+    for parent in (path, *path.parents):
+        if parent.is_dir():
+            return "" if os.access(parent, os.W_OK | os.X_OK) else f"you may not write to {parent}"
+        if os.path.lexists(parent):
+            return f"{parent} is not a folder"
+    return ""
+
+
+def unused_locally(request: TrainingJobRequest) -> list[str]:
+    """Returns the short names of the request's fields that have no effect in a local job."""
+    unused = [_SHORTENED.sub("", name) for name in unused_fields(request, used=_USED)]
+    compute, spec = request.compute_resource, request.algorithm_spec
+    if spec is not None and spec.progress_definitions:
+        unused.append("AlgorithmSpec.ProgressDefinitions")
+    if compute and compute.ecs_spec and compute.ecs_spec not in LOCAL.instance_types:
+        unused.append("EcsSpec")
+    return unused
+
+
+# ---- notices and errors of files ---------------------------------------------------------------------------
+
+
+def links_notice(channel: str, folder: Path) -> str | None:
+    """Returns a notice about links in a channel's folder to targets outside of it; None if there are none.
+
+    Example:
+        >>> links_notice("train", Path("/nowhere")) is None
+        True
+    """
+    links = list(islice(_links_out_of(folder), _MAX_EXAMPLES + 1))
+    if not links:
+        return None
+    names = [f"{path.relative_to(folder)} -> {target}" for path, target in links[:_MAX_EXAMPLES]]
+    more = ["…"] if len(links) > _MAX_EXAMPLES else []
+    return (
+        f"inputs[{channel!r}]: links that lead out of {folder} cannot be followed in the container: "
+        f"{', '.join(names + more)}; put the files themselves there, or give the folder they are in"
+    )
+
+
+def _links_out_of(folder: Path) -> Iterator[tuple[Path, Path]]:
+    entries = ((where, name) for where, folders, files in os.walk(folder) for name in (*folders, *files))
+    for where, name in islice(entries, _MAX_FILES):
+        path = Path(where, name)
+        if path.is_symlink():
+            target = path.readlink()
+            if not _exists_in_container(folder, where, target):
+                yield path, target
+
+
+def _exists_in_container(folder: Path, where: str, target: Path) -> bool:
+    """Returns True if the target of a link exists in the container."""
+    if target.is_absolute():  # the folder has another path in the container, so links into itself break too
+        return target.is_relative_to(_IN_THE_CONTAINER)
+    return Path(os.path.normpath(Path(where, target))).is_relative_to(os.path.normpath(folder))
+
+
+@contextmanager
+def file_errors_explained(data_dir: Path) -> Iterator[None]:
+    """Converts errors of the file system in the block to `LocalRunError`.
+
+    Args:
+        data_dir: the folder of all local jobs, for errors without a path.
+
+    Raises:
+        LocalRunError: has the reason, the path and a hint.
+
+    Example:
+        >>> with file_errors_explained(Path("/srv/pai")):
+        ...     Path("/proc/nothing").mkdir()
+        Traceback (most recent call last):
+        pai_sdk.errors.LocalRunError: the job was not started: /proc/nothing: No such file or directory
+    """
+    try:
+        yield
+    except OSError as error:
+        # Errors of `requests` are OSErrors too.
+        if type(error).__module__ != OSError.__module__ or error.errno is None:
+            raise
+        where = error.filename2 or error.filename or data_dir
+        raise LocalRunError(f"the job was not started: {_explained(error, where)}") from error
+
+
+def _explained(error: OSError, where: object) -> str:
+    description = f"{where}: {error.strerror or error}"
+    if error.errno in DISK_IS_FULL:
+        return (
+            f"{description}. Free some space there (`pai-sdk prune` removes finished jobs), or set PAI_LOCAL_DIR "
+            "to a folder on another disk"
+        )
+    if error.errno in _NOT_ALLOWED:
+        return (
+            f"{description}. Use a folder that you may write to; PAI_LOCAL_DIR sets the folder of all local jobs"
+        )
+    if error.errno in _NOT_A_FOLDER:
+        return f"{description}. There is a file in place of a folder: use another folder, or move the file"
+    return description

@@ -1,0 +1,194 @@
+"""Reads the logs of local jobs: lines by number, and metrics."""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pai_sdk._data.logs.reader import LogReader, OpenLog, OpenLogs
+from pai_sdk._data.run.events.points import EventFolder, JobPoints, Part, metric_points
+from pai_sdk._data.run.report.layout import RunLayout
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.base import JobFiles
+from pai_sdk._host.execution.contract import instances
+from pai_sdk._host.execution.docker.shared_folder import SharedFolder
+from pai_sdk._host.execution.log_metrics import MAX_LINE, LogMetrics, RegexPattern
+from pai_sdk._wire.pai.record import LogPage, MetricPoint
+from pai_sdk._wire.pai.request import TrainingJobRequest
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.02
+_MAX_LOGS = 256
+_MAX_JOBS = 256
+_LATEST_EVERY_S = 1.0
+
+
+class LocalLogs:
+    """The logs of local jobs. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._logs: OpenLogs[Path] = OpenLogs(_MAX_LOGS)
+
+    def read(
+        self,
+        files: JobFiles,
+        instance: str,
+        start: int,
+        limit: int,
+        *,
+        wait_s: float,
+        is_open: Callable[[], bool],
+    ) -> LogPage:
+        """Reads lines of one log; waits for a line if there is none yet."""
+        deadline = time.monotonic() + wait_s
+        while True:
+            # Checked before the log is read: a log that was read after the end of the job is complete.
+            can_grow = is_open()
+            page = self._open(files, instance, is_open=can_grow).page(start, limit, max_bytes=sys.maxsize)
+            if page.count or not can_grow or time.monotonic() >= deadline:
+                lines = tuple(page.decoded_lines)
+                return LogPage(lines, complete=page.is_complete, waited=wait_s > 0, total=page.total)
+            time.sleep(_POLL_INTERVAL_S)
+
+    def times(
+        self, files: JobFiles, instance: str, start: int, count: int, *, is_open: bool
+    ) -> list[float | None]:
+        """Returns the times at which lines of one log were written."""
+        page = self._open(files, instance, is_open=is_open).page(start, count, max_bytes=sys.maxsize)
+        return [line.time for line in page.lines()]
+
+    def _open(self, files: JobFiles, instance: str, *, is_open: bool) -> LogReader:
+        path = files.sandbox.log_file(instance)
+        return LogReader(self._logs.get(path, lambda: OpenLog([files.log(instance)], path)), is_open=is_open)
+
+
+@dataclass(frozen=True)
+class MetricFiles:
+    """The files with the metrics of a job.
+
+    Attributes:
+        sandbox: the job's folder.
+        job_id: id of the job.
+        request: request of the job.
+        outputs: output channels whose folder is outside of the sandbox.
+    """
+
+    sandbox: Sandbox
+    job_id: str
+    request: TrainingJobRequest
+    outputs: Mapping[str, Path]
+
+
+def metric_values(files: MetricFiles, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:
+    """Yields the values that the job has reported or that its metric definitions match; oldest first.
+
+    Args:
+        files: the files with the metrics.
+        name: only values of this metric.
+        is_final: the job has finished, so its last line counts without a line break.
+    """
+    return metric_points([*_MetricReader(files).read_on(is_final=is_final)], name)
+
+
+class LatestMetrics:
+    """The last value of each metric of local jobs. Files are read incrementally.
+
+    `_lock` guards all fields and is held while files are read: concurrent callers for one job get the same values.
+
+    Args:
+        clock: monotonic, in seconds; a job's files are read once a second at most.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._readers: dict[str, _MetricReader] = {}
+
+    def of(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> list[MetricPoint]:
+        """Returns the last values, in the order in which the metrics first appeared.
+
+        Args:
+            job_id: id of the job.
+            files: returns the files with its metrics; called once per job.
+            is_final: the job has finished, so its last line counts without a line break.
+        """
+        with self._lock:
+            reader = self._reader(job_id, files)
+            if reader.is_due("read", self._clock(), is_final=is_final):
+                for part in reader.read_on(is_final=is_final):
+                    for point in part.last():
+                        if reader.sources.setdefault(part.name, part.order) >= part.order:
+                            reader.sources[part.name], reader.latest[part.name] = part.order, point
+            return list(reader.latest.values())
+
+    def write(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> None:
+        """Writes the metrics of the logs into event files, which clients watch; arguments as for `of`."""
+        with self._lock:
+            reader = self._reader(job_id, files)
+            if reader.is_due("write", self._clock(), is_final=is_final):
+                reader.write(is_final=is_final)
+
+    def _reader(self, job_id: str, files: Callable[[], MetricFiles]) -> _MetricReader:
+        if job_id not in self._readers:
+            # The oldest reader is dropped; it reads its files from the start if it is needed again.
+            if len(self._readers) >= _MAX_JOBS:
+                self._readers.pop(next(iter(self._readers)))
+            self._readers[job_id] = _MetricReader(files())
+        return self._readers[job_id]
+
+
+class _MetricReader:
+    """Writes the metrics in the logs of a job into event files, and reads all event files of the job."""
+
+    def __init__(self, files: MetricFiles) -> None:
+        self.latest: dict[str, MetricPoint] = {}
+        self.sources: dict[str, tuple[Any, ...]] = {}  # by metric: sort key of the source of the latest value
+        self._has_long_lines = False  # True after the warning
+        self._due: dict[str, tuple[float, bool]] = {}  # by action: next time, and whether the last run was final
+        names = [instance.name for instance in instances(files.job_id, files.request)]
+        spec, mounted = files.request.algorithm_spec, files.outputs.get("tensorboard")
+        definitions = spec.metric_definitions if spec else ()
+        self._patterns = [
+            RegexPattern(definition.name, re.compile(definition.regex)) for definition in definitions
+        ]
+        times = SharedFolder(files.sandbox.shared_dir).log_times
+        self._logs = LogMetrics(files.sandbox, names, times=times, tensorboard=mounted)
+        folder = mounted or Path(RunLayout(str(files.sandbox.ml / "output")).tensorboard)
+        self._points = JobPoints(EventFolder(folder, is_link_allowed=mounted is not None), names)
+
+    def is_due(self, action: str, now: float, *, is_final: bool) -> bool:
+        """Returns True if an action is due: once a second, and once more after the end of the job."""
+        due_at, was_final = self._due.get(action, (0.0, False))
+        if was_final or (now < due_at and not is_final):
+            return False
+        # Before the work: a failing read is not repeated at once.
+        self._due[action] = now + _LATEST_EVERY_S, is_final
+        return True
+
+    def read_on(self, *, is_final: bool) -> Iterator[Part]:
+        """Reads what was written since the last call."""
+        self.write(is_final=is_final)
+        return self._points.read_on()
+
+    def write(self, *, is_final: bool) -> None:
+        """Writes the metrics that were logged since the last call."""
+        try:
+            for _ in self._logs.read_on(self._patterns, is_final=is_final):
+                pass
+            if self._logs.long_lines and not self._has_long_lines:
+                self._has_long_lines = True
+                logger.warning(
+                    "the log has lines of more than %d bytes: metrics are read from their first and last %d bytes",
+                    MAX_LINE,
+                    MAX_LINE // 2,
+                )
+        except OSError as error:
+            logger.warning("the metrics in the log cannot be written into the output tensorboard: %s", error)

@@ -1,0 +1,450 @@
+"""Backend for a service with PAI's API: Alibaba Cloud's, or one of your own."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk._client.api import training_jobs, workspaces
+from pai_sdk._client.api.algorithms import Algorithms
+from pai_sdk._client.api.experiments import Experiments
+from pai_sdk._client.api.images import Images
+from pai_sdk._client.api.job_logs import JobLogs
+from pai_sdk._client.api.models import Models
+from pai_sdk._client.api.page_links import new_page_link
+from pai_sdk._client.api.schedules import Schedules
+from pai_sdk._client.api.service_runs import ServiceRuns
+from pai_sdk._client.api.training_jobs import BEGINNING, TrainingJobs
+from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.api.users import ServiceUsers
+from pai_sdk._client.api.workspaces import Workspaces
+from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
+from pai_sdk._client.backend.connection import JOB_SETTINGS, Connection
+from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
+from pai_sdk._client.backend.specs import Capabilities, backend_for_type
+from pai_sdk._core.config.credentials import CredentialsProvider
+from pai_sdk._core.config.rules import api_region_of
+from pai_sdk._core.config.settings import Settings
+from pai_sdk._core.endpoint import Endpoint, host_of
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.storage.sync.tree_index import is_folder_complete
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint, from_time
+from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk._wire.pai.secret_values import with_secrets
+from pai_sdk._wire.pai.spec import CodeDir, OssLocation
+from pai_sdk._wire.pai.wire import seconds_of, wire_time
+from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
+
+if TYPE_CHECKING:
+    from pai_sdk._data.storage.oss.client import OssClient
+    from pai_sdk._data.storage.store import Store
+
+if sys.platform != "win32":
+    from pai_sdk._host.execution.entering import find_entry
+
+_log = logging.getLogger(__name__)
+
+_FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
+_POINTS_A_PAGE = 2000  # limit of this package's service; the limit of Alibaba Cloud's is not documented
+_USAGE_METRICS = ("CpuCoreUsage", "MemoryUsage", "GpuCoreUsage", "GpuMemoryUsage")  # as InstanceUsage has them
+_USAGE_OF_LAST_S, _USAGE_STEP = 600.0, "10s"  # clocks may differ by minutes
+_CLOCKS_DIFFER_S = 300.0  # of service and instance
+
+
+class ServiceBackend:
+    """Submits jobs to the PAI API and stores their files in OSS. Thread-safe.
+
+    Args:
+        settings: endpoint or region, workspace and bucket.
+        credentials: returns the currently valid key.
+        retry: the policy for every call.
+        find_again: called before the next attempt if nothing listens at an endpoint, and before files are
+            transferred, since the embedded service stores them too. Returns the endpoint if it has changed.
+        timeout_s: for connecting, and between two reads of a response.
+        create_timeout_s: between two reads for a create, which is slower than other calls.
+        connection: settings, key, retry and find_again; shared with other backends, and closed by its owner.
+
+    Raises:
+        SettingsError: neither an endpoint nor a region is set; the error lists all settings that a job needs.
+
+    Example:
+        >>> from pai_sdk._core.config.credentials import static_credentials
+        >>> settings = Settings(region_id="cn-hangzhou", workspace_id="1", oss_bucket_name="models")
+        >>> backend = ServiceBackend(settings, static_credentials("LTAI-example", "secret"))
+        >>> backend.default_output("digits-x7k2", "model")
+        'oss://models/pai/training_job/digits-x7k2/model/'
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        credentials: CredentialsProvider,
+        *,
+        retry: RetryPolicy | None = None,
+        find_again: Callable[[], str | None] | None = None,
+        timeout_s: tuple[float, float] = (5.0, 30.0),
+        create_timeout_s: float = 120.0,
+        connection: Connection | None = None,
+    ) -> None:
+        self._owns_connection = connection is None
+        self._connection = connection or Connection(settings, credentials, retry, find_again)
+        self._connection.require_endpoint()
+        self._settings = settings
+        self._timeout_s = timeout_s
+        self._create_timeout_s = create_timeout_s
+        self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
+        self._jobs = TrainingJobs(self._transport)
+        self._logs = JobLogs(self._transport)
+        self._lock = threading.Lock()
+        self._to_workspaces: Transport | None = None
+        self._reads_reports = False  # True after the service has announced it
+
+    @classmethod
+    def open(cls, connection: Connection) -> ServiceBackend:
+        """Opens the backend of a session."""
+        return cls(connection.settings, connection.credentials, connection=connection)
+
+    def __repr__(self) -> str:
+        return f"<ServiceBackend {self._transport.endpoint}>"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Returns the capabilities of the service."""
+        is_cloud = api_region_of(self.endpoint) is not None
+        return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud)
+
+    @property
+    def endpoint(self) -> str:
+        """Returns the endpoint of the PAI API."""
+        return self._transport.endpoint
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._transport.close()
+        if self._owns_connection:
+            self._connection.close()
+        with self._lock:
+            transport, self._to_workspaces = self._to_workspaces, None
+        if transport is not None:
+            transport.close()
+
+    # ---- before a job
+
+    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
+        """Returns a folder named by the content hash, so that the same files are uploaded only once."""
+        return f"{self._bucket()}/{_FOLDERS[purpose]}/{tree.digest[:32]}/"
+
+    def local_uri(self, path: Path, *, folder: bool) -> str | None:
+        """Returns None: jobs of a service have no access to local files."""
+        return None
+
+    def code_dir(self, uri: str) -> CodeDir:
+        """Returns the code folder of a job for the URI of its code."""
+        where = OssUri.parse(uri)
+        return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint or host_of(self._settings.oss_url))
+
+    def default_output(self, job_folder: str, channel: str) -> str:
+        """Returns a separate folder of the job in the bucket of the settings."""
+        return f"{self._bucket()}/pai/training_job/{job_folder}/{channel}/"
+
+    @property
+    def dedupes(self) -> bool:
+        """Returns True if the service has announced that it detects a repeated create of one submission."""
+        return "submission-dedupe" in self._transport.offers
+
+    @property
+    def retry(self) -> RetryPolicy:
+        """Returns the policy for every call."""
+        return self._connection.retry
+
+    def upload(self, plan: Plan, *, progress: bool = True) -> None:
+        """Uploads code and inputs to OSS; the files of a plan loaded from a file must be in OSS already."""
+        if plan.request.workspace_id is None:
+            self._settings.require("workspace_id")
+        if plan.loaded_from is not None:
+            self._require_uploaded(plan.request)
+        if plan.uploads:
+            from pai_sdk._data.storage.transfer import upload_tree
+
+            client = self.files()
+            for upload in plan.uploads:
+                upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
+
+    def create(self, plan: Plan, *, progress: bool = True) -> str:
+        """Calls CreateTrainingJob, in the workspace of the settings unless the request names one."""
+        return self._jobs.create_once(self._body(plan.request), response_timeout_s=self._create_timeout_s)
+
+    def _body(self, request: TrainingJobRequest) -> dict[str, Any]:
+        """Returns the body of a request, with its workspace and the values of secrets."""
+        if request.workspace_id is None:
+            request = request.model_copy(update={"workspace_id": self._settings.workspace_id})
+        return request.model_copy(update={"environments": with_secrets(request.environments)}).to_wire()
+
+    def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
+        """Returns the jobs of a submission: those with its label, or with its name and no labels in the list."""
+        label = request.label(SUBMISSION_LABEL)
+        candidates = self._jobs.list(
+            labels={SUBMISSION_LABEL: label or ""},
+            workspace_id=request.workspace_id or self._settings.workspace_id,
+            # By default a service lists the last 7 days, which include all new jobs.
+            start_time=BEGINNING if of_any_age else None,
+        )
+        job_ids = []
+        for record in candidates:
+            if record.submission is None:  # the list may lack labels, and names are not unique
+                is_candidate = record.training_job_name == request.training_job_name
+                if not (is_candidate or request.label(IDEMPOTENCY_LABEL)):
+                    continue
+                record = self._jobs.get(record.training_job_id)
+            if record.submission in (label, None):
+                job_ids.append(record.training_job_id)
+        return job_ids[::-1]
+
+    @property
+    def algorithms(self) -> Algorithms:
+        """Returns the registered algorithms of the workspace."""
+        return Algorithms(self._transport, self._settings.workspace_id)
+
+    @property
+    def experiments(self) -> Experiments:
+        """Returns the experiments of the workspace."""
+        return Experiments(self._workspace_transport(), self._settings.workspace_id)
+
+    @property
+    def models(self) -> Models:
+        """Returns the registered models of the workspace."""
+        return Models(self._workspace_transport(), self._settings.workspace_id)
+
+    @property
+    def images(self) -> Images:
+        """Returns the images that the service offers."""
+        return Images(self._workspace_transport())
+
+    @property
+    def runs(self) -> ServiceRuns:
+        """Returns the runs of the service, where it offers them."""
+        return ServiceRuns(self._transport)
+
+    def new_page_link(self, job_id: str | None = None) -> str:
+        """Returns a link to the page of the service, which signs one browser in."""
+        return new_page_link(self._transport, job_id)
+
+    @property
+    def users(self) -> ServiceUsers:
+        """Returns the users of a service of this package."""
+        return ServiceUsers(self._transport)
+
+    @property
+    def schedules(self) -> Schedules[Plan]:
+        """Returns the schedules of a service of this package."""
+        return Schedules(self._transport, self._prepare_schedule)
+
+    def _prepare_schedule(self, plan: Plan) -> dict[str, Any]:
+        """Uploads the files of a plan; returns the body with which a schedule creates its jobs."""
+        if problems := list(_not_in_schedules(plan)):
+            raise InvalidInputError(problems)
+        body = self._body(plan.request)  # a missing secret is reported before anything is uploaded
+        self.upload(plan)
+        return body
+
+    @property
+    def workspaces(self) -> Workspaces:
+        """Returns the workspaces that the key may see."""
+        return Workspaces(self._workspace_transport())
+
+    # ---- a job
+
+    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
+        """Returns the job's current record; a service with long polls responds when it changes."""
+        return self._jobs.get(job_id, changed_from=changed_from, wait_s=wait_s)
+
+    def changes(
+        self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
+    ) -> JobChanges:
+        """Returns changed jobs if the service supports this request; otherwise a page of its list of jobs."""
+        if self._jobs.offers_changes:
+            try:
+                return changes_of_many(self._jobs, snapshots, since, wait_s=wait_s)
+            # An older release of the service runs at this endpoint now.
+            except (NotFoundError, InvalidRequestError) as error:
+                _log.info("the service no longer offers ListTrainingJobChanges: %s", error)
+                self._jobs.offers_changes = False
+        return page_of_list(self._jobs, snapshots, since, workspace_id=self._settings.workspace_id)
+
+    def list(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        newest_first: bool = True,
+        skip: int = 0,
+    ) -> Iterator[JobRecord]:
+        """Yields all matching jobs of the workspace, of any age; of all workspaces if none is set."""
+        return self._jobs.list(
+            status=status,
+            name=name,
+            labels=labels,
+            workspace_id=self._settings.workspace_id,
+            newest_first=newest_first,
+            skip=skip,
+        )
+
+    def stop(self, job_id: str) -> None:
+        """Requests that a job stops."""
+        self._jobs.stop(job_id)
+
+    def delete(self, job_id: str) -> None:
+        """Deletes a finished job."""
+        self._jobs.delete(job_id)
+
+    def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
+        """Reads lines of one instance's log."""
+        return self._logs.read(job_id, instance, start=start, limit=limit, wait_s=wait_s)
+
+    def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
+        """Returns when lines of a log were written, if the service supports it."""
+        return self._logs.times(job_id, instance, start=start, count=count)
+
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
+        """Yields the job's metric values, oldest first.
+
+        A service that does not announce that it reads reports is Alibaba Cloud's: then they are also read from the
+        event files that are saved in the job's output `tensorboard`.
+        """
+        from pai_sdk._data.run.events.points import JobPoints, metric_points
+        from pai_sdk._data.storage.stores.oss import OssStore
+
+        record = None if self._reads_reports else self._jobs.get(job_id)
+        self._reads_reports = record is None or record._reads_reports
+        if record is None or self._reads_reports:
+            return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
+        log_points = self._jobs.metrics(job_id, name=name, since=since)
+        uri = record.outputs.get("tensorboard", "")
+        if not uri.startswith("oss://"):
+            return log_points
+        try:
+            store = OssStore(self.files(), OssUri.parse(uri))
+            created_s = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
+            parts = [part for part in JobPoints(store, since=created_s).read_on() if not part.is_from_log]
+        except StorageError as error:
+            _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
+            return log_points
+        reported = from_time(metric_points(parts, name), since)
+        return heapq.merge(log_points, reported, key=lambda point: point.timestamp or "")
+
+    def events(self, job_id: str) -> Sequence[str]:
+        """Returns the events of the job."""
+        return self._jobs.events(job_id)
+
+    def usage(self, job_id: str) -> Sequence[InstanceUsage]:
+        """Returns the resource usage of instances, from the last 10 minutes of the service's metrics."""
+        since = wire_time(time.time() - _USAGE_OF_LAST_S) or ""
+        metrics = [
+            self._jobs.instance_metrics(job_id, metric, start_time=since, step=_USAGE_STEP)
+            for metric in _USAGE_METRICS
+        ]
+        names = sorted({name for values in metrics for name in values})
+        cpu, memory, gpu, gpu_memory = metrics
+        return [
+            InstanceUsage(name, cpu.get(name), memory.get(name), gpu.get(name), gpu_memory.get(name))
+            for name in names
+        ]
+
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+        """Returns an entry to an instance that this user's service runs locally, as a process or a container."""
+        if sys.platform != "win32":
+            entry = find_entry(job_id, instance)
+            if entry is not None:
+                return entry
+        problem = f"{instance} of {self.endpoint} does not run on this machine, or belongs to another user"
+        hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
+        raise InvalidInputError([Problem("JOB", problem, hint)])
+
+    def error_info(self, job_id: str) -> ErrorInfo | None:
+        """Returns why the job failed, or None."""
+        return self._jobs.error_info(job_id)
+
+    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        """Adds or replaces labels."""
+        self._jobs.update_labels(job_id, labels)
+
+    def store(self, uri: str) -> Store:
+        """Opens the folder of an output as a store."""
+        from pai_sdk._data.storage.store import open_store
+
+        return open_store(uri, client=self.files() if uri.startswith("oss://") else None)
+
+    def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
+        """Downloads a file or a folder of a job's outputs."""
+        from pai_sdk._data.storage.transfer import download
+
+        return download(self.files(), OssUri.parse(uri), target, progress=progress)
+
+    # ---- shared helpers
+
+    def _workspace_transport(self) -> Transport:
+        with self._lock:
+            if self._to_workspaces is None:
+                self._to_workspaces = self._new_transport(self._settings.aiworkspace_url, workspaces.VERSION)
+            return self._to_workspaces
+
+    def _new_transport(self, url: str, version: str) -> Transport:
+        return Transport(
+            Endpoint(url, self._connection.find_again),
+            self._connection.credentials,
+            version=version,
+            retry=self._connection.retry,
+            timeout_s=self._timeout_s,
+        )
+
+    def _require_uploaded(self, request: TrainingJobRequest) -> None:
+        """Checks that an earlier submission has uploaded the files of a request that was loaded from a file.
+
+        Raises:
+            InvalidInputError: files are missing in OSS. URIs that are not from `tree_uri` are not checked.
+        """
+        upload_prefixes = tuple(f"{self._bucket()}/{folder}/" for folder in _FOLDERS.values())
+        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+        uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
+        if code is not None and isinstance(code.location_value, OssLocation):
+            uris["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"
+        hint = "submit the plan where it was created, or create it again"
+        problems = [
+            Problem(where, f"its files are not in {uri}", hint)
+            for where, uri in uris.items()
+            if uri.startswith(upload_prefixes) and not is_folder_complete(self.files(), _placed_folder(uri))
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+
+    def _bucket(self) -> str:
+        self._settings.require(*JOB_SETTINGS)
+        return f"oss://{self._settings.oss_bucket_name}"
+
+    def files(self) -> OssClient:
+        """Returns the client of the object storage; the first call creates it."""
+        return self._connection.files()
+
+
+def _placed_folder(uri: str) -> OssUri:
+    """Returns the folder from `tree_uri` that contains a URI: `oss://bucket/pai/code/<hash>/…`."""
+    return OssUri.parse("/".join(uri.split("/")[:6]) + "/")
+
+
+def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
+    """Yields the parts of a plan that a schedule cannot repeat, since the client performs them."""
+    if plan.resume is not None:
+        yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume")
+    if plan.fallbacks:
+        yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
+    if backend_for_type(plan.request.compute_resource.ecs_spec).is_local:
+        yield Problem("plan", "is a job in Docker on this machine", "give an instance_type of the service")

@@ -1,0 +1,124 @@
+"""The part of pai_sdk that is shipped with a job, so that `from pai_sdk import report` works in every image.
+
+It is a folder with a package `pai_sdk` of a few modules. A job gets it as an input channel, when its code
+mentions pai_sdk, and its command adds the channel to PYTHONPATH. So the same mechanism serves every backend, the
+content hash of the user's code stays as it is, and the folder is uploaded once for each version of pai_sdk.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+from pai_sdk._core.files import replace_file
+from pai_sdk._data.storage.tree import FileTree
+
+__all__ = ["CHANNEL", "SHIPPED", "job_package", "mentions_pai_sdk", "with_job_package"]
+
+logger = logging.getLogger(__name__)
+
+CHANNEL = "pai_sdk"
+"""The input channel that has the package."""
+
+SHIPPED = (
+    "base/__init__.py",
+    "base/files.py",
+    "base/version.py",
+    "callbacks.py",
+    "errors.py",
+    "run/__init__.py",
+    "run/callbacks.py",
+    "run/checkpoints.py",
+    "run/events/__init__.py",
+    "run/events/writer.py",
+    "run/preemption.py",
+    "run/report/__init__.py",
+    "run/report/callbacks.py",
+    "run/report/checkpoints.py",
+    "run/report/launch.py",
+    "run/report/layout.py",
+    "run/report/preemption.py",
+    "run/report/session.py",
+)
+"""The modules in the package, standard library only. Its `__init__.py` is `_data/run/report/in_jobs.py`."""
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_INIT = "run/report/in_jobs.py"
+_MENTIONED = re.compile(rb"\bpai_sdk\b")
+# After the PYTHONPATH of the image and of the user, both of which are kept.
+_USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/input/data/pai_sdk}"; '
+
+
+def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
+    """Returns True if the text of a job's code or command mentions pai_sdk."""
+    # Code with its own pai_sdk at the top needs none.
+    arguments = [word.encode(errors="replace") for word in command if isinstance(word, str)]
+    if any(map(_MENTIONED.search, arguments)):
+        return True
+    entries = () if tree is None else tree.entries
+    if tree is None or any(entry.path in ("pai_sdk.py", "pai_sdk/__init__.py") for entry in entries):
+        return False
+    return any(
+        _MENTIONED.search((tree.root / entry.path).read_bytes())
+        for entry in entries
+        if entry.path.endswith((".py", ".ipynb", ".sh"))
+    )
+
+
+def with_job_package(command: Sequence[str]) -> list[str]:
+    """Returns the command, with the channel added to PYTHONPATH.
+
+    Example:
+        >>> with_job_package(["python", "train.py"])[3:]
+        ['sh', 'python', 'train.py']
+    """
+    if list(command[:2]) == ["sh", "-c"] and len(command) == 3:
+        return ["sh", "-c", _USE + command[2]]
+    return ["sh", "-c", _USE + 'exec "$@"', "sh", *command]
+
+
+def job_package() -> Path:
+    """Returns the folder of the package, in `~/.pai`; creates it if it is missing."""
+    contents = _contents()
+    digest = hashlib.sha256(repr(sorted(contents.items())).encode()).hexdigest()
+    folder = Path.home() / ".pai" / "job-package" / digest[:32]
+    try:
+        _write(folder, contents)
+    except OSError as error:
+        logger.info("%s cannot be written (%s); a temporary folder is used", folder, error)
+        # The process id is the cache key, so that a forked child gets its own folder.
+        folder = _temporary_folder(os.getpid())
+        _write(folder, contents)
+    return folder
+
+
+def _contents() -> Mapping[str, bytes]:
+    shipped = {f"pai_sdk/{name}": (_PACKAGE / name).read_bytes() for name in SHIPPED}
+    return {"pai_sdk/__init__.py": (_PACKAGE / _INIT).read_bytes(), **shipped}
+
+
+def _write(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Writes the files that are missing or differ; several threads and processes can do so at once."""
+    # Drafts are beside the folder, not in it: another thread may be uploading its content.
+    # With process and thread in its name: each writer has its own draft.
+    draft = folder.with_name(f".{folder.name}.{os.getpid()}.{threading.get_ident()}")
+    for name, content in contents.items():
+        path = folder / name
+        try:
+            if path.read_bytes() == content:
+                continue
+        except OSError:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, content, mode=0o644, draft=draft)
+
+
+@lru_cache
+def _temporary_folder(process: int) -> Path:
+    return Path(tempfile.mkdtemp(prefix="pai-sdk-job-package-"))

@@ -1,0 +1,118 @@
+"""Checks text that only the job's shell reads: line ends of Windows, byte order marks, other encodings."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from pai_sdk._client.code.text_files import decoded
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk.errors import Problem
+
+__all__ = [
+    "PROGRAM",
+    "SHELLS",
+    "WINDOWS_LINE_END",
+    "file_problems",
+    "is_shell",
+    "is_windows_line",
+    "programs_in",
+    "unix_text",
+]
+
+WINDOWS_LINE_END = "ends with a carriage return, as a line of a Windows file does"
+
+SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+_REQUIREMENTS = "requirements.txt"
+_MARK = b"\xef\xbb\xbf"
+_READ_BYTES = 1 << 20  # of a script
+_WORD = re.compile(r"[^\s;&|()<>'\"`]+")
+_COMMAND = re.compile(r"(?:[<>]&|&>|>\||[^;&\n|])+")
+PROGRAM = re.compile(r"[\s({!]*(?:(?:\w+=\S*|do|then|else|time|exec|nohup|env)\s+)*([^\s()]+)")
+
+
+def unix_text(script: str) -> str:
+    r"""Returns the text of a shell script with the line ends that a shell expects, without a byte order mark.
+
+    Example:
+        >>> unix_text("\ufeffexport NAME=model\r\npython train.py\r")
+        'export NAME=model\npython train.py'
+    """
+    return script.removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\r")
+
+
+def is_windows_line(text: str) -> bool:
+    r"""Returns True if a string is one line of a Windows file, with half of its line end.
+
+    Example:
+        >>> is_windows_line("model\r"), is_windows_line("two\nlines\r")
+        (True, False)
+    """
+    return text.endswith("\r") and "\n" not in text
+
+
+def is_shell(command: Sequence[str]) -> bool:
+    """Returns True if the last part of a command is a shell script, as in `["bash", "-c", "…"]`.
+
+    Example:
+        >>> is_shell(["/bin/bash", "-o", "pipefail", "-ec", "exit 1"]), is_shell(["python", "-c", "exit(1)"])
+        (True, False)
+    """
+    return len(command) > 2 and command[0].rpartition("/")[2] in SHELLS and bool(re.match(r"-\w*c", command[-2]))
+
+
+def programs_in(script: str) -> Iterator[str]:
+    """Yields the programs that a shell script starts, as far as they are certain.
+
+    Example:
+        >>> [*programs_in("cd src && ./run.sh | tee log; LR=1 python train.py")]
+        ['cd', './run.sh', 'tee', 'python']
+    """
+    for command in _COMMAND.finditer(script):
+        if program := PROGRAM.match(command[0]):
+            yield program[1]
+
+
+def file_problems(command: Sequence[str], tree: FileTree) -> Iterator[Problem]:
+    """Yields the files of the code that a shell, Python or pip cannot read unchanged."""
+    script = command[-1] if is_shell(command) else ""
+    paths = {word.removeprefix("./") for word in (_WORD.findall(script) if script else command)}
+    programs = {name.removeprefix("./") for name in (programs_in(script) if script else command[:1])}
+    for entry in tree.entries:
+        if entry.path == _REQUIREMENTS:
+            yield from _requirements_problems(tree.root / entry.path)
+        elif entry.path in paths:
+            yield from _script_problems(tree.root, entry.path, is_program=entry.path in programs)
+
+
+def _requirements_problems(file: Path) -> Iterator[Problem]:
+    try:
+        decoded(file.read_bytes())
+    except OSError:
+        # Reported later, when the files are read.
+        return
+    except ValueError as error:  # of UnicodeDecodeError too
+        message = f"is in an encoding that pip does not recognise: {error}"
+        yield Problem(_REQUIREMENTS, message, "save it as UTF-8")
+
+
+def _script_problems(root: Path, path: str, *, is_program: bool) -> Iterator[Problem]:
+    try:
+        with (root / path).open("rb") as file:
+            content = file.read(_READ_BYTES)
+    except OSError:
+        return
+    first = content.partition(b"\n")[0]
+    shebang = first.removeprefix(_MARK).startswith(b"#!")
+    is_script = path.endswith((".sh", ".bash")) or (shebang and b"sh" in first.rpartition(b"/")[2])
+    if (is_script or path.endswith(".py")) and b"\0" in content[:1024]:
+        yield Problem(path, "is not UTF-8, but UTF-16 or binary", "save it as UTF-8")
+    elif content.startswith(_MARK) and (is_script or (shebang and is_program)):
+        yield Problem(path, "begins with a byte order mark, which is no part of a script", "save it as UTF-8")
+    elif is_script and b"\r\n" in content:
+        message = "has Windows line ends, which a shell takes for a part of names and values"
+        yield Problem(path, message, "save it with the line ends of Unix (LF), for example by dos2unix")
+    elif shebang and is_program and first.endswith(b"\r"):
+        message = "has Windows line ends, so its interpreter is not there under this name"
+        yield Problem(path, message, "save it with the line ends of Unix (LF), for example by dos2unix")

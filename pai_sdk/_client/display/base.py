@@ -1,0 +1,101 @@
+"""The protocol of a job's display, and functions for text that all displays use."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from pai_sdk._wire.pai.record import JobRecord, LogLine
+from pai_sdk._wire.pai.wire import seconds_of
+
+
+class Display(Protocol):
+    """Displays a job while a program waits for it. Order of calls: `submitted`, changes, `ended` or `detached`."""
+
+    def submitted(self, record: JobRecord) -> None:
+        """Called when the job exists."""
+        ...
+
+    def changed(self, record: JobRecord) -> None:
+        """Called with a new snapshot."""
+        ...
+
+    def line(self, line: LogLine) -> None:
+        """Called with a line of the log."""
+        ...
+
+    def notice(self, text: str) -> None:
+        """Called with a notice that does not end the wait, such as an unreachable log."""
+        ...
+
+    def detached(self, record: JobRecord) -> None:
+        """Called when the wait is over and the job is still running."""
+        ...
+
+    def ended(self, record: JobRecord) -> None:
+        """Called when the job has finished, with any outcome."""
+        ...
+
+
+class Silent:
+    """A display without output."""
+
+    def _nothing(self, _: object) -> None:
+        """Shows nothing."""
+
+    submitted = changed = line = notice = detached = ended = _nothing
+
+
+def short_instance(job_id: str, instance: str) -> str:
+    """`master-0` of `train129f212o89d-master-0`."""
+    return instance.removeprefix(f"{job_id}-")
+
+
+_SEQUENCE = re.compile(
+    r"(?P<colour>\x1b\[[0-9;:]*m)"
+    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # moves the cursor, clears the screen
+    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # a title, a link, an image
+    r"|\x1b[ -/]*[0-~]?"
+    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+)
+
+
+def visible_text(text: str, *, colours: bool = False) -> str:
+    r"""Returns the text that remains visible of a line in a terminal: of a progress bar, the last state.
+
+    Of a job's control sequences only colours are kept, with `colours`: a log line must not move the cursor or
+    rename the window.
+
+    Example:
+        >>> visible_text("10%\r20%\r\x1b[32m30%\x1b[0m"), visible_text("\x1b[1mbold", colours=True)
+        ('30%', '\x1b[1mbold')
+    """
+    states: Sequence[str] = [part for part in text.split("\r") if part]
+    if not states:
+        return ""
+    return _SEQUENCE.sub(lambda match: (match["colour"] or "") if colours else "", states[-1])
+
+
+def duration_text(seconds: float) -> str:
+    """Formats a duration.
+
+    Example:
+        >>> [duration_text(s) for s in (4.2, 192, 7322)]
+        ['4s', '3m12s', '2h02m']
+    """
+    total = int(seconds)
+    if total < 60:
+        return f"{total}s"
+    if total < 3600:
+        return f"{total // 60}m{total % 60:02d}s"
+    return f"{total // 3600}h{total % 3600 // 60:02d}m"
+
+
+def elapsed_s(record: JobRecord) -> float | None:
+    """Returns the seconds since the job was created, or its duration; None if the service reports neither."""
+    if record.status.is_terminal and record.duration is not None:
+        return float(record.duration)
+    created = seconds_of(record.gmt_create_time)
+    return None if created is None else max(0.0, time.time() - created)

@@ -1,0 +1,272 @@
+"""Compares jobs: the hyperparameters in which they differ, and the last and best values of their metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk._client.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk._client.display.card import status_html
+from pai_sdk._client.display.text_table import text_table
+from pai_sdk._client.job.gather import check_jobs
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.extras import import_pandas
+from pai_sdk._core.html_table import html_table, value_text
+from pai_sdk._core.names.hints import name_hint, wrong_type
+from pai_sdk._core.short_traceback import short_traceback
+from pai_sdk._data.run.events.sources import preferred_points
+from pai_sdk._wire.pai.hyperparameters import ComparedHyperparameters, compare_hyperparameters
+from pai_sdk._wire.pai.record import JobRecord, MetricPoint
+from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+__all__ = ["ComparedJob", "JobComparison", "MetricRange", "compare"]
+
+_MAX_REQUESTS = 8  # requests
+_MAX_METRICS = 4
+_MAX_HYPERPARAMETERS = 8
+
+
+@dataclass(frozen=True)
+class MetricRange:
+    """The last, the smallest and the largest value of a metric.
+
+    Attributes:
+        last: the last value; NaN if it was no number.
+        min: the smallest number; NaN without any.
+        max: the largest number; NaN without any.
+        count: the number of values.
+    """
+
+    last: float
+    min: float
+    max: float
+    count: int
+
+
+@dataclass(frozen=True)
+class ComparedJob:
+    """A row of a comparison.
+
+    Attributes:
+        record: the job.
+        hyperparameters: the hyperparameters, converted to numbers where possible. Secrets are not masked here;
+            they are masked where the comparison is displayed, also in its data frame.
+        metrics: the metrics by name.
+    """
+
+    record: JobRecord
+    hyperparameters: Mapping[str, object] = field(repr=False)  # the record shows them, masked
+    metrics: Mapping[str, MetricRange]
+
+
+@dataclass(frozen=True)
+class JobComparison:
+    """A comparison of jobs; it prints as a table, and displays as one in a notebook.
+
+    Attributes:
+        jobs: the rows, in the order of the argument.
+        metrics: the names of the metrics, ordered by the number of jobs that have them.
+    """
+
+    jobs: Sequence[ComparedJob]
+    metrics: Sequence[str]
+    _num_metrics: int = field(default=_MAX_METRICS, repr=False)
+
+    @property
+    def differing(self) -> list[str]:
+        """The hyperparameters in which the jobs differ, including those that only some jobs have."""
+        return [*self._compared.differing]
+
+    @property
+    def constant(self) -> dict[str, object]:
+        """The hyperparameters that are equal in all jobs; secrets are masked."""
+        return {**self._compared.constant}
+
+    @cached_property
+    def _compared(self) -> ComparedHyperparameters:
+        return compare_hyperparameters([job.hyperparameters for job in self.jobs])
+
+    def best(self, metric: str, mode: str | None = None) -> ComparedJob:
+        """The job with the smallest or the largest value of a metric.
+
+        Args:
+            metric: the name of the metric.
+            mode: `min` or `max`. There is no default, because small values are good for some metrics only.
+
+        Raises:
+            InvalidInputError: no job has a value of this metric, or the mode is missing or unknown.
+        """
+        candidates = [
+            job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)
+        ]
+        if mode not in ("min", "max"):
+            reason = f"is missing: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
+            raise InvalidInputError([Problem("mode", reason, "give mode='min' or mode='max'")])
+        if not candidates:
+            raise InvalidInputError(
+                [Problem("metric", f"no job has a value of {metric!r}", _available_hint(self.metrics))]
+            )
+        if mode == "min":
+            return min(candidates, key=lambda job: job.metrics[metric].min)
+        return max(candidates, key=lambda job: job.metrics[metric].max)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A data frame with a row a job; its index is the job's id.
+
+        The columns: `status`, `name`, `duration_s`, `hparams.<name>`, and for each metric `metrics.<name>`,
+        `metrics.<name>.min` and `metrics.<name>.max`.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        pandas = import_pandas()
+        rows = []
+        for job, hyperparameters in zip(self.jobs, self._compared.rows, strict=True):
+            record = job.record
+            row: dict[str, Any] = {"status": str(record.status), "name": record.training_job_name}
+            row["duration_s"] = elapsed_s(record)
+            row.update({f"hparams.{name}": value for name, value in hyperparameters.items()})
+            for name in self.metrics:
+                metric = job.metrics.get(name) or MetricRange(math.nan, math.nan, math.nan, 0)
+                row[f"metrics.{name}"] = metric.last
+                row[f"metrics.{name}.min"], row[f"metrics.{name}.max"] = metric.min, metric.max
+            rows.append(row)
+        return pandas.DataFrame(
+            rows, index=pandas.Index([job.record.training_job_id for job in self.jobs], name="id")
+        )
+
+    def __str__(self) -> str:
+        columns, rows = self._table()
+        return "\n".join([*text_table(columns, rows), *self._footer()])
+
+    def __repr__(self) -> str:
+        return f"<JobComparison of {len(self.jobs)} jobs; print it, or use to_pandas()>"
+
+    def _repr_html_(self) -> str:
+        columns, rows = self._table()
+        cells = [[escape(visible_text(value_text(value))) for value in row] for row in rows]
+        for row, job in zip(cells, self.jobs, strict=True):
+            row[2] = status_html(job.record.status)
+        order = [2, 1, *range(4, len(columns)), 3, 0]  # the id last
+        ordered = [[row[at] for at in order] for row in cells]
+        return html_table([columns[at] for at in order], ordered, below=escape(" · ".join(self._footer())))
+
+    def _table(self) -> tuple[list[str], list[list[object]]]:
+        differing, metrics = self.differing[:_MAX_HYPERPARAMETERS], self.metrics[: self._num_metrics]
+        columns = ["job", "name", "status", "time", *differing]
+        columns += [title for name in metrics for title in (name, f"{name} min", f"{name} max")]
+        rows = []
+        for job, hyperparameters in zip(self.jobs, self._compared.rows, strict=True):
+            record, seconds = job.record, elapsed_s(job.record)
+            row: list[object] = [record.training_job_id, record.training_job_name or "", str(record.status)]
+            row += [
+                duration_text(seconds) if seconds is not None else "",
+                *map(hyperparameters.get, differing),
+            ]
+            for name in metrics:
+                metric = job.metrics.get(name)
+                row += [metric.last, metric.min, metric.max] if metric is not None else [None, None, None]
+            rows.append(row)
+        return columns, rows
+
+    def _footer(self) -> list[str]:
+        lines = []
+        if more := self.differing[_MAX_HYPERPARAMETERS:]:
+            lines.append(f"also different: {', '.join(more)}")
+        if more := [*self.metrics[self._num_metrics :]]:
+            lines.append(f"more metrics: {', '.join(more)}")
+        if self.constant:
+            lines.append(
+                "the same in all: " + ", ".join(f"{name}={value}" for name, value in self.constant.items())
+            )
+        return lines
+
+
+@short_traceback
+def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -> JobComparison:
+    """Compare jobs: the hyperparameters in which they differ; the last, smallest and largest value of each metric.
+
+    If several instances report a metric, the first one counts: process 0, otherwise the first by role and number;
+    reported values are preferred to those from logs. All values are read: for long trainings and many jobs, name
+    the metrics.
+
+    Args:
+        jobs: the jobs; they may still be running.
+        metrics: only these, in this order; all by default.
+
+    Raises:
+        InvalidInputError: an item is no job, or no job has one of `metrics`.
+        PaiError: a job cannot be requested.
+
+    Example:
+        >>> def best_rate(jobs: list[TrainingJob]) -> object:
+        ...     return compare(jobs, ["loss"]).best("loss", mode="min").hyperparameters["lr"]
+    """
+    if isinstance(metrics, str):
+        raise InvalidInputError([wrong_type("metrics", metrics, "give a list of names, such as ['loss']")])
+    checked_jobs = check_jobs(jobs)
+    with ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="pai-compare") as pool:
+        rows = [*pool.map(partial(_row, metrics=metrics), checked_jobs)]
+    counts: dict[str, int] = {}
+    for row in rows:
+        for name in row.metrics:
+            counts[name] = counts.get(name, 0) + 1
+    if metrics is None:
+        return JobComparison(rows, sorted(counts, key=lambda name: -counts[name]))
+    reported = dict.fromkeys(point.name for row in rows for point in row.record.latest_metrics if point.name)
+    wrong = [
+        Problem(f"metrics[{number}]", f"no job has a metric {name!r}", name_hint(name, reported))
+        for number, name in enumerate(metrics)
+        if name not in counts
+    ]
+    if wrong and checked_jobs:
+        raise InvalidInputError(wrong)
+    return JobComparison(rows, [*metrics], len(metrics))
+
+
+def _row(job: TrainingJob, *, metrics: Sequence[str] | None) -> ComparedJob:
+    record = job.record if job.record.status.is_terminal and job.record.latest_metrics else job.refresh()
+    names: Sequence[str | None] = [None] if metrics is None else metrics
+    ranges: dict[str, MetricRange] = {}
+    for name in names:
+        ranges.update(_ranges(job.metrics(name)))
+    values = {name: _value(text) for name, text in record.hyperparameter_values.items()}
+    return ComparedJob(record, values, ranges)
+
+
+def _ranges(points: Iterable[MetricPoint]) -> dict[str, MetricRange]:
+    """Returns the range of each metric, in the order of their first values."""
+    ranges: dict[str, MetricRange] = {}
+    for point in preferred_points(points):
+        if not point.name:
+            continue
+        value = math.nan if point.value is None else point.value
+        before = ranges.get(point.name) or MetricRange(math.nan, math.nan, math.nan, 0)
+        # A comparison with NaN is false: `min(value, NaN)` would depend on the order.
+        smallest = before.min if math.isnan(value) or before.min < value else value
+        largest = before.max if math.isnan(value) or before.max > value else value
+        ranges[point.name] = MetricRange(value, smallest, largest, before.count + 1)
+    return ranges
+
+
+def _value(text: str | None) -> object:
+    """Returns a hyperparameter as a number if it is one; on the wire it is a string."""
+    for kind in (int, float):
+        try:
+            return kind(text or "")
+        except ValueError:
+            continue
+    return text
+
+
+def _available_hint(names: Sequence[str]) -> str:
+    return f"there is: {', '.join(names)}" if names else "nothing is reported"

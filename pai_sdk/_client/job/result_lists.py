@@ -1,0 +1,149 @@
+"""Lists that print as tables: the jobs of a wait, and the values of metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from pai_sdk._client.display.choice import notebook_cell
+from pai_sdk._client.display.curves import MetricCurves
+from pai_sdk._client.display.job_listing import job_table_html, job_table_text
+from pai_sdk._client.display.text_table import text_table
+from pai_sdk._core.extras import import_pandas
+from pai_sdk._core.html_table import html_table, value_text
+from pai_sdk._data.run.events.sources import source_label
+from pai_sdk._wire.pai.record import JobRecord, MetricPoint
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["MetricList", "ResultList"]
+
+_MAX_LINES = 40  # of a table as text; of a longer one, both ends are printed
+_END_LINES = 10
+_MAX_ROWS = 200  # of a table in a notebook
+
+
+class _Job(Protocol):
+    """A `TrainingJob`, whose module imports this one."""
+
+    @property
+    def record(self) -> JobRecord: ...
+
+
+Item = TypeVar("Item", bound=JobRecord | _Job)
+
+
+class ResultList(list[Item]):
+    """Jobs, or their snapshots; as the value of a notebook's cell and in a terminal, they are a table.
+
+    Example:
+        >>> ResultList([JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Succeed"})])
+        job     name  status   time
+        train1        Succeed
+    """
+
+    def __init__(self, items: Iterable[Item] = (), *, displayed_in_cell: int | None = None) -> None:
+        super().__init__(items)
+        # The cell of a notebook whose live table has already displayed these jobs.
+        self._displayed_in_cell = displayed_in_cell
+
+    @property
+    def _records(self) -> list[JobRecord]:
+        return [item if isinstance(item, JobRecord) else item.record for item in self]
+
+    def __repr__(self) -> str:
+        return "\n".join(_truncated(job_table_text(self._records))) if self else "[]"
+
+    def _ipython_display_(self) -> None:
+        if self._displayed_in_cell is None or self._displayed_in_cell != notebook_cell():
+            raise NotImplementedError  # IPython takes the other representations
+
+    def _repr_html_(self) -> str:
+        records = self._records
+        more = len(records) - _MAX_ROWS
+        below = f"and {more:,} more" if more > 0 else ""
+        return job_table_html(records[:_MAX_ROWS], below=below)
+
+
+class MetricList(list[MetricPoint]):
+    """The values of a job's metrics, oldest first.
+
+    In a terminal it prints as a table with a row a value, in a notebook it shows a row and a curve a metric.
+
+    Example:
+        >>> MetricList([MetricPoint(name="loss", step=1, value=0.5), MetricPoint(name="loss", step=2, value=0.25)])
+        metric  step  value
+        loss       1    0.5
+        loss       2   0.25
+    """
+
+    def to_pandas(self) -> pd.DataFrame:
+        """A data frame with a row for each value: `name`, `step`, `value`, `time` and `instance`.
+
+        An invalid time is NaT.
+
+        Raises:
+            MissingExtraError: pandas is not installed.
+        """
+        pandas = import_pandas()
+        steps = [point.step for point in self]
+        # Int64 holds 64 bits; a service may return any integer.
+        has_huge = any(step is not None and not -(2**63) <= step < 2**63 for step in steps)
+        columns = {
+            "name": [point.name for point in self],
+            "step": pandas.array(steps, dtype="object" if has_huge else "Int64"),
+            "value": pandas.array([point.value for point in self], dtype="float64"),
+            "time": pandas.to_datetime(
+                [point.timestamp for point in self], utc=True, format="ISO8601", errors="coerce"
+            ),
+            "instance": [point.instance for point in self],
+        }
+        return pandas.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        if not self:
+            return "[]"
+        columns: dict[str, list[object]] = {
+            "metric": [point.name or "" for point in self],
+            "step": [point.step for point in self],
+            "value": [point.value for point in self],
+            "time": [(point.timestamp or "").replace("T", " ").rstrip("Z") for point in self],
+            "instance": [source_label(point) for point in self],
+        }
+        if len({*columns["instance"]}) == 1:
+            del columns["instance"]
+        non_empty = {title: column for title, column in columns.items() if {*column} - {"", None}}
+        return "\n".join(_truncated(text_table([*non_empty], [*zip(*non_empty.values(), strict=True)])))
+
+    def _repr_html_(self) -> str:
+        if not self:
+            return "<i>no values</i>"
+        by_instance: dict[str, MetricCurves] = {}
+        for point in self:
+            by_instance.setdefault(source_label(point), MetricCurves()).add([point])
+        has_several = len(by_instance) > 1
+        columns = ["metric", *(["instance"] if has_several else []), "last", "min", "max", "values", ""]
+        rows = [
+            [
+                escape(name),
+                *([escape(instance)] if has_several else []),
+                *(value_text(value) for value in (curve.values[-1], min(curve.values), max(curve.values))),
+                f"{len(curve.values):,}",
+                curve.svg(),
+            ]
+            for instance, curves in by_instance.items()
+            for name, curve in curves.items()
+            if curve.values
+        ]
+        below = f"{len(self):,} value{'' if len(self) == 1 else 's'}; iterate over them, or take .to_pandas()"
+        return html_table(columns, rows[:_MAX_ROWS], below=below)
+
+
+def _truncated(lines: Sequence[str]) -> list[str]:
+    """Returns the lines of a table; of a long one, the first and the last lines."""
+    if len(lines) - 1 <= _MAX_LINES:
+        return [*lines]
+    num_hidden = len(lines) - 1 - 2 * _END_LINES
+    return [*lines[: _END_LINES + 1], f"… {num_hidden:,} more …", *lines[-_END_LINES:]]

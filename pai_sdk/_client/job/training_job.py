@@ -1,0 +1,707 @@
+"""A handle on one job: any process with its id can wait for it, read its log, stop it, download its outputs."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+
+from pai_sdk._client.backend.base import Backend
+from pai_sdk._client.backend.specs import backend_for_job
+from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk._client.display.card import card_html
+from pai_sdk._client.display.choice import choose_display, notebook_cell
+from pai_sdk._client.display.curves import MetricCurves, curves_of
+from pai_sdk._client.job.failure.explain import job_failure, stopped_error
+from pai_sdk._client.job.follow.stream import FollowPolicy, LogStream
+from pai_sdk._client.job.live_card import LiveCard
+from pai_sdk._client.job.notifications import Notification, notify_all
+from pai_sdk._client.job.result_lists import MetricList
+from pai_sdk._client.job.waiting import Waiting, wait_async
+from pai_sdk._core.default_session import session_or_default
+from pai_sdk._core.names.aliases import Aliased
+from pai_sdk._core.names.keywords import checks_keywords
+from pai_sdk._core.paths import parse_path
+from pai_sdk._core.short_traceback import short_tracebacks
+from pai_sdk._wire.pai.arguments import check_choice, check_labels, seconds_or_none
+from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord
+from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk.errors import (
+    FunctionError,
+    InvalidInputError,
+    JobFailed,
+    JobStopped,
+    ObjectNotFoundError,
+    PaiError,
+    Problem,
+)
+
+if TYPE_CHECKING:
+    from pai_sdk._client.job.board import Board
+    from pai_sdk._data.storage.store import Store
+    from pai_sdk._data.trace.trace_data import TraceData
+
+
+_CARD_LINES = 15
+
+
+class JobSource(Protocol):
+    """Gets and lists jobs; a `Session` is one."""
+
+    def get_job(self, job_id: str) -> TrainingJob:
+        """The job with this id."""
+        ...
+
+    def list_jobs(
+        self,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
+        skip: int = 0,
+    ) -> Iterator[TrainingJob]:
+        """The jobs that match, without the first `skip`."""
+        ...
+
+
+@short_tracebacks
+class TrainingJob(Aliased):
+    """One job on one backend. Its only state is the last snapshot.
+
+    `run()`, `fit()`, `get` and `list` return it. Methods that make a request may also raise an `ApiError` (the
+    service refuses), a `ConnectionFailedError` (no response, after the retries of the session's policy) or, for
+    `instance_type="local"`, an `EngineNotFoundError`. The fields of a job are those of GetTrainingJob of paistudio
+    2022-01-12.
+
+    Attributes:
+        id: the job's id.
+        card_in_cell: the cell of a notebook that already displays the job.
+        notifications: the destinations to which `wait()` reports the end, once: `Webhook`, `DingTalk`.
+
+    Example:
+        >>> def finish(job: TrainingJob) -> Path:
+        ...     job.wait(timeout=3600)
+        ...     return job.download("model", "./model")
+    """
+
+    def __init__(self, job_id: str, backend: Backend, *, record: JobRecord | None = None) -> None:
+        self.id = job_id
+        self._backend = backend
+        self._record = record
+        self.card_in_cell: int | None = None
+        self.notifications: Sequence[Notification] = ()
+        self._card: Display | None = None
+        self._live_card: LiveCard | None = None
+
+    @classmethod
+    @checks_keywords
+    def get(cls, job_id: str, *, session: JobSource | None = None) -> TrainingJob:
+        """Attach to a job by its id.
+
+        Args:
+            job_id: the id, as `run()` and `pai-sdk ps` print it.
+            session: the session of the job; the default session otherwise.
+
+        Raises:
+            InvalidInputError: the value cannot be an id.
+            NotFoundError: there is no such job.
+        """
+        return _source(session, local=backend_for_job(job_id).is_local).get_job(job_id)
+
+    @overload
+    @classmethod
+    def list(
+        cls,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
+        session: JobSource | None = None,
+    ) -> Iterator[TrainingJob]: ...
+
+    @overload
+    @classmethod
+    def list(
+        cls,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
+        session: JobSource | None = None,
+        page_size: int = 50,
+        page_number: int = 1,
+    ) -> Sequence[TrainingJob]: ...
+
+    @classmethod
+    def list(
+        cls,
+        *,
+        status: str | None = None,
+        name: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        local: bool = False,
+        session: JobSource | None = None,
+        page_size: int | None = None,
+        page_number: int | None = None,
+    ) -> Iterator[TrainingJob] | Sequence[TrainingJob]:
+        """All jobs that match, the newest first; pages are fetched when they are needed.
+
+        Args:
+            status: only jobs in this status.
+            name: only jobs with this text in their name.
+            labels: only jobs with all of these labels.
+            local: list the jobs in Docker on this machine instead of those of the service.
+            session: the session of the jobs; the default session otherwise.
+            page_size: return a list of this many jobs instead of an iterator over all; 50 if
+                only `page_number` is given.
+            page_number: the number of the page, from 1; 1 if only `page_size` is given.
+
+        Raises:
+            InvalidInputError: the status does not exist, the name or the labels are no strings, or a page is no
+                positive number.
+        """
+        start, end = (0, None) if page_size is page_number is None else _page_range(page_size, page_number)
+        source = _source(session, local=local)
+        jobs = source.list_jobs(status=status, name=name, labels=labels, local=local, skip=start)
+        return jobs if end is None else [*islice(jobs, end - start)]
+
+    # ---- its current state
+
+    @property
+    def reason_code(self) -> str | None:
+        """The service's code of the reason for the status."""
+        return self.record.reason_code
+
+    @property
+    def reason_message(self) -> str | None:
+        """The service's text of the reason for the status."""
+        return self.record.reason_message
+
+    def refresh(self) -> JobRecord:
+        """Request a new snapshot.
+
+        Raises:
+            NotFoundError: the job has been deleted.
+        """
+        self._record = self._backend.get(self.id)
+        return self._record
+
+    def _keep(self, record: JobRecord) -> None:
+        self._record = record
+
+    @property
+    def record(self) -> JobRecord:
+        """The last snapshot of the job; it is requested at the first use. `refresh()` gives a new one."""
+        return self._record if self._record is not None else self.refresh()
+
+    @property
+    def status(self) -> JobStatus:
+        """The current status. A finished job is not polled again."""
+        if self._record is not None and self._record.status.is_terminal:
+            return self._record.status
+        return self.refresh().status
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.record.training_job_name or self.id
+
+    @property
+    def console_url(self) -> str | None:
+        """The URL of the job's page, if the service has one: in the browser, `pai-sdk ui` signs you in."""
+        return self.record.training_job_url
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """The labels of the last snapshot."""
+        return {label.key: label.value or "" for label in self.record.labels if label.key}
+
+    # ---- waiting and reading
+
+    @checks_keywords
+    def wait(
+        self,
+        timeout: float | None = None,
+        *,
+        interval: float | None = None,
+        show_logs: bool = True,
+        display: Display | None = None,
+        policy: FollowPolicy | None = None,
+        on_interrupt: Literal["detach", "stop"] = "detach",
+    ) -> TrainingJob:
+        """Wait until the job has finished, and print its log as it grows.
+
+        Ctrl-C stops the waiting, and the job only with `on_interrupt`. An unreadable log causes a notice, and does
+        not fail the wait. While the service is unreachable, the wait continues for the patience of the policy.
+
+        Args:
+            timeout: the longest wait, in seconds; none by default. The job is polled once in any case.
+            interval: the longest pause between two polls, in seconds; the policy's otherwise.
+            show_logs: read the log and print it; False prints at most the end.
+            display: the display; by default a card in a notebook, lines elsewhere, nothing without logs.
+            policy: the times of polling.
+            on_interrupt: the effect of Ctrl-C on the job: it keeps running, or it is stopped and waited for.
+
+        Returns:
+            This job, so that `job.wait().download("model")` reads well.
+
+        Raises:
+            InvalidInputError: `timeout` or `interval` is no number, or `on_interrupt` neither `detach` nor `stop`.
+            JobFailed: the job failed; the error has the reason.
+            JobStopped: the job was stopped.
+            WaitTimeoutError: the timeout has passed; the job is not stopped.
+            KeyboardInterrupt: Ctrl-C; the message has the commands to follow the job, or reports its stop.
+        """
+        check_choice("on_interrupt", on_interrupt, ("detach", "stop"))
+        timeout_s = seconds_or_none(timeout)
+        if show_logs and display is None:
+            previous = self._card if self._is_displayed_in_cell() else None
+            display = choose_display(job=self, instead_of=previous)
+            if previous is not None:
+                self._close_live_card()  # the new display draws in its place
+            self.render_in(display)
+        active_display = display or Silent()
+        policy = policy or FollowPolicy()
+        if (pause_s := seconds_or_none(interval, "interval")) is not None:
+            policy = replace(policy, pause_s=pause_s)
+        waiting = Waiting(self, active_display, policy)
+        active_display.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
+        try:
+            if waiting.has_read_log:  # the wait included that for late lines
+                self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
+            else:
+                self._raise_for_status(policy)
+        except (JobFailed, JobStopped) as error:
+            self._notify(error)
+            raise
+        self._notify(None)
+        return self
+
+    def _notify(self, error: JobFailed | JobStopped | None) -> None:
+        """Sends the notifications about the end, once."""
+        if self.notifications:
+            notifications, self.notifications = self.notifications, ()
+            notify_all(notifications, self.record, error)
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        instance: str | None = None,
+        start: Mapping[str, int] | None = None,
+        tail: int | None = None,
+        since: datetime | None = None,
+        times: bool = False,
+    ) -> LogStream:
+        """The log as records: `for line in job.logs(): print(line.instance, line.text)`.
+
+        Args:
+            follow: continue until the job has finished and its last line has arrived.
+            instance: one instance, by its full name or its suffix (`master-0`, `worker-1`).
+            start: the number of the first line, from 0, per instance by full name or suffix (the `cursor` of an
+                earlier stream).
+            tail: start with this number of last lines of each instance that is not in `start`.
+            since: for the same instances, start with the lines written since then; without a zone, in UTC.
+            times: read the time at which each line was written, `line.written_at`.
+
+        Raises:
+            InvalidInputError: `start` or `tail` has invalid numbers, or `since` is no time; while the log is read:
+                the job has no such instance, or the service does not report the times.
+        """
+        return LogStream(
+            self._backend,
+            self.id,
+            follow=follow,
+            instance=instance,
+            start=start,
+            tail=tail,
+            since=since,
+            times=times,
+        )
+
+    async def wait_async(self, timeout: float | None = None, *, policy: FollowPolicy | None = None) -> TrainingJob:
+        """Wait until the job has finished, in an asyncio program; nothing is displayed, and no thread waits.
+
+        A cancelled task releases all its resources; the job is not stopped. For many jobs, see `gather_async`.
+
+        Args:
+            timeout: the longest wait, in seconds; none by default.
+            policy: the times of polling.
+
+        Returns:
+            This job.
+
+        Raises:
+            InvalidInputError: `timeout` is no number.
+            JobFailed: the job failed; the error has the reason.
+            JobStopped: the job was stopped.
+            WaitTimeoutError: the timeout has passed; the job is not stopped.
+
+        Example:
+            >>> async def model_of(job: TrainingJob) -> str:
+            ...     return (await job.wait_async(timeout=3600)).outputs["model"]
+        """
+        await wait_async(self, seconds_or_none(timeout), policy or FollowPolicy())
+        return self
+
+    def logs_async(
+        self,
+        *,
+        follow: bool = False,
+        instance: str | None = None,
+        start: Mapping[str, int] | None = None,
+        tail: int | None = None,
+        since: datetime | None = None,
+        times: bool = False,
+    ) -> LogStream:
+        """The log for an asyncio program: `async for line in job.logs_async(follow=True): …`.
+
+        The arguments are those of `logs`, and so is the stream, with its cursor.
+
+        Raises:
+            InvalidInputError: as `logs`.
+        """
+        return self.logs(follow=follow, instance=instance, start=start, tail=tail, since=since, times=times)
+
+    def metrics(self, name: str | None = None, *, since: str | None = None) -> MetricList:
+        """The metric values that the job reports or that its metric definitions match in its log; oldest first.
+
+        They are available while the job runs. Reported values have a step.
+
+        Args:
+            name: only values of this metric.
+            since: only values from this time on: UTC, ISO 8601, as the `timestamp` of a value.
+
+        Returns:
+            A list of values with `name`, `step`, `value`, `timestamp` and `instance`. It prints as a table, and
+            `to_pandas()` gives a data frame.
+
+        Example:
+            >>> def last_loss(job: TrainingJob) -> float | None:
+            ...     return job.metrics("loss")[-1].value
+        """
+        return MetricList(self._backend.metrics(self.id, name=name, since=since))
+
+    def events(self) -> Sequence[str]:
+        """The job's events, as reported by the service."""
+        return self._backend.events(self.id)
+
+    def usage(self) -> Sequence[InstanceUsage]:
+        """The current use of processor, memory and GPU by instance. One that has just started may be missing.
+
+        Services measure every few seconds; Docker measures during the request, for a second or two.
+
+        Example:
+            >>> def is_busy(job: TrainingJob) -> bool:
+            ...     return any((one.gpu_percent or 0) > 50 for one in job.usage())
+        """
+        return self._backend.usage(self.id)
+
+    def exec(self, command: Sequence[str], *, instance: str | None = None) -> int:
+        """Run a command in the environment of the job, with the terminal of this process.
+
+        The command sees `/ml`, the working directory and the variables of the instance. That works for local jobs
+        in Docker, and for jobs of a service that the same user runs on this machine.
+
+        Args:
+            command: the program and its arguments.
+            instance: its full name or suffix (`master-0`); the first instance otherwise.
+
+        Returns:
+            The exit code of the command.
+
+        Raises:
+            InvalidInputError: the job is not running, has no such instance, or cannot be entered from here.
+
+        Example:
+            >>> job.exec(["df", "-h", "/ml"])  # doctest: +SKIP
+            0
+        """
+        if isinstance(command, str) or not command:
+            hint = "give a list: ['sh', '-c', 'echo hello']"
+            raise InvalidInputError(
+                [Problem("command", f"{command!r} is not a list of a program and its arguments", hint)]
+            )
+        record = self.refresh()
+        names = record.instance_names
+        suffix = "" if instance is None else instance
+        matches = [name for name in names if name == suffix or name.endswith(f"-{suffix}")] if suffix else names
+        if record.status != JobStatus.RUNNING or not names:
+            reason = f"job {self.id} is {record.status}; commands run only in running instances"
+            raise InvalidInputError([Problem("JOB", reason)])
+        if not matches:
+            available = ", ".join(short_instance(self.id, name) for name in names)
+            raise InvalidInputError(
+                [Problem("instance", f"{instance!r} is not an instance of this job", f"it has {available}")]
+            )
+        return self._backend.enter(self.id, matches[0]).run(command)
+
+    def error_info(self) -> ErrorInfo | None:
+        """The reason of the failure, as reported by the service; None if the job did not fail."""
+        return self._backend.error_info(self.id)
+
+    # ---- its outputs
+
+    @property
+    def outputs(self) -> dict[str, str]:
+        """Output channel to URI."""
+        return self.record.outputs
+
+    def download(self, channel: str, target: str | Path, *, progress: bool = True) -> Path:
+        """Download an output channel.
+
+        Args:
+            channel: the name of the channel: `model`, `checkpoints`, …
+            target: the local folder; created if missing.
+            progress: display a progress bar.
+
+        Returns:
+            The folder, or the file if the output is one.
+
+        Raises:
+            InvalidInputError: the job has no such output channel.
+            StorageError: the job wrote nothing there.
+            TransferError: some files could not be downloaded; the others are complete.
+        """
+        folder = parse_path(target, "target")
+        uri = self._output(channel)
+        try:
+            return self._backend.download(uri, folder, progress=progress)
+        except ObjectNotFoundError as error:
+            so_far = "" if self.record.status.is_terminal else f"; it is {self.record.status}"
+            raise ObjectNotFoundError(
+                f"job {self.id} wrote nothing to its output {channel!r}{so_far} ({error})", uri=uri
+            ) from error
+
+    def open_output(self, channel: str) -> Store:
+        """The folder of an output channel as a store, to list and read its files without a download.
+
+        Args:
+            channel: the name of the channel: `model`, `checkpoints`, …
+
+        Raises:
+            InvalidInputError: the job has no such output channel.
+
+        Example:
+            >>> def sizes(job: TrainingJob) -> dict[str, int]:
+            ...     return {file.path: file.size_bytes for file in job.open_output("model").list()}
+        """
+        return self._backend.store(self._output(channel))
+
+    def _output(self, channel: str) -> str:
+        outputs = self.outputs
+        if channel not in outputs:
+            available = ", ".join(outputs) or "none"
+            raise InvalidInputError(
+                [Problem("channel", f"job {self.id} has no output {channel!r}", f"it has: {available}")]
+            )
+        return outputs[channel]
+
+    def trace(self, *, uncommitted: bool = False) -> TraceData:
+        """The rows that the job has traced: in its output `trace`, else in the folder `trace` of `model`.
+
+        Args:
+            uncommitted: include the rows that it has sent and not committed, as in `read_trace`.
+
+        Raises:
+            InvalidInputError: the job has neither output.
+            TraceError: it has traced nothing.
+
+        Example:
+            >>> job.trace().to_pandas()  # doctest: +SKIP
+        """
+        from pai_sdk._data.trace.trace_data import trace_in
+
+        if "trace" in self.outputs:
+            folder = self.outputs["trace"]
+        else:
+            folder = f"{self._output('model').rstrip('/')}/trace/"
+        return trace_in(self._backend.store(folder), folder, uncommitted=uncommitted)
+
+    def tensorboard(self, *, port: int = 0) -> Board:
+        """Start TensorBoard on the events of the job; it also displays events that the job reports later.
+
+        Args:
+            port: the port on which it listens; any free port by default.
+
+        Returns:
+            The board with its `url`; close it when it is no longer needed.
+
+        Raises:
+            InvalidInputError: the job has no output `tensorboard`.
+            MissingExtraError: TensorBoard is not installed.
+            ServiceStartError: it did not start.
+
+        Example:
+            >>> def look_at(job: TrainingJob) -> None:
+            ...     with job.tensorboard() as board:
+            ...         print(board.url)
+        """
+        from pai_sdk._client.job.board import open_board
+
+        return open_board(self._output("tensorboard"), self._backend.store, port=port)
+
+    def result(self, timeout: float | None = None, *, show_logs: bool = False) -> Any:
+        """Wait for a job that runs a function, and return the function's value.
+
+        The value is unpickled after its signature is verified: only this job and this user have the key.
+
+        Args:
+            timeout: the longest wait, in seconds; none by default.
+            show_logs: print status and log while waiting.
+
+        Raises:
+            InvalidInputError: the job runs no function.
+            Exception: the exception that the function raised; its cause is the traceback in the job.
+            FunctionError: it called `sys.exit` (`exit_code`), or cannot run in the image.
+            JobFailed: the job failed without a result.
+            JobStopped: the job was stopped.
+            WaitTimeoutError: the timeout has passed; the job is not stopped.
+        """
+        from pai_sdk._client.job.function_result import function_outcome
+
+        try:
+            self.wait(timeout, show_logs=show_logs)
+        except JobFailed:
+            outcome = function_outcome(self)
+            if outcome is None or outcome.is_value:
+                raise
+        else:
+            outcome = function_outcome(self)
+        if outcome is None:
+            raise FunctionError(f"job {self.id} has succeeded, but has no result")
+        return outcome.value(self.id)
+
+    # ---- changes
+
+    def stop(self) -> None:
+        """Request the stop of the job; returns before it has finished. `wait()` then raises `JobStopped`."""
+        self._backend.stop(self.id)
+
+    def delete(self) -> None:
+        """Delete a finished job. Its outputs are not deleted.
+
+        Raises:
+            ConflictError: it has not finished, or outputs of it are not in OSS yet.
+        """
+        self._backend.delete(self.id)
+
+    def update_labels(self, labels: Mapping[str, str]) -> None:
+        """Add or replace labels.
+
+        Raises:
+            InvalidInputError: a name or a value is no string.
+        """
+        check_labels(labels)
+        self._backend.update_labels(self.id, labels)
+        self.refresh()
+
+    # ---- its end
+
+    def raise_for_status(self) -> None:
+        """Raise for a job that failed or was stopped; do nothing for one that succeeded or is still running.
+
+        Raises:
+            JobFailed: the job failed.
+            JobStopped: the job was stopped.
+        """
+        self._raise_for_status()
+
+    def _raise_for_status(self, policy: FollowPolicy | None = None, *, waited_s: float | None = None) -> None:
+        record = self.record
+        if record.status.is_failure:
+            raise job_failure(self._backend, record, policy, waited_s=waited_s)
+        if record.status.is_stopped:
+            raise stopped_error(record)
+
+    # ---- its display
+
+    def render_in(self, display: Display) -> None:
+        """Record the display of the job in this cell of a notebook, where one card is enough."""
+        self.card_in_cell = notebook_cell()
+        self._card = display if self.card_in_cell is not None else None
+
+    def keep_card_live(self) -> None:
+        """Update the card in this cell in the background; outside of a notebook nothing happens."""
+        if self._card is not None and not (self._record and self._record.status.is_terminal):
+            self._close_live_card()
+            self._live_card = LiveCard(self, self._card)
+
+    def _close_live_card(self) -> None:
+        if self._live_card is not None:
+            self._live_card.close()
+            self._live_card = None
+
+    def _is_displayed_in_cell(self) -> bool:
+        return self.card_in_cell is not None and self.card_in_cell == notebook_cell()
+
+    def __repr__(self) -> str:
+        if self._record is None:
+            return f"<TrainingJob {self.id}>"
+        seconds = elapsed_s(self._record)
+        took = f" {duration_text(seconds)}" if seconds is not None else ""
+        return f"<TrainingJob {self.id} {self._record.status}{took}>"
+
+    def _ipython_display_(self) -> None:
+        """Displays a running job by a card that updates, and any other job by `_repr_html_`."""
+        if notebook_cell() is None:
+            raise NotImplementedError  # IPython takes the other representations
+        if self._is_displayed_in_cell():
+            return  # `estimator.fit()` as the last value of its cell
+        record = self.refresh() if not self.record.status.is_terminal else self.record
+        if record.status.is_terminal:
+            raise NotImplementedError
+        display = choose_display(job=self)
+        self.render_in(display)
+        display.submitted(record)
+        self.keep_card_live()
+
+    def _repr_html_(self) -> str | None:
+        if self._is_displayed_in_cell():
+            return None  # `estimator.fit()` as the last value of its cell
+        curves = MetricCurves()
+        if self.record.latest_metrics:  # a list of jobs has none, so its cards need no requests
+            with suppress(PaiError):  # the card is worth more than its curves
+                curves = curves_of(self.metrics())
+        return card_html(self.record, tail=self._last_lines(), curves=curves)
+
+    def _last_lines(self) -> Sequence[str]:
+        """Returns the last lines of the log of a finished job, for its card."""
+        if not self.record.status.is_terminal:
+            return ()
+        lines: deque[str] = deque(maxlen=_CARD_LINES)
+        has_many = len(self.record.instances) > 1
+        with suppress(PaiError):  # the card is worth more than its log
+            for line in self.logs(tail=_CARD_LINES):
+                prefix = f"{short_instance(self.id, line.instance)} | " if has_many else ""
+                lines.append(prefix + visible_text(line.text))
+        return lines
+
+
+def _page_range(page_size: int | None, page_number: int | None) -> tuple[int, int]:
+    """Returns the first item of a page of a list, and the item after the last one.
+
+    Args:
+        page_size: 50 by default.
+        page_number: from 1, which is the default.
+    """
+    size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
+    for name, value in (("page_size", size), ("page_number", number)):
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise InvalidInputError(
+                [Problem(name, f"{value!r} is no positive number", "pages are counted from 1")]
+            )
+    return (number - 1) * size, number * size
+
+
+def _source(session: JobSource | None, *, local: bool) -> JobSource:
+    source: JobSource = session_or_default(session, local=local)
+    return source

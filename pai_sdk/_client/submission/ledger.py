@@ -1,0 +1,76 @@
+"""The submissions of this process: the jobs of plans, and the unconfirmed creates of earlier attempts.
+
+A plan is a value without state. The ledger has one entry for each plan that was submitted, for as long as
+the plan exists; it is shared by all sessions, since a plan becomes one job whichever session submits it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from weakref import WeakKeyDictionary
+
+from pai_sdk._client.backend.base import Plan, SubmissionId
+from pai_sdk._wire.pai.compute import ComputeResource
+
+__all__ = ["Submission", "UnconfirmedCreate", "submission_of", "untried_fallbacks"]
+
+
+@dataclass(frozen=True)
+class UnconfirmedCreate:
+    """Create requests of a submission that may have arrived, although no response came.
+
+    Attributes:
+        count: how many there were.
+        abandoned_s: monotonic time in seconds at which the last of them was abandoned.
+        duration_s: of the last of them, in seconds.
+    """
+
+    count: int
+    abandoned_s: float
+    duration_s: float
+
+
+@dataclass
+class Submission:
+    """The submission of one plan by this process. The holder of `_lock` reads and writes the fields.
+
+    Attributes:
+        job_id: None until the create is confirmed.
+        unconfirmed: creates without a response; the job is searched for before another one is sent.
+        untried_fallbacks: resources that were not requested when the job was created.
+    """
+
+    job_id: str | None = None
+    unconfirmed: UnconfirmedCreate | None = None
+    untried_fallbacks: tuple[ComputeResource, ...] = ()
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add_unconfirmed(self, *, started_s: float, now_s: float) -> None:
+        """Records a create that was abandoned now."""
+        count = self.unconfirmed.count if self.unconfirmed else 0
+        self.unconfirmed = UnconfirmedCreate(count + 1, now_s, now_s - started_s)
+
+
+# Weak: an entry goes with the last plan of its submission, so that long-running processes do not collect them.
+_submissions: WeakKeyDictionary[SubmissionId, Submission] = WeakKeyDictionary()
+# Held for a look-up only, so that submissions of different plans run at the same time. The lock of a submission is
+# held during the upload and the create: of two threads with one plan, the second one finds the job of the first.
+_submissions_lock = threading.Lock()
+
+
+@contextmanager
+def submission_of(plan: Plan) -> Iterator[Submission]:
+    """Locks the submission of a plan: other threads that submit the same plan wait for the end of the block."""
+    with _submissions_lock:
+        submission = _submissions.setdefault(plan.submission, Submission())
+    with submission._lock:
+        yield submission
+
+
+def untried_fallbacks(plan: Plan) -> tuple[ComputeResource, ...]:
+    """Returns the resources that were not requested when the job of a plan was created."""
+    with submission_of(plan) as submission:
+        return submission.untried_fallbacks

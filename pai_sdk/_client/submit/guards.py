@@ -1,0 +1,124 @@
+"""Guards of a plan: its maximum cost, and alternative instance types for a lack of capacity."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pai_sdk._client.backend.specs import backend_for_type
+from pai_sdk._client.submit.problems import Problems
+from pai_sdk._wire.pai.compute import ComputeResource, SpotSpec, SpotStrategy
+from pai_sdk._wire.pai.request import TrainingJobRequest
+
+__all__ = ["ON_DEMAND", "check_cost", "fallbacks"]
+
+ON_DEMAND = "on-demand"
+"""Among the alternatives of a job: its own instance type, without spot terms."""
+
+
+def fallbacks(
+    alternatives: Sequence[str | Mapping[str, Any]] | None, compute: ComputeResource | None, problems: Problems
+) -> tuple[ComputeResource, ...]:
+    """Returns the alternatives of a job's resources, in their order.
+
+    Args:
+        alternatives: instance types, which keep the spot terms of the job; `on-demand`; or a dict with
+            `instance_type`, `spot_spec` or both.
+        compute: what the job asks for first.
+        problems: collects the problems.
+    """
+    if not alternatives or compute is None:
+        return ()
+    if compute.ecs_spec is None or backend_for_type(compute.ecs_spec).is_local:
+        problems.add("fallback", "works only with public instances", "give an instance_type of the cloud")
+        return ()
+    resources = []
+    for number, each in enumerate(alternatives):
+        where = f"fallback[{number}]"
+        if isinstance(each, str):
+            each = {"spot_spec": None} if each == ON_DEMAND else {"instance_type": each}
+        if not isinstance(each, Mapping) or not each or {*each} - {"instance_type", "spot_spec"}:
+            hint = "give an instance type, 'on-demand', or a dict with instance_type, spot_spec or both"
+            problems.add(where, "is not an alternative", hint)
+            continue
+        instance_type = each.get("instance_type", compute.ecs_spec)
+        if (
+            not isinstance(instance_type, str)
+            or not instance_type.strip()
+            or backend_for_type(instance_type).is_local
+        ):
+            problems.add(where, f"{instance_type!r} is not an instance type of the cloud")
+            continue
+        with problems.under(where):
+            spot = each.get("spot_spec", compute.spot_spec)
+            spot = None if spot is None else SpotSpec.model_validate(spot)
+            changes = {"ecs_spec": instance_type, "spot_spec": spot, "use_spot_instance": True if spot else None}
+            resources.append(compute.model_copy(update=changes))
+    return tuple(resources)
+
+
+def check_cost(
+    max_cost: float | None,
+    prices: Mapping[str, float],
+    request: TrainingJobRequest,
+    alternatives: Sequence[ComputeResource],
+    problems: Problems,
+) -> None:
+    """Adds a problem if a job, or one of its alternatives, may cost more than `max_cost`.
+
+    Args:
+        max_cost: the highest cost, in the currency of the prices; None for no limit.
+        prices: instance type to price of an instance and hour; `TYPE spot` for a spot instance. Without that, a
+            spot instance counts with its price limit, or in full.
+        request: the job.
+        alternatives: its other resources.
+        problems: collects the problems.
+    """
+    if max_cost is None:
+        return
+    if isinstance(max_cost, bool) or not isinstance(max_cost, int | float) or not max_cost > 0:
+        problems.add("max_cost", f"{max_cost!r} is not an amount", "give a number above 0")
+        return
+    if wrong := [name for name, price in prices.items() if not _is_price(price)]:
+        problems.add(f"prices[{wrong[0]!r}]", "is not a price", "give a number, 0 or more")
+        return
+    paid = [each for each in (request.compute_resource, *alternatives) if _is_paid(each)]
+    scheduler = request.scheduler
+    seconds = scheduler.max_running_time_in_seconds if scheduler else None
+    if paid and not seconds:
+        problems.add("max_cost", "needs a time limit", "give max_run_time, in seconds")
+        return
+    for each in paid:
+        kind = f"{each.ecs_spec}{' spot' if each.spot_spec else ''}"
+        price = _price(each, prices)
+        if price is None:
+            hint = (
+                f"give prices={{{each.ecs_spec!r}: …}}, per instance and hour, or 'prices' in ~/.pai/config.json"
+            )
+            problems.add("max_cost", f"no price of {each.ecs_spec} is known", hint)
+            continue
+        count = each.ecs_count or 1
+        cost = price * (seconds or 0) / 3600 * count
+        if not cost <= max_cost:  # NaN is no cost that is allowed
+            message = f"{count} × {kind} for {seconds} s may cost {cost:.2f}, which is more than {max_cost:g}"
+            problems.add("max_cost", message, "lower max_run_time, or raise max_cost")
+
+
+def _is_price(price: object) -> bool:
+    return isinstance(price, int | float) and not isinstance(price, bool) and price >= 0
+
+
+def _is_paid(resource: ComputeResource) -> bool:
+    return resource.ecs_spec is not None and not backend_for_type(resource.ecs_spec).is_local
+
+
+def _price(resource: ComputeResource, prices: Mapping[str, float]) -> float | None:
+    price = prices.get(resource.ecs_spec or "")
+    spot = resource.spot_spec
+    if spot is None:
+        return price
+    of_spot = prices.get(f"{resource.ecs_spec} spot")
+    if of_spot is not None:
+        return of_spot
+    is_limited = spot.spot_strategy == SpotStrategy.SpotWithPriceLimit and spot.spot_discount_limit
+    return price * spot.spot_discount_limit if price is not None and is_limited else price  # type: ignore[operator]

@@ -1,0 +1,162 @@
+"""The parameters of a job as the user gives them. `submit.planning` turns them into a request."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pai_sdk._client.experiment import Experiment
+    from pai_sdk._client.job.notifications import Notification
+    from pai_sdk._client.session import Session
+    from pai_sdk._client.submit.registered import AlgorithmChoice
+    from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
+    from pai_sdk._wire.pai.secret_values import Secret
+    from pai_sdk._wire.pai.spec import Channel, MetricDefinition
+
+
+@dataclass(frozen=True)
+class Description:
+    """The part of a job that its kind of submitter defines, beside the parameters that all jobs share.
+
+    Attributes:
+        image: the image the command runs in.
+        command: text for `sh -c`, or a list that is taken as it is.
+        hyperparameters: values by name.
+        hyperparameters_are: what the user calls them, for error messages.
+        metric_definitions: metrics to be read from the log.
+        input_channels: the defined inputs; empty for any.
+        output_channels: the defined outputs; each gets a URI.
+        takes_more_outputs: whether a call may add outputs to them; where none are defined, it always may.
+        placed_outputs: output URIs that a parameter sets: channel to (parameter, URI).
+        source_dir: folder with the code, here or in OSS; with `git_config`, a folder within the repository.
+        git_config: the repository the code comes from.
+        allow_secrets: upload files that look like keys, too.
+        job_type: how the instances find each other.
+        algorithm: what runs, when it is defined elsewhere; image and command are then its own.
+        resume: where the job resumes from: True, the id of a job, or the URI or path of checkpoints.
+    """
+
+    image: str = ""
+    command: str | Sequence[str] = ""
+    hyperparameters: Mapping[str, Any] | None = None
+    hyperparameters_are: str = "hyperparameters"
+    metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] = ()
+    input_channels: Sequence[Channel] = ()
+    output_channels: Sequence[Channel] = ()
+    takes_more_outputs: bool = False
+    placed_outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    source_dir: str | os.PathLike[str] | None = None
+    git_config: Mapping[str, str] | None = None
+    allow_secrets: bool = False
+    job_type: str = "PyTorchJob"
+    algorithm: AlgorithmChoice | None = None
+    resume: bool | str | os.PathLike[str] | None = None
+
+
+@dataclass(kw_only=True, repr=False, eq=False)
+class JobParameters:
+    """Parameters of every kind of job. None means the default.
+
+    Names and limits are those of CreateTrainingJob of paistudio 2022-01-12.
+
+    Attributes:
+        environments: environment variables of the job, names to text; `Secret("NAME")` is read at submit time.
+        requirements: what pip installs before the command runs, as in requirements.txt.
+        max_run_time: seconds after which the job is ended; None for no limit.
+        base_job_name: what the job's name begins with; by default the script or module of the command, else the
+            class.
+        output_path: URI below which each job's outputs are put, in a folder of its own.
+        instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
+            this machine.
+        instance_count: how many instances work on a job.
+        instance_spec: size of an instance in a quota of your own; goes with `resource_id`.
+        resource_id: id of that quota.
+        resource_type: `General` or `Lingjun`. The instance type (`ml.…` are Lingjun's) or the quota decides it: it
+            is compared with them, and not sent.
+        spot_spec: terms of preemptible instances.
+        user_vpc_config: the VPC the instances are attached to.
+        experiment_config: the experiment the jobs belong to: an `Experiment`, or `{"experiment_id": …}`.
+        max_retries: how often the job is started again after an ending in `retry_on`, with its files as they are,
+            so that it can resume from its newest checkpoint; the wait before it doubles. Not on Alibaba Cloud.
+        retry_on: reason codes of these endings; by default those through no fault of the job: `Preempted`,
+            `NodeLost`, `EngineRestarted`, `SupervisorLost`.
+        settings: the finer settings of the service.
+        priority: of the job in its quota.
+        role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
+        description: free text for people.
+        labels: free labels of the jobs, searchable.
+        max_cost: the highest cost of a job, in the currency of the prices; needs `max_run_time` and prices.
+        prices: instance type to the price of an instance and hour, `TYPE spot` for spot; adds to the settings.
+        fallback: what to try without capacity: instance types, `on-demand`, dicts of `instance_type`, `spot_spec`.
+        notify: where to announce the end of a job that this process waits for: `Webhook`, `DingTalk`.
+        idempotency_key: a second submission with the same key gives the first job.
+        git_labels: label jobs with repository, commit and branch of their code, where it is in git.
+        session: where jobs are submitted; the default session when first needed, if None.
+    """
+
+    environments: Mapping[str, str | Secret] | None = None
+    requirements: Sequence[str] | None = None
+    max_run_time: int | None = None
+    base_job_name: str | None = None
+    output_path: str | None = None
+    instance_type: str | None = None
+    instance_count: int = 1
+    instance_spec: InstanceSpec | Mapping[str, Any] | None = None
+    resource_id: str | None = None
+    resource_type: str | None = None
+    spot_spec: SpotSpec | Mapping[str, Any] | None = None
+    user_vpc_config: UserVpcConfig | Mapping[str, Any] | None = None
+    experiment_config: Experiment | ExperimentConfig | Mapping[str, Any] | None = None
+    max_retries: int | None = None
+    retry_on: Sequence[str] | None = None
+    settings: Settings | Mapping[str, Any] | None = None
+    priority: int | None = None
+    role_arn: str | None = None
+    description: str | None = None
+    labels: Mapping[str, str] | None = None
+    max_cost: float | None = None
+    prices: Mapping[str, float] | None = None
+    fallback: Sequence[str | Mapping[str, Any]] | None = None
+    notify: Sequence[Notification] | None = None
+    idempotency_key: str | None = None
+    git_labels: bool = True
+    session: Session | None = None
+
+    def describe(self) -> Description:
+        """Describe this kind of job; implemented by subclasses."""
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        arguments = [
+            f"{f.name}={_names_of(value) if f.name in _SECRET else repr(_without_secrets(value))}"
+            for f in fields(self)
+            if f.name not in ("session", "jobs")  # a session is long
+            and not f.name.startswith("_")
+            and not _is_default(value := getattr(self, f.name), f.default)
+        ]
+        return f"{type(self).__name__}({re.sub(_USER_IN_URL, '//…@', ', '.join(arguments))})"
+
+
+_SECRET = ("environments", "git_config")  # their values may be; of those, names only
+_USER_IN_URL = r"//[^\s/'\"]*@"
+
+
+def _is_default(value: object, default: object) -> bool:
+    if isinstance(value, list | dict | tuple):
+        return not value
+    # Only values of one type are compared: an array would be compared item by item.
+    return value is None or (type(value) is type(default) and value == default)
+
+
+def _without_secrets(value: object) -> object:
+    from pai_sdk._wire.pai.secret_values import mask_value, masked_command
+
+    return masked_command(value) if isinstance(value, str) else mask_value("", value)
+
+
+def _names_of(value: object) -> str:
+    return str(sorted(map(str, value))) if isinstance(value, Mapping) else f"<{type(value).__name__}>"

@@ -1,0 +1,362 @@
+"""Converts the parameters of a submitter to fields of a request, and collects problems."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pai_sdk._client.backend.specs import BACKENDS, backend_for_type
+from pai_sdk._client.code.script_text import (
+    PROGRAM,
+    SHELLS,
+    WINDOWS_LINE_END,
+    file_problems,
+    is_shell,
+    is_windows_line,
+    unix_text,
+)
+from pai_sdk._client.submit.job_names import new_name
+from pai_sdk._client.submit.problems import Problems
+from pai_sdk._core.names.hints import is_of_type, name_hint, nearest
+from pai_sdk._core.names.peer_names import value_hint
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._wire.pai.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
+from pai_sdk._wire.pai.names import is_contract_variable, name_problems
+from pai_sdk._wire.pai.request import SUBMISSION_LABEL
+from pai_sdk._wire.pai.secret_values import Secret
+from pai_sdk._wire.pai.spec import HyperParameter, Label, MetricDefinition
+from pai_sdk._wire.pai.values import hyperparameter_text
+from pai_sdk.errors import InvalidInputError, Problem
+
+_JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_MAX_BASE_LENGTH = 75  # hyperparameters and a random ending come behind it
+_MAX_INT32 = 2**31 - 1  # the numbers of the wire have 32 bits
+_INTERPRETERS = ("python", "python3", "sh", "bash")
+# Their failure matters little, or cannot happen: they only feed the program behind the pipe.
+_FEEDERS = frozenset(("echo", "printf", "yes", "cat", "seq", "ls", "find", "true", ":", "zcat", "gunzip"))
+_NOT_SHELL = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?:(?<=[\s;&|(])|^)#[^\n]*""", re.DOTALL)
+_NOT_EXAMINED = re.compile(r"['\"`]|\$\(|<<|[<>]\(|\bcase\b|PIPESTATUS")
+_PIPELINE = re.compile(r"(?:[<>]&|&>|>\||\|&|[^;&\n|]|(?<!\|)\|(?!\|))+")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def job_name(
+    name: str | None, base: str, problems: Problems, hyperparameters: Mapping[str, Any] | None = None
+) -> str:
+    """Returns the explicit name, or a readable one that no other job has."""
+    if name is not None:
+        if not isinstance(name, str) or not _JOB_NAME.fullmatch(name):
+            problems.add("job_name", f"{name!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
+        return name
+    if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _MAX_BASE_LENGTH:
+        hint = f"letters, digits, '-', '_', '.', {_MAX_BASE_LENGTH} at most"
+        problems.add("base_job_name", f"{base!r} is not usable", hint)
+        return "job"  # the problem keeps the job from being sent
+    return new_name(base, hyperparameters)
+
+
+def folder_of(job_folder: str) -> str:
+    """Returns the folder of a job within that of its experiment: letters and digits, as PAI uses the job's id.
+
+    Example:
+        >>> folder_of("train-lr0.1-3f2a9c")
+        'trainlr013f2a9c'
+    """
+    return re.sub(r"[^a-z0-9]", "", job_folder.lower())
+
+
+def base_of(kind: type) -> str:
+    """Returns the default prefix of job names: the name of the class.
+
+    Example:
+        >>> class _MyTrainer: ...
+        >>> base_of(_MyTrainer)
+        'mytrainer'
+    """
+    usable = re.sub(r"[^a-z0-9_.-]+", "-", kind.__name__.lower()).strip("-._")
+    return usable[:_MAX_BASE_LENGTH] or "job"
+
+
+def compute_resource(
+    *,
+    instance_type: str | None,
+    instance_count: int,
+    instance_spec: InstanceSpec | Mapping[str, Any] | None,
+    resource_id: str | None,
+    resource_type: str | None,
+    spot_spec: SpotSpec | Mapping[str, Any] | None,
+    problems: Problems,
+) -> ComputeResource | None:
+    """Returns public instances, or instances of a quota; a mixture of both is a problem."""
+    if (
+        isinstance(instance_count, bool)
+        or not isinstance(instance_count, int)
+        or not 1 <= instance_count <= _MAX_INT32
+    ):
+        problems.add(
+            "instance_count", f"{instance_count!r} is not a number of instances", "a whole number, 1 or more"
+        )
+        instance_count = 1
+    if resource_type not in (None, "General", "Lingjun"):
+        problems.add("resource_type", f"{resource_type!r} is not known", "General or Lingjun")
+    _check_lingjun(resource_type, resource_id, instance_type, problems)
+    spot = None
+    with problems.under("spot_spec"):
+        spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
+    if instance_type is not None:
+        is_local = backend_for_type(instance_type).is_local
+        if not is_local and _is_nearly_local(instance_type):
+            hint = "containers on this machine are 'local' and 'local_gpu'"
+            problems.add("instance_type", f"{instance_type!r} is not known", hint)
+        spec = None
+        for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
+            if other is not None and is_local and name == "instance_spec":
+                with problems.under("instance_spec"):
+                    spec = InstanceSpec.model_validate(other)  # the limits of each container
+            elif other is not None:
+                problems.add(
+                    name, "contradicts instance_type", "public instances or a quota of your own, not both"
+                )
+        with problems.under("instance_type"):
+            use_spot = True if spot else None
+            return ComputeResource(
+                ecs_spec=instance_type,
+                ecs_count=instance_count,
+                instance_spec=spec,
+                spot_spec=spot,
+                use_spot_instance=use_spot,
+            )
+        return None
+    if instance_spec is None:
+        hint = "such as instance_type='ecs.c6.large', or instance_spec with resource_id"
+        problems.add("instance_type", "is missing", hint)
+        return None
+    if resource_id is None:
+        problems.add("resource_id", "is missing", "instance_spec needs the id of a quota")
+    if spot_spec is not None:
+        problems.add("spot_spec", "works only with instance_type", "a quota has no spot instances")
+    with problems.under("instance_spec"):
+        spec = InstanceSpec.model_validate(instance_spec)
+        return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=instance_count)
+    return None
+
+
+def _check_lingjun(
+    resource_type: str | None, resource_id: str | None, instance_type: str | None, problems: Problems
+) -> None:
+    """Checks that `resource_type`, which is not sent, agrees with the instance type or the quota."""
+    is_other = instance_type is not None and not str(instance_type).startswith("ml.")
+    if resource_type == "Lingjun" and is_other and not backend_for_type(instance_type).is_local:
+        hint = "types of Lingjun begin with 'ml.', such as ml.gu7ef.8xlarge-gu100"
+        problems.add("resource_type", f"{instance_type!r} is not a type of Lingjun", hint)
+    elif resource_type == "Lingjun" and instance_type is None and resource_id is None:
+        problems.add("resource_type", "Lingjun needs an `instance_type` or a quota", "give its `resource_id`")
+
+
+def _is_nearly_local(instance_type: object) -> bool:
+    """True for a misspelt local type; a service would run it, and may charge for it."""
+    meant = str(instance_type).lower().replace("-", "_")
+    return bool(
+        nearest(meant, [name for backend in BACKENDS.values() for name in backend.instance_types], cutoff=0.75)
+    )
+
+
+def hyperparameters(arguments: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
+    """Returns the values as strings; None is left out, so that the code uses its own default."""
+    present = {name: value for name, value in (arguments or {}).items() if value is not None}
+    problems.entries += name_problems(present, where)
+    values: list[HyperParameter] = []
+    for name, value in present.items():
+        if not isinstance(name, str):
+            continue  # reported by name_problems
+        with problems.under(f"{where}[{name!r}]"):
+            text = hyperparameter_text(value)
+            if is_windows_line(text):
+                problems.add(f"{where}[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
+            values.append(HyperParameter.model_validate({"name": name, "value": text}))
+    return values
+
+
+def environment(variables: Mapping[str, str | Secret] | None, problems: Problems) -> dict[str, str] | None:
+    """Returns valid environment variables; a secret is a placeholder."""
+    values: dict[str, str] = {}
+    for name, value in (variables or {}).items():
+        if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
+            problems.add(f"environments[{name!r}]", "not a name of a variable")
+        elif is_contract_variable(name):
+            problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
+        elif not isinstance(value, str | Secret):
+            problems.add(f"environments[{name!r}]", is_of_type(value), "environment variables are text")
+        elif isinstance(value, str) and is_windows_line(value):
+            problems.add(f"environments[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
+        else:
+            values[name] = value.placeholder if isinstance(value, Secret) else value
+    return values or None
+
+
+# The name as pip reads it; with an address behind "@" it is what the address has.
+_FOREIGN_PACKAGE = re.compile(r"\s*pai[-_.]+(training[-_.]+)?sdk\s*($|[\[=<>!~;#,(])(?!.*@)", re.IGNORECASE)
+
+
+def requirement_list(requirements: Sequence[str] | None, problems: Problems) -> list[str] | None:
+    """Returns the requirements. An invalid one is not displayed: an index URL may contain a password."""
+    for number, requirement in enumerate(requirements or ()):
+        if not isinstance(requirement, str):
+            message = is_of_type(requirement)
+        elif not requirement.strip():
+            message = "is empty"
+        elif "\n" in requirement or "\r" in requirement:
+            message = "has a line end"
+        elif _FOREIGN_PACKAGE.match(requirement):
+            message = "is not the name of pai_sdk on PyPI, where it is another company's, or may become one"
+            hint = "leave it out: jobs get `pai_sdk.report` without it; `pai-sdk wheel` makes a wheel for images"
+            problems.add(f"requirements[{number}]", message, hint)
+            continue
+        else:
+            continue
+        problems.add(f"requirements[{number}]", message, "give one requirement, such as 'numpy==2.1'")
+    return list(requirements) if requirements else None
+
+
+def labels(values_by_key: Mapping[str, str] | None, problems: Problems) -> list[Label]:
+    """Returns the labels."""
+    checked: list[Label] = []
+    for key, value in (values_by_key or {}).items():
+        if key == SUBMISSION_LABEL:
+            problems.add(f"labels[{key!r}]", "is set for each submission", "choose another name")
+        with problems.under(f"labels[{key!r}]"):
+            checked.append(Label.model_validate({"key": key, "value": value}))
+    return checked
+
+
+def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig | None:
+    """Returns the time limit."""
+    if max_run_time is None:
+        return None
+    if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MAX_INT32:
+        hint = "a whole number, 1 or more, or None for no limit"
+        problems.add("max_run_time", f"{max_run_time!r} is not a number of seconds", hint)
+        return None
+    return SchedulerConfig(max_running_time_in_seconds=max_run_time)
+
+
+def metrics(
+    definitions: Sequence[MetricDefinition | Mapping[str, Any]] | None, problems: Problems
+) -> list[MetricDefinition]:
+    """Returns the metric definitions whose regular expressions compile and have a group."""
+    checked: list[MetricDefinition] = []
+    for number, definition in enumerate(definitions or ()):
+        with problems.under(f"metric_definitions[{number}]"):
+            metric = MetricDefinition.model_validate(definition)
+            checked.append(metric)
+            try:
+                groups = re.compile(metric.regex).groups
+            except re.error as error:
+                problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} does not compile: {error}")
+                continue
+            if groups < 1:
+                hint = "put the number into parentheses: 'loss=([0-9.]+)'"
+                problems.add(f"metric_definitions[{number}].regex", f"{metric.regex!r} has no group", hint)
+    return checked
+
+
+# ---- the command
+
+
+def check_values(image: str, command: str | Sequence[str], problems: Problems) -> None:
+    """Adds a problem for a value of another SDK, such as a role in place of the command."""
+    for name, value in (("image_uri", image), ("command", command)):
+        if hint := value_hint(value):
+            problems.add(name, *hint)
+
+
+def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
+    """Returns the command as it is sent: a string runs by `sh -c`, with Unix line ends; a list is unchanged.
+
+    Args:
+        command: as the user gave it.
+        problems: where to note that it is empty, or not text.
+
+    Example:
+        >>> command_list("python train.py $PAI_USER_ARGS", Problems())
+        ['sh', '-c', 'python train.py $PAI_USER_ARGS']
+    """
+    if isinstance(command, str):
+        if not command.strip():
+            problems.add("command", "is empty", "give the program to run")
+        return ["sh", "-c", unix_text(command)]
+    parts = list(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else []
+    if not parts or not all(isinstance(part, str) for part in parts):
+        problems.add("command", "must be text or a list of texts", "such as 'python train.py'")
+        return parts
+    for number, part in enumerate(parts):
+        if is_windows_line(part):
+            problems.add(f"command[{number}]", WINDOWS_LINE_END, "remove it: part.rstrip('\\r')")
+    if is_shell(parts) and "\r\n" in parts[-1]:
+        message = "has Windows line ends, which a shell takes for a part of names and values"
+        problems.add(
+            f"command[{len(parts) - 1}]", message, "give the script as one text, or replace them by '\\n'"
+        )
+    return parts
+
+
+def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> None:
+    """Checks that the first script of the command is in the code folder, and that the job can read the scripts.
+
+    Only what is certain is checked: the first words of the command, when they are an interpreter and a plain
+    relative path. Anything else may come from the image or from an earlier step.
+
+    Raises:
+        InvalidInputError: the script is missing, and the nearest name is offered; or files have Windows line ends
+            or another encoding.
+    """
+    if problems := [*file_problems(command, tree)]:
+        raise InvalidInputError(problems)
+    script = _first_script(command)
+    names = [entry.path for entry in tree.entries]
+    if script is None or script in names:
+        return
+    message = f"entry {script!r} not found in source_dir {str(source_dir)!r}"
+    raise InvalidInputError([Problem("", message, name_hint(script, names, intro="it has"))])
+
+
+def _first_script(command: Sequence[str]) -> str | None:
+    tokens = list(command)
+    if tokens[:2] in (["sh", "-c"], ["bash", "-c"]):
+        first_line = tokens[2].strip().splitlines()[0] if len(tokens) > 2 and tokens[2].strip() else ""
+        try:
+            tokens = shlex.split(first_line, comments=True)
+        except ValueError:
+            return None
+    if len(tokens) < 2 or tokens[0] not in _INTERPRETERS:
+        return None
+    script = tokens[1].rstrip(";").removeprefix("./")
+    if not script.endswith((".py", ".sh")) or script.startswith("/") or "$" in script or ".." in script:
+        return None
+    return script
+
+
+def hiding_pipe(command: Sequence[str]) -> str:
+    """Returns the pipe of a shell command that hides the failure of a program; empty if none certainly does.
+
+    Example:
+        >>> hiding_pipe(["sh", "-c", "cd src; python train.py 2>&1 | tee log.txt"])
+        'python train.py 2>&1 | tee log.txt'
+        >>> hiding_pipe(["bash", "-o", "pipefail", "-c", "python train.py | tee log.txt"])
+        ''
+    """
+    # A shell returns the exit code of the last program of a pipe. Scripts with `pipefail`, here-documents, `case`
+    # or substitutions outside quotes are not examined.
+    *shell, script = command or [""]
+    is_shell = len(shell) > 1 and shell[0].rpartition("/")[2] in SHELLS and shell[-1].startswith("-")
+    # Characters that are quoted or in a comment are replaced, so that places in both texts are the same.
+    plain = _NOT_SHELL.sub(lambda quoted: "_" * len(quoted[0]), script)
+    if not is_shell or "pipefail" in f"{shell}{plain}" or _NOT_EXAMINED.search(plain):
+        return ""
+    for match in _PIPELINE.finditer(plain):
+        *first, _ = re.split(r"(?<!>)\|&?", match[0])
+        if any((program := PROGRAM.match(part)) and program[1] not in _FEEDERS for part in first):
+            return script[match.start() : match.end()].strip(" \t()")
+    return ""

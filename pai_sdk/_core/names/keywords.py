@@ -1,0 +1,153 @@
+"""Checks keyword arguments: an error lists all unknown and missing ones, with the nearest names.
+
+Keywords of other SDKs are accepted if they mean the same as ours; otherwise the error names the replacement.
+
+Standard library only: this is loaded with `Estimator` and `Processor`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from functools import wraps
+from inspect import signature
+from types import FunctionType
+from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+
+from pai_sdk._core.names.hints import did_you_mean, nearest
+from pai_sdk._core.names.peer_names import DIFFERS, KEYWORDS, OF_JOBS, keyword_hint
+from pai_sdk.errors import Problem, WrongCallError
+
+__all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
+
+_UNKNOWN = "is an unknown keyword argument"
+# With this cutoff, `metrics` is not similar to `prices` or `max_retries`.
+_NEAR = 0.68
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+_C = TypeVar("_C", bound=type)
+
+
+def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
+    """Wraps a function without `**keywords`: a `WrongCallError` lists all unknown keyword arguments."""
+    # Keywords of other SDKs that are aliases of a parameter are accepted (`peer_names.KEYWORDS`). The signature
+    # stays unchanged, for editors and for `inspect`.
+    plain = cast("FunctionType", function)
+    code = plain.__code__
+    names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    needed = names[: code.co_argcount - len(plain.__defaults__ or ())]
+
+    @wraps(function)
+    def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
+        _accept_other_names(kwargs, names, names[: len(args)])
+        unknown = [name for name in kwargs if name not in names]
+        missing = [name for name in needed[len(args) :] if name not in kwargs]
+        if unknown or missing:
+            arguments = [*names[: len(args)], *(name for name in kwargs)]
+            call = _Call(plain.__name__, args[0] if args else None, names, arguments)
+            raise WrongCallError(call.problems(unknown, missing))
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def init_checks_keywords(cls: _C) -> _C:
+    """Applies `checks_keywords` to `__init__` of a class."""
+    # Placed above `@dataclass`, which writes `__init__`.
+    cls.__init__ = checks_keywords(cls.__init__)  # type: ignore[misc]
+    return cls
+
+
+def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
+    """Makes editors, type checkers and `help()` show the parameters that a function only forwards.
+
+    Args:
+        other: the function that receives them.
+    """
+
+    def with_parameters(function: Callable[..., _R]) -> Callable[_P, _R]:
+        returned = signature(function).return_annotation
+        function.__signature__ = signature(other).replace(  # type: ignore[attr-defined]
+            return_annotation=returned
+        )
+        return function
+
+    return with_parameters
+
+
+def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], positional: Sequence[str]) -> None:
+    """Replaces keywords that are aliases of a parameter, if their value means the same."""
+    # None requests nothing, and neither does False for features that pai_sdk does not have: these are dropped.
+    for name in [name for name in kwargs if name in KEYWORDS and name not in names]:
+        parameter, _, convert = KEYWORDS[name]
+        if not keyword_hint(name, names) or (
+            convert is not None and (parameter in kwargs or parameter in positional)
+        ):
+            continue
+        value = kwargs[name]
+        if convert is None:
+            value = None if value is None or value is False else DIFFERS
+        elif value is not None:
+            value = convert(value)
+        if value is not DIFFERS:
+            del kwargs[name]
+            if value is not None:
+                kwargs[parameter] = value
+
+
+class _Call(NamedTuple):
+    """A call with wrong keyword arguments.
+
+    Attributes:
+        name: of the function.
+        owner: the object whose method it is; for a function, its first argument or None.
+        parameters: of the function.
+        given: the names of the arguments.
+    """
+
+    name: str
+    owner: object
+    parameters: Sequence[str]
+    arguments: Collection[str]
+
+    def problems(self, unknown: Sequence[str], missing: Sequence[str]) -> list[Problem]:
+        """Returns the problems; an argument that is missing because it was misspelt is reported once."""
+        problems, misspelt = [], set[str]()
+        for name in unknown:
+            problem, candidates = self._problem(name)
+            problems.append(problem)
+            misspelt.update(candidates)
+        return problems + [Problem(name, "is missing") for name in missing if name not in misspelt]
+
+    def _problem(self, name: str) -> tuple[Problem, Sequence[str]]:
+        """Returns the problem of an unknown keyword, and the parameters that it may mean."""
+        if self._is_of_owner(name):
+            return Problem(name, f"is a parameter of {type(self.owner).__name__}, not of {self.name}()"), ()
+        parameter, instead, convert = KEYWORDS.get(name, ("", "", None))
+        if keyword_hint(name, self.parameters):
+            if convert is not None and parameter in self.arguments:
+                message = f"is another name of {parameter!r}, which is given too"
+                return Problem(name, message, "leave one of them out"), ()
+            return Problem(name, _UNKNOWN, instead), (parameter,)
+        if keyword_hint(name, [*filter(self._is_of_owner, (parameter, OF_JOBS))]):
+            where = f"; {parameter} is a parameter of {type(self.owner).__name__}" if parameter else ""
+            return Problem(name, _UNKNOWN, f"{instead}{where}"), ()
+        free = [each for each in self.parameters[1:] if each not in self.arguments]
+        near = nearest(name, [each for each in free if not _differs_by_word(name, each)], cutoff=_NEAR)
+        return Problem(name, _UNKNOWN, did_you_mean(near)), near
+
+    def _is_of_owner(self, name: str) -> bool:
+        """Returns True for a parameter of the object that its method does not have."""
+        field = getattr(type(self.owner), "__dataclass_fields__", {}).get(name)
+        return field is not None and field.init and name not in self.parameters
+
+
+def _differs_by_word(name: str, other: str) -> bool:
+    """Returns True for names with common words but other meanings, as `compiler_config` and `git_config`."""
+    tokens, other_tokens = name.split("_"), other.split("_")
+    for end in (0, -1):
+        while tokens and other_tokens and tokens[end] == other_tokens[end]:
+            del tokens[end], other_tokens[end]
+    if not (tokens and other_tokens) or nearest("_".join(tokens), ["_".join(other_tokens)]):
+        return False
+    return not all(nearest(word, other_tokens) for word in tokens)

@@ -1,0 +1,65 @@
+"""The public names of a package or a module, loaded on first use (PEP 562)."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from opcode import opmap
+from types import FrameType
+from typing import Any
+
+__all__ = ["lazy_names"]
+
+
+_IMPORT_FROM = opmap["IMPORT_FROM"]
+
+
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
+    """Returns `__all__` and `__getattr__` of a package, from its stub, which type checkers read too.
+
+    Args:
+        package: its `__name__`.
+
+    Returns:
+        The package's `__all__` and `__getattr__`.
+
+    Example:
+        >>> names, load = lazy_names("pai_sdk")
+        >>> "Estimator" in names, load("Estimator").__module__
+        (True, 'pai_sdk._client.submit.estimator')
+    """
+    # Each line of the stub is `from MODULE import NAME as NAME`. Submodules are names too, but not in `__all__`;
+    # nor are names whose line ends with a comment, such as `# imports numpy`.
+    module: Any = sys.modules[package]
+    path = f"{module.__file__.rpartition('.')[0]}.pyi"
+    # By the loader, so that it also works in a zip archive.
+    stub: bytes = module.__spec__.loader.get_data(path)
+    lines = (line.split() for line in stub.decode().splitlines())
+    imports = [tokens for tokens in lines if len(tokens) >= 6 and tokens[0] == "from"]
+    homes = {tokens[5]: tokens[1] for tokens in imports}
+
+    def load(name: str) -> Any:
+        if name not in homes:
+            is_import = _is_import(sys._getframe(1))
+            import_module("pai_sdk._core.names.peer_names").check_name(name, package, is_import=is_import)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if homes[name] == package:
+            return import_module(f"{package}.{name}")
+        value = getattr(import_module(homes[name]), name)
+        setattr(module, name, value)
+        return value
+
+    return [tokens[5] for tokens in imports if tokens[1] != package and len(tokens) == 6], load
+
+
+def _is_import(caller: FrameType | None) -> bool:
+    """Returns True if the code that requests an attribute of a module is a `from … import`."""
+    # Skips `__getattr__` of modules that forward to this one.
+    while caller is not None and caller.f_code.co_name == "__getattr__":
+        caller = caller.f_back
+    if caller is None:
+        return False
+    # For packages, importlib asks first; for modules, the instruction of the statement itself.
+    is_in_importlib = caller.f_globals.get("__name__") == "importlib._bootstrap"
+    return is_in_importlib or caller.f_code.co_code[caller.f_lasti] == _IMPORT_FROM

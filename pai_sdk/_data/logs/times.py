@@ -1,0 +1,62 @@
+"""The times of a log's lines: a file beside the log records its sizes at some times, since lines have no times.
+
+The supervisor of an instance appends `<seconds since 1970> <bytes>` when the log has grown. Standard library only.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import dataclass
+from pathlib import Path
+
+from pai_sdk._core.files import open_plain
+
+__all__ = ["END_OF_TIME_S", "LogTimes"]
+
+END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
+
+
+@dataclass(frozen=True)
+class LogTimes:
+    """The recorded sizes of one log, in order.
+
+    Example:
+        >>> LogTimes((10.0, 11.0), (0, 500)).of_byte(499)
+        11.0
+    """
+
+    times: tuple[float, ...] = ()  # seconds since 1970, UTC
+    sizes: tuple[int, ...] = ()  # the size of the log at each time, in bytes
+
+    @classmethod
+    def read(cls, path: Path) -> LogTimes:
+        """Reads the records of a file; none if there is no file."""
+        records: list[tuple[float, int]] = []
+        try:
+            with open_plain(path) as file:
+                for line in file:
+                    time_text, _, size_text = line.partition(b" ")
+                    try:
+                        at, size = float(time_text), int(size_text)
+                    except ValueError:  # incomplete after a full disk
+                        continue
+                    if 0 <= at < END_OF_TIME_S:
+                        records.append((at, size))
+        except OSError:
+            return cls()
+        return cls(tuple(time for time, _ in records), tuple(size for _, size in records))
+
+    def of_byte(self, offset: int) -> float | None:
+        """Returns the time at which a byte was first observed in the log; None if it is unknown."""
+        index = bisect_left(self.sizes, offset + 1)
+        return self.times[index] if index < len(self.times) else None
+
+    def size_before(self, seconds: float) -> int:
+        """Returns the last size recorded before a time: later bytes were written at that time or after it."""
+        index = bisect_left(self.times, seconds)
+        return self.sizes[index - 1] if index else 0
+
+    def size_after(self, seconds: float) -> int | None:
+        """Returns the first size recorded after a time: later bytes were written after it."""
+        index = bisect_right(self.times, seconds)
+        return self.sizes[index] if index < len(self.times) else None

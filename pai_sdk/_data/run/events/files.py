@@ -1,0 +1,191 @@
+"""Reads an event file while it grows: each call returns the content appended since the last call.
+
+The files of TensorBoard, TensorFlow 2, PyTorch, `EventWriter` and MindSpore are read, in any store. Each record is
+checked by its checksums; damaged records are skipped, and their ranges are reported.
+
+Needs numpy, from the extras `watch` and `service`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from pai_sdk._data.run.events.decoder import DamagedRange, EventDecoder
+from pai_sdk._data.run.events.other import OtherEvent
+from pai_sdk._data.run.events.series import Series
+from pai_sdk._data.storage.base import Store
+from pai_sdk.errors import FileChangedError, StorageError
+
+__all__ = ["DamagedRange", "EventChunk", "EventFileReader", "OtherEvent", "is_event_file"]
+
+_CHUNK_BYTES = 1 << 20
+_MAX_REREAD_BYTES = 4 << 20
+_COMPARED_BYTES = 64
+_EVENT_FILE = re.compile(r".*tfevents.*|.*summary\.[0-9]+.*(?<!_lineage)(?<!_explain)")
+_OPEN_DAMAGE = "the bytes up to the end of the file are not a record"
+
+
+def is_event_file(name: str) -> bool:
+    """Returns True for the name of an event file.
+
+    Example:
+        >>> is_event_file("rank-0/events.out.tfevents.1790000000.host.17.0")
+        True
+        >>> is_event_file("x.out.events.summary.1600000000.host_MS"), is_event_file("train.log")
+        (True, False)
+    """
+    return _EVENT_FILE.fullmatch(name.rpartition("/")[2]) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class EventChunk:
+    """The content that was appended to an event file between two calls."""
+
+    scalars: dict[str, Series] = field(default_factory=dict)
+    # Values that are not numbers: texts, histograms, tensors, hyperparameters, images.
+    other_events: list[OtherEvent] = field(default_factory=list)
+    # The ranges that were skipped. Bytes at the end that are not a record are listed each time, until a valid
+    # record follows them.
+    damaged: list[DamagedRange] = field(default_factory=list)
+    size: int = 0  # the bytes of the file that were read until now
+    error: StorageError | None = None  # why reading stopped; the next call continues there
+    # `should_stop` has stopped the call before the end of the file; the next call continues there.
+    is_partial: bool = False
+
+    def __len__(self) -> int:
+        """Returns the number of points."""
+        return sum(map(len, self.scalars.values()))
+
+
+class EventFileReader:
+    """Reads one event file, each call from the end of the last one. Not safe to use from several threads at once.
+
+    Example:
+        >>> import tempfile
+        >>> from pai_sdk._data.run.events.writer import EventWriter
+        >>> from pai_sdk.storage import open_store
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with EventWriter(folder) as writer:
+        ...         for step in range(3):
+        ...             writer.scalars({"loss": 1 / (step + 1)}, step)
+        ...     reader = EventFileReader(open_store(folder), writer.path.name)
+        ...     reader.read().scalars["loss"].step.tolist(), reader.read().scalars, reader.is_complete
+        ([0, 1, 2], {}, True)
+    """
+
+    def __init__(self, store: Store, path: str) -> None:
+        self.store, self.path = store, path
+        self.offset = 0  # the start of the next call; a call that fails does not move it
+        self.size = 0  # of the file at the last call
+        self._decoder = EventDecoder()
+        self._open_damage: list[DamagedRange] = []
+        self._tail = b""  # the last bytes before the offset
+
+    def __repr__(self) -> str:
+        return f"EventFileReader({self.store.uri + self.path!r}, offset={self.offset})"
+
+    @property
+    def is_complete(self) -> bool:
+        """Returns True when the file, as of the last call, ends with a complete and valid record."""
+        return self.offset == self.size
+
+    def read(self, size: int | None = None, should_stop: Callable[[bool], bool] = lambda _: False) -> EventChunk:
+        """Reads the content appended since the last call. Damage is not an error; the chunk lists it.
+
+        Args:
+            size: bytes of the file to read up to; None for all.
+            should_stop: called after each chunk, with True if a record was read; stops the call when it returns
+                True. The next call reads the bytes of an incomplete record again.
+
+        Raises:
+            ObjectNotFoundError: the file was removed.
+            FileChangedError: the file was replaced or truncated.
+            StorageError: the file cannot be read. The next call tries again.
+        """
+        decoder, offset, read_end = self._decoder, self.offset, self.offset
+        before = len(decoder.damaged)
+        tail, skipped, failure, is_partial = self._tail, 0, None, False
+        parts: list[bytes] = []  # not decoded yet
+        length = 0
+        try:
+            with closing(self._chunks(size, should_stop)) as chunks:
+                for chunk in chunks:
+                    read_end += len(chunk)
+                    parts.append(chunk[skipped:] if skipped else chunk)
+                    length += len(parts[-1])
+                    skipped = max(skipped - len(chunk), 0)
+                    if (
+                        length >= decoder.next_record_bytes
+                    ):  # joining a large record with each chunk would be quadratic
+                        data = b"".join(parts)
+                        consumed = decoder.feed(data, offset)
+                        tail = (tail + data[max(consumed - _COMPARED_BYTES, 0) : consumed])[-_COMPARED_BYTES:]
+                        offset += consumed
+                        skipped += max(consumed - len(data), 0)
+                        parts = [data[consumed:]]
+                        length = len(parts[0])
+                    if read_end != size and should_stop(offset > self.offset):
+                        is_partial = True
+                        break
+        except StorageError as error:
+            if offset == self.offset:
+                raise
+            failure = error
+        if read_end == self.offset > self.size:  # a skipped record that is too large ends after the file
+            read_end = max(self.size, size or 0)
+        self.offset, self.size = offset if is_partial else self._behind_damage(offset, read_end), read_end
+        self._tail = tail if self.offset == offset <= read_end else b""
+        other_events, decoder.other_events = decoder.other_events, []
+        return EventChunk(
+            decoder.pop_scalars(), other_events, self.damaged[before:], read_end, failure, is_partial
+        )
+
+    @property
+    def damaged(self) -> list[DamagedRange]:
+        """Returns all ranges that were skipped until now."""
+        return [*self._decoder.damaged, *self._open_damage]
+
+    def _behind_damage(self, offset: int, read_end: int) -> int:
+        """Returns the next offset. Bytes at the end that are not a record are read again."""
+        # A file system can report a size before the bytes: they read as zeros at first. Up to _MAX_REREAD_BYTES
+        # are read again with each call.
+        damage_start = self._decoder.open_damage
+        self._open_damage = []
+        if damage_start is None:
+            return offset
+        if read_end - damage_start > _MAX_REREAD_BYTES:
+            self._decoder.close_damage(offset)
+            return offset
+        self._decoder.open_damage = None
+        self._open_damage = [DamagedRange(damage_start, read_end, _OPEN_DAMAGE)]
+        return damage_start
+
+    def _chunks(self, size: int | None, should_stop: Callable[[bool], bool]) -> Generator[bytes, None, None]:
+        """Yields the bytes from the offset on, in chunks of _CHUNK_BYTES, or smaller when the call should stop."""
+        if size is not None and size < self.size:
+            raise self._is_another()
+        # The last bytes before the offset are read again: where they differ, the file was replaced.
+        compared = self._tail
+        parts: list[bytes] = []
+        length = 0
+        for chunk in self.store.read(self.path, self.offset - len(compared), size):
+            parts.append(chunk)
+            length += len(chunk)
+            if length < len(compared) or (length < _CHUNK_BYTES and not should_stop(True)):
+                continue
+            yield self._behind(compared, b"".join(parts))
+            parts, length, compared = [], 0, b""
+        if parts or compared:
+            yield self._behind(compared, b"".join(parts))
+
+    def _behind(self, compared: bytes, content: bytes) -> bytes:
+        if not content.startswith(compared):
+            raise self._is_another()
+        return content[len(compared) :]
+
+    def _is_another(self) -> FileChangedError:
+        uri = self.store.uri + self.path
+        return FileChangedError(f"{uri} was replaced after it was read up to byte {self.offset}", uri=uri)

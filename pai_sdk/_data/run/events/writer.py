@@ -1,0 +1,632 @@
+"""Writes event files that TensorBoard reads, record by record.
+
+A file is a sequence of TFRecords: the length of the record, a checksum of the length, the record, a checksum of
+the record. Each record is an `Event` protobuf message with a time, a step and a summary. This module is shipped
+with jobs: standard library only, syntax of Python 3.8.
+
+TensorBoard stores a scalar as float32. `EventWriter` writes it that way, and once more as float64, in a field of
+the message that TensorBoard does not know and skips. Readers prefer the exact value (`read_scalars`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import logging
+import math
+import operator
+import os
+import re
+import socket
+import struct
+import threading
+import time
+import weakref
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, BinaryIO
+
+__all__ = [
+    "EVENTS_PART",
+    "EXACT_FIELD",
+    "FILE_VERSION",
+    "LOG_METRICS",
+    "SESSION_STOP",
+    "EventWriter",
+    "as_float64",
+    "check_scalars",
+    "crc32c",
+    "double_field",
+    "event_file_source",
+    "framed",
+    "masked",
+    "scalars_record",
+]
+
+logger = logging.getLogger(__name__)
+
+
+LOG_METRICS = "log-metrics"
+"""The folder of the files with the points that metric definitions match in logs."""
+
+EVENTS_PART = re.compile(rf"rank-(?P<rank>[0-9]{{1,9}})|{LOG_METRICS}")
+"""The folders in `tensorboard` that belong to the run itself; any other folder there is a run of its own."""
+
+_FLUSH_S = 0.3
+_MAX_PENDING_BYTES = 32 << 20
+_MAX_TEMPLATES = 256
+SESSION_STOP = 2  # a status of TensorFlow's SessionLog
+EXACT_FIELD = 100  # of Summary.Value; the fields that TensorBoard uses end at 9
+_FLOAT_TYPE, _DOUBLE_TYPE, _STRING_TYPE = 1, 2, 7  # of the enum DataType
+
+_NOT_IN_NAMES = re.compile("[\0\ud800-\udfff]")  # databases reject NUL, and UTF-8 has no surrogates
+
+_EVENT_FILE = re.compile(r"events\.out\.tfevents\.(?P<time>[0-9]+)\.(?P<source>.+)\.[0-9]+\.[0-9]+")
+
+_UINT32 = struct.Struct("<I")
+_FLOAT64 = struct.Struct("<d")
+_FLOAT32 = struct.Struct("<f")
+
+
+# ---- checksums ----------------------------------------------------------------------------------------------
+
+
+def _pure_crc32c() -> Callable[[bytes], int]:
+    """Returns CRC32C in Python: two bytes a step, which takes half the time of one byte a step."""
+    by_byte = []
+    for byte in range(256):
+        for _ in range(8):
+            byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
+        by_byte.append(byte)
+    by_pair = [
+        by_byte[(by_byte[pair & 255] ^ (pair >> 8)) & 255] ^ (by_byte[pair & 255] >> 8) for pair in range(65536)
+    ]
+
+    def checksum(data: bytes) -> int:
+        crc = 0xFFFFFFFF
+        pairs = len(data) // 2
+        for pair in struct.unpack_from(f"<{pairs}H", data):
+            crc = by_pair[(crc ^ pair) & 0xFFFF] ^ (crc >> 16)
+        if len(data) % 2:
+            crc = by_byte[(crc ^ data[-1]) & 255] ^ (crc >> 8)
+        return crc ^ 0xFFFFFFFF
+
+    return checksum
+
+
+def _fastest_crc32c() -> Callable[[bytes], int]:
+    try:
+        import google_crc32c
+
+        if google_crc32c.implementation == "c":
+            from google_crc32c import value
+
+            return value  # type: ignore[no-any-return]
+    except Exception as error:  # a broken installation in the image must not stop the job
+        logger.info("google-crc32c cannot be used, so checksums are computed in Python: %s", error)
+    return _pure_crc32c()
+
+
+_checksum: Callable[[bytes], int] | None = None
+
+
+def crc32c(data: bytes) -> int:
+    """Returns the CRC32C of bytes: by google-crc32c where it is installed, in Python otherwise.
+
+    Example:
+        >>> hex(crc32c(b"123456789"))
+        '0xe3069283'
+    """
+    # Selected at the first use, so that importing this module costs nothing. Two threads that select at once both
+    # store a correct function, so there is no lock.
+    global _checksum
+    if _checksum is None:
+        _checksum = _fastest_crc32c()
+    return _checksum(data)
+
+
+def masked(crc: int) -> int:
+    """Returns a checksum in the masked form of a TFRecord."""
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def _frame(length: int) -> bytes:
+    size = struct.pack("<Q", length)
+    return size + _UINT32.pack(masked(crc32c(size)))
+
+
+def framed(payload: bytes) -> bytes:
+    """Returns a record: the message between its length and its checksum."""
+    return _frame(len(payload)) + payload + _UINT32.pack(masked(crc32c(payload)))
+
+
+# ---- protobuf -----------------------------------------------------------------------------------------------
+
+
+def _varint(number: int) -> bytes:
+    number &= 0xFFFFFFFFFFFFFFFF  # a negative int64 is written as its two's complement
+    encoded = bytearray()
+    while number > 127:
+        encoded.append(number & 127 | 128)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
+
+
+def _key(field: int, wire_type: int) -> bytes:
+    return _varint(field << 3 | wire_type)
+
+
+def _bytes_field(field: int, content: bytes | str) -> bytes:
+    content = content.encode() if isinstance(content, str) else content
+    return _key(field, 2) + _varint(len(content)) + content
+
+
+def _int_field(field: int, number: int) -> bytes:
+    return _key(field, 0) + _varint(number)
+
+
+def double_field(field: int, number: float) -> bytes:
+    """Returns a field with a float64."""
+    return _key(field, 1) + _FLOAT64.pack(number)
+
+
+def _event(wall_time: float, step: int, content: bytes) -> bytes:
+    return double_field(1, wall_time) + _int_field(2, step) + content
+
+
+def _summary(*values: bytes) -> bytes:
+    return _bytes_field(5, b"".join(_bytes_field(1, value) for value in values))
+
+
+def scalars_record(wall_time: float, step: int, values: Iterable[tuple[str, float]]) -> bytes:
+    """Returns one record with numbers, as `EventWriter.scalars` writes it; a name can occur more than once."""
+    parts = []
+    for name, value in values:
+        numbers = double_field(EXACT_FIELD, value) + _key(2, 5) + _FLOAT32.pack(_as_float32(value))
+        parts.append(_bytes_field(1, name.encode(errors="replace")) + numbers)
+    return framed(_event(wall_time, step, _summary(*parts)))
+
+
+def _metadata(plugin: str, content: bytes = b"") -> bytes:
+    """Returns the metadata that selects the plugin of TensorBoard; the data class 2 is that of tensors."""
+    return _bytes_field(9, _bytes_field(1, _bytes_field(1, plugin) + _bytes_field(2, content)) + _int_field(4, 2))
+
+
+def _tensor(kind: int, shape: Sequence[int], content: bytes) -> bytes:
+    dimensions = b"".join(_bytes_field(2, _int_field(1, size)) for size in shape)
+    return _bytes_field(8, _int_field(1, kind) + _bytes_field(2, dimensions) + content)
+
+
+# ---- writing ------------------------------------------------------------------------------------------------
+
+
+class _Template:
+    """Builds records of scalars with the same tags and a step of the same size.
+
+    The bytes between the numbers are prepared once, so that a record is one call of `struct.pack`.
+    """
+
+    def __init__(self, tags: Sequence[str], step_bytes: int) -> None:
+        exact, simple = _key(EXACT_FIELD, 1), _key(2, 5)
+        prefixes = []
+        for tag in tags:
+            _check_tag(tag)
+            name = _bytes_field(1, tag)
+            size = len(name) + len(exact) + 8 + len(simple) + 4
+            prefixes.append(_key(1, 2) + _varint(size) + name + exact)
+        summary_size = sum(len(prefix) + 8 + len(simple) + 4 for prefix in prefixes)
+        before = _key(5, 2) + _varint(summary_size)
+        # Each number follows bytes that are the same in all records.
+        layout = f"<1sd1s{step_bytes}s{len(before)}s" + "".join(f"{len(prefix)}sd1sf" for prefix in prefixes)
+        self._pack = struct.Struct(layout).pack
+        self._parts: list[Any] = [_key(1, 1), 0.0, _key(2, 0), b"", before]
+        for prefix in prefixes:
+            self._parts += [prefix, 0.0, simple, 0.0]
+        self._frame = _frame(struct.calcsize(layout))
+
+    def record(self, wall_time: float, step: bytes, exact: Iterable[float], rounded: Iterable[float]) -> bytes:
+        """Returns one record; the caller holds the writer's lock."""
+        parts = self._parts
+        parts[1] = wall_time
+        parts[3] = step
+        parts[6::4] = exact
+        parts[8::4] = rounded
+        payload = self._pack(*parts)
+        crc = (_checksum or crc32c)(payload)
+        return self._frame + payload + _UINT32.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+FILE_VERSION = _bytes_field(3, "brain.Event:2")
+"""The content of the first record of a file, without the time."""
+
+_EMPTY_TENSOR = _tensor(_FLOAT_TYPE, (), _bytes_field(4, _FLOAT32.pack(0.0)))
+_writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
+
+
+class EventWriter:
+    """Appends events to a file of its own in a folder. Safe to use from several threads, and after a fork.
+
+    Events are collected in memory, and a thread appends them to the file three times a second: a process that is
+    killed loses less than the last second. A call waits only when the file system accepts no data for so long that
+    32 MiB are pending.
+
+    Args:
+        folder: the folder that TensorBoard reads; it is created with the first event.
+        source: the origin of the events, a part of the file's name: the name of an instance, for example.
+        flush_s: the maximum time between a call and the file, in seconds.
+
+    Example:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with EventWriter(Path(folder), source="worker-0") as writer:
+        ...         writer.scalars({"loss": 0.5}, step=3)
+        ...     from pai_sdk.runs import read_scalars
+        ...     [(event.name, event.step, event.value) for event in read_scalars(writer.path)]
+        [('loss', 3, 0.5)]
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], *, source: str = "", flush_s: float = _FLUSH_S) -> None:
+        self.folder = Path(folder)
+        self._source = source or socket.gethostname()
+        self._flush_s = flush_s
+        self._templates: dict[tuple[Any, ...], _Template] = {}
+        self._step: tuple[int, bytes] = (0, b"\0")
+        self._is_closed = False
+        self._reset(is_child=False)
+        _writers.add(self)
+
+    def _reset(self, *, is_child: bool) -> None:
+        """Starts a new file with nothing pending: at first, and in a child after a fork."""
+        # A child can exit without atexit (os._exit, as multiprocessing does), so it writes each event at once. Its
+        # locks are new, since the fork may have copied locks that a thread of the parent holds.
+        self._max_pending_bytes = 0 if is_child else _MAX_PENDING_BYTES
+        self._lock = threading.Lock()  # guards the pending records and the templates
+        self._file_lock = threading.Lock()  # guards the file; acquired before `_lock`, never after it
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self._wakeup = threading.Event()  # set when there are events to write, or at the end
+        self._thread: threading.Thread | None = None  # started with the first event
+        self._file: BinaryIO | None = None
+        self._failure: OSError | None = None  # of the last attempt, for the next call
+        self._closing = threading.Event()  # interrupts the pause of the thread, so that `close` is fast
+        self._name_file()
+
+    def _name_file(self) -> None:
+        name = f"events.out.tfevents.{int(time.time()):010d}.{self._source}.{os.getpid()}"
+        self.path = self.folder / f"{name}.{time.monotonic_ns()}"
+
+    @property
+    def is_full(self) -> bool:
+        """True when more is pending than the memory limit, because the file cannot be written."""
+        return self._pending_bytes > _MAX_PENDING_BYTES
+
+    def __enter__(self) -> EventWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def scalars(self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None) -> None:
+        """Writes numbers, all of one step.
+
+        Args:
+            values: tag to number; anything that `float()` accepts, except strings.
+            step: a whole number.
+            wall_time: seconds since 1970; now by default.
+
+        Raises:
+            TypeError: a value is not a number.
+            OverflowError: a value exceeds float64, or the step int64.
+            OSError: the file could not be written; the next call tries again.
+        """
+        now = time.time() if wall_time is None else wall_time
+        with self._lock:
+            step_bytes = self._step[1] if self._step[0] == step else self._encoded_step(step)
+            key = (len(step_bytes), *values)
+            template = self._templates.get(key) or self._new_template(key)
+            numbers = list(values.values())
+            try:
+                record = template.record(now, step_bytes, numbers, numbers)
+            except (OverflowError, struct.error):  # beyond float32, or not a number: the slow path checks each
+                record = None
+            if record is None:
+                exact = [as_float64(tag, value) for tag, value in values.items()]
+                record = template.record(now, step_bytes, exact, list(map(_as_float32, exact)))
+            is_quiet = self._add(record)
+        if not is_quiet:
+            self._attend()
+
+    def text(self, tag: str, text: str, step: int = 0) -> None:
+        """Writes a text; TensorBoard displays it as Markdown."""
+        content = _bytes_field(8, text)
+        self._write_value(step, _bytes_field(1, tag) + _metadata("text") + _tensor(_STRING_TYPE, (1,), content))
+
+    def histogram(self, tag: str, values: Iterable[float], step: int, *, buckets: int = 30) -> None:
+        """Writes the distribution of numbers. NaN and infinities are left out."""
+        finite = sorted(value for value in map(float, values) if math.isfinite(value))
+        rows = _buckets(finite, buckets)
+        tensor = _tensor(
+            _DOUBLE_TYPE, (len(rows), 3), _bytes_field(4, b"".join(struct.pack("<3d", *row) for row in rows))
+        )
+        self._write_value(step, _bytes_field(1, tag) + _metadata("histograms") + tensor)
+
+    def tensor(self, tag: str, values: Iterable[float], shape: Sequence[int], step: int) -> None:
+        """Writes a tensor of float64, its values in row order.
+
+        Raises:
+            ValueError: the shape has another number of values.
+        """
+        numbers = [float(value) for value in values]
+        if len(numbers) != math.prod(shape):
+            raise ValueError(f"{tag!r}: {len(numbers)} values do not fill a tensor of shape {tuple(shape)}")
+        content = _bytes_field(4, struct.pack(f"<{len(numbers)}d", *numbers))
+        self._write_value(
+            step, _bytes_field(1, tag) + _metadata("tensors") + _tensor(_DOUBLE_TYPE, shape, content)
+        )
+
+    def hparams(self, values: Mapping[str, bool | float | str | None], metrics: Iterable[str] = ()) -> None:
+        """Writes hyperparameters, and the metrics that TensorBoard lists with them; None is a value."""
+        metric_infos = b"".join(_bytes_field(5, _bytes_field(1, _bytes_field(2, tag))) for tag in metrics)
+        infos = b"".join(
+            _bytes_field(4, _bytes_field(1, name) + _int_field(4, _hparam_type(v))) for name, v in values.items()
+        )
+        experiment = _bytes_field(2, infos + metric_infos)
+        pairs = b"".join(
+            _bytes_field(1, _bytes_field(1, name) + _bytes_field(2, _protobuf_value(value)))
+            for name, value in values.items()
+        )
+        session_start = _bytes_field(3, pairs + double_field(5, time.time()))
+        for tag, content in (
+            ("_hparams_/experiment", experiment),
+            ("_hparams_/session_start_info", session_start),
+        ):
+            # HParamsPluginData has a version, which is 0 and so not written, and one of the two messages.
+            self._write_value(0, _bytes_field(1, tag) + _metadata("hparams", content) + _EMPTY_TENSOR)
+
+    def end(self, status: str) -> None:
+        """Writes that the run has finished; nothing if this writer has written nothing.
+
+        TensorFlow marks the end of a session in the same way. TensorBoard does not display it.
+
+        Args:
+            status: `Succeed`, `Failed` or `Terminated`.
+        """
+        stopped = _bytes_field(7, _int_field(1, SESSION_STOP) + _bytes_field(3, status))
+        with self._lock:
+            if self._is_closed or not (self._pending_bytes or self._file):
+                return
+            self._add(framed(_event(time.time(), self._step[0], stopped)))
+
+    def flush(self) -> None:
+        """Appends the pending events to the file.
+
+        Raises:
+            OSError: the file could not be written. The events stay pending.
+        """
+        # The file lock spans both steps, so that two flushes write in the order of the calls. `_lock` is released
+        # during the write: other threads go on collecting while the file system is slow.
+        with self._file_lock:
+            with self._lock:
+                content, self._pending, self._pending_bytes = b"".join(self._pending), [], 0
+            if not content:
+                return
+            try:
+                self._append(content)
+            except OSError as error:
+                self._failure = error
+                with self._lock:  # in front of the events collected meanwhile
+                    self._pending.insert(0, content)
+                    self._pending_bytes += len(content)
+                raise
+
+    def close(self) -> None:
+        """Writes the pending events and stops the thread.
+
+        Raises:
+            OSError: the last events could not be written.
+        """
+        with self._lock:  # no event is added and no thread starts after this
+            self._is_closed = True
+            thread = self._thread
+        self._closing.set()
+        self._wakeup.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+        try:
+            self.flush()
+        finally:
+            with self._file_lock:
+                if self._file is not None:
+                    self._file.close()
+                    self._file = None
+
+    def _encoded_step(self, step: int) -> bytes:
+        step = _checked_step(step)
+        self._step = (step, _varint(step))
+        return self._step[1]
+
+    def _new_template(self, key: tuple[Any, ...]) -> _Template:
+        crc32c(b"")  # selects `_checksum`, which templates call directly
+        if len(self._templates) >= _MAX_TEMPLATES:
+            self._templates.clear()
+        template = self._templates[key] = _Template(key[1:], key[0])
+        return template
+
+    def _write_value(self, step: int, value: bytes) -> None:
+        record = framed(_event(time.time(), step, _summary(value)))
+        with self._lock:
+            is_quiet = self._add(record)
+        if not is_quiet:
+            self._attend()
+
+    def _add(self, record: bytes) -> bool:
+        """Collects a record, with `_lock` held. Returns False when `_attend` is to be called, without the lock."""
+        if self._is_closed:
+            raise ValueError(f"the events of {self.path.name} are closed")
+        was_empty = not self._pending_bytes
+        self._pending.append(record)
+        self._pending_bytes += len(record)
+        return not was_empty and self._pending_bytes <= self._max_pending_bytes and self._failure is None
+
+    def _attend(self) -> None:
+        """Has a collected record written, by the thread or at once, and raises the error of the last attempt."""
+        if self._pending_bytes > self._max_pending_bytes:
+            self.flush()
+        else:
+            with self._lock:
+                if self._thread is None and not self._is_closed:
+                    self._thread = threading.Thread(target=self._run, name="event-writer", daemon=True)
+                    self._thread.start()
+            self._wakeup.set()
+        failure, self._failure = self._failure, None
+        if failure is not None:
+            raise failure
+
+    def _run(self) -> None:
+        """Waits for the first event, then `flush_s` for further ones, and writes them together."""
+        while not self._is_closed:
+            self._wakeup.wait()
+            # Cleared before the flush: an event that is added during the flush sets it again.
+            self._wakeup.clear()
+            self._closing.wait(self._flush_s)
+            try:
+                self.flush()
+            except OSError:  # raised by the next call
+                self._wakeup.set()
+
+    def _append(self, content: bytes) -> None:
+        if self._file is None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            # Unbuffered: bytes that `write` has accepted survive the process.
+            self._file = self.path.open("ab", buffering=0)
+            content = framed(double_field(1, time.time()) + FILE_VERSION) + content
+        file, size = self._file, self._file.tell()
+        try:
+            while content:
+                content = content[file.write(content) :]
+        except OSError:
+            # The next attempt must not append to a partial record. A new file is used, since the truncation can
+            # fail as well.
+            self._file = None
+            with contextlib.suppress(OSError):
+                file.truncate(size)
+            file.close()
+            self._name_file()
+            raise
+
+
+def _flush_all() -> None:
+    for writer in list(_writers):
+        with contextlib.suppress(OSError):
+            writer.flush()
+
+
+def _reset_after_fork() -> None:
+    """Gives a forked child new files with nothing pending; the parent continues its files."""
+    for writer in list(_writers):
+        writer._reset(is_child=True)
+
+
+atexit.register(_flush_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_reset_after_fork)
+
+
+def _check_tag(tag: object) -> None:
+    if not isinstance(tag, str) or not tag or _NOT_IN_NAMES.search(tag):
+        raise TypeError(f"{tag!r} cannot be the name of a metric; give text")
+
+
+def _checked_step(step: Any) -> int:
+    number = operator.index(step)
+    if not -(2**63) <= number < 2**63:
+        raise OverflowError(f"step {number} is not a whole number of 64 bits")
+    return number
+
+
+def check_scalars(values: Mapping[str, Any], step: Any) -> None:
+    """Validates the arguments of `EventWriter.scalars`.
+
+    Raises:
+        TypeError: a name is not a string, a value is not a number, or the step is not a whole number.
+        OverflowError: a value exceeds float64, or the step int64.
+    """
+    _checked_step(step)
+    for tag, value in values.items():
+        _check_tag(tag)
+        as_float64(tag, value)
+
+
+def as_float64(tag: str, value: Any) -> float:
+    """Returns the value of a metric as a float.
+
+    Raises:
+        TypeError: the value is not a number; strings are refused, even those with digits.
+        OverflowError: the value is too large.
+    """
+    if isinstance(value, (str, bytes, bytearray)):
+        raise TypeError(f"{tag!r} is text, not a number: {value[:60]!r}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise OverflowError(f"{tag!r} is too large for a float64") from None
+    except (TypeError, ValueError) as error:
+        reason = f": {error}" if hasattr(value, "__float__") else ""  # as for a tensor of several values
+        raise TypeError(f"{tag!r} is not a number but {type(value).__name__}{reason}") from None
+
+
+def _as_float32(value: float) -> float:
+    """Replaces a number beyond the range of float32 by infinity."""
+    try:
+        _FLOAT32.pack(value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return value
+
+
+def _buckets(values: Sequence[float], count: int) -> list[tuple[float, float, float]]:
+    """Returns left edge, right edge and number of values of buckets of equal width, over sorted values."""
+    if not values:
+        return []
+    low, high = values[0], values[-1]
+    width = high / count - low / count  # divided first, since high - low can overflow float64
+    if width == 0:
+        return [(low - 0.5, high + 0.5, float(len(values)))]
+    edges = [low + width * number for number in range(count)] + [high]
+    bounds = [bisect_left(values, edge) for edge in edges[:-1]] + [len(values)]
+    return [(edges[at], edges[at + 1], float(bounds[at + 1] - bounds[at])) for at in range(count)]
+
+
+def _hparam_type(value: object) -> int:
+    return 2 if isinstance(value, bool) else 3 if isinstance(value, (int, float)) else 1
+
+
+def _protobuf_value(value: bool | float | str | None) -> bytes:
+    if value is None:
+        return _int_field(1, 0)
+    if isinstance(value, bool):
+        return _int_field(4, value)
+    return double_field(2, value) if isinstance(value, (int, float)) else _bytes_field(3, value)
+
+
+# ---- names of files -----------------------------------------------------------------------------------------
+
+
+def event_file_source(path: str) -> tuple[str, int] | None:
+    """Returns the instance that has written an event file of `report`, and its start; None for any other file.
+
+    Args:
+        path: relative to the folder `tensorboard`.
+
+    Example:
+        >>> event_file_source("rank-1/events.out.tfevents.1790000000.train-1-worker-0.17.123")
+        ('train-1-worker-0', 1790000000)
+        >>> event_file_source("other/events.out.tfevents.1790000000.host.17.0")
+    """
+    folder, _, name = path.rpartition("/")
+    match = _EVENT_FILE.fullmatch(name)
+    if match is None or (folder and not EVENTS_PART.fullmatch(folder)):
+        return None
+    return match["source"], int(match["time"])

@@ -1,0 +1,149 @@
+"""Curves of runs as a picture: self-contained SVG, without a script, an iframe or a server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+from pai_sdk._core.html_table import NO_MATH, html_table
+from pai_sdk._data.run.events.series import Floats
+from pai_sdk._data.run.plots.axes import number_text
+from pai_sdk._data.run.plots.drawing import MAX_LABELS, WIDTH, Curve, Line, draw, to_lines
+from pai_sdk._data.run.plots.pictures import FONT, run_colour, safe_text, save_picture
+
+__all__ = ["Comparison", "Plot", "XAxis"]
+
+XAxis: TypeAlias = Literal["step", "relative_step", "relative_time", "wall"]
+"""The x axis: the step, the steps since the first one, the seconds since the first point, or since 1970."""
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """Curves that share one x axis.
+
+    Attributes:
+        x: the kind of the x axis.
+        edges: of the buckets, ascending, one more than there are buckets; a bucket includes its lower edge and not
+            its upper one. They are multiples of one width, so a view that moves, or a run that grows, has equal
+            edges where the views overlap.
+        curves: in the order of the series, or of the first members of the groups.
+        points: the number of points in the view, in all series.
+        shown: the number of entries of the curves that represent these points.
+        is_exact: True when the curves have every point, smoothed where that was requested.
+        tags: of the series, each once.
+        labels: the labels in pictures by the names of the curves, such as the name that a user gave to a run. A
+            curve without an entry has its name as its label.
+    """
+
+    x: XAxis
+    edges: Floats
+    curves: tuple[Curve, ...]
+    points: int
+    shown: int
+    is_exact: bool
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def plot(self, title: str = "", *, log_y: bool = False) -> Plot:
+        """Returns the curves as a picture, which a notebook displays; `save` writes it to a file.
+
+        Args:
+            title: above the picture; the tags by default.
+            log_y: the y axis is logarithmic; values of 0 or less are counted and not drawn.
+
+        Example:
+            >>> import numpy as np
+            >>> from pai_sdk._data.run.events.series import Series
+            >>> from pai_sdk._data.run.plots.buckets import compared
+            >>> loss = Series("loss", np.arange(3.0), np.arange(3), np.array([1.0, 0.5, 0.25]))
+            >>> compared([loss]).plot().title
+            'loss'
+        """
+        return Plot(self, title or ", ".join(self.tags), log_y)
+
+
+@dataclass(frozen=True, eq=False)
+class Plot:
+    """A picture of curves, which a notebook displays.
+
+    Attributes:
+        comparison: the curves.
+        title: above the curves; a tag.
+        log_y: the y axis is logarithmic; values of 0 or less are counted and not drawn.
+
+    Example:
+        >>> import numpy as np
+        >>> from pai_sdk._data.run.plots.buckets import compared
+        >>> from pai_sdk._data.run.events.series import Series
+        >>> loss = Series("loss", np.arange(100.0), np.arange(100), 1 / (1 + np.arange(100.0)))
+        >>> Plot(compared([loss], names=["first"]), "loss", log_y=True)
+        <Plot 'loss': 1 curve, 100 of 100 points; it shows itself in a notebook, save('loss.svg') writes it>
+    """
+
+    comparison: Comparison
+    title: str
+    log_y: bool = False
+
+    @cached_property
+    def svg(self) -> str:
+        """The picture, as the content of an `.svg` file or inline in a page."""
+        comparison = self.comparison
+        view = None if comparison.is_exact else (float(comparison.edges[0]), float(comparison.edges[-1]))
+        return draw(self._lines, title=self.title, x=comparison.x, view=view, log_y=self.log_y, note=self._note)
+
+    @cached_property
+    def html(self) -> str:
+        """The picture; of many curves with a folded list of all of them below."""
+        folded = _folded_legend(self._lines) if len(self._lines) > MAX_LABELS else ""
+        picture = f'<div class="pai-plot" style="max-width:{WIDTH}px">{self.svg}{folded}</div>'
+        return f"<div {NO_MATH}>{picture}</div>"
+
+    def save(self, path: str | Path) -> Path:
+        """Writes the picture to a file.
+
+        Args:
+            path: the file; its name ends with `.svg` or `.html`.
+
+        Returns:
+            The path of the file.
+
+        Raises:
+            InvalidInputError: the path has another suffix.
+        """
+        return save_picture(path, self.title, svg=lambda: self.svg, html=lambda: self.html)
+
+    @cached_property
+    def _lines(self) -> list[Line]:
+        return to_lines(self.comparison.curves, self.comparison.labels)
+
+    @property
+    def _note(self) -> str:
+        points, entries = self.comparison.points, self.comparison.shown
+        if self.comparison.is_exact:
+            return f"{points:,} point{'' if points == 1 else 's'}"
+        is_grouped = any(len(curve.members) > 1 for curve in self.comparison.curves)
+        return f"{points:,} points in {entries:,} buckets{'' if is_grouped else ', extremes exact'}"
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        count = len(self.comparison.curves)
+        points = f"{self.comparison.shown:,} of {self.comparison.points:,} points"
+        name = "".join(letter if letter.isalnum() else "-" for letter in self.title) or "plot"
+        return (
+            f"<Plot {self.title!r}: {count} curve{'' if count == 1 else 's'}, {points}; "
+            f"it shows itself in a notebook, save('{name}.svg') writes it>"
+        )
+
+
+def _folded_legend(lines: Sequence[Line]) -> str:
+    rows = [
+        [f'<span style="color:{run_colour(line.name)}">━</span> {safe_text(line.label)}', number_text(line.last)]
+        for line in lines
+    ]
+    table = html_table(["run", "last"], rows, height="20em")
+    return f'<details style="{FONT}"><summary>all {len(lines):,} curves</summary>{table}</details>'

@@ -1,0 +1,337 @@
+"""Parses the conditions and keys that filter and sort runs.
+
+    status=Succeeded,Running loss<0.3 metrics.eval/acc.max>=0.9 hparams.lr=0.1 labels.team=nlp name~res
+
+A filter is conditions with spaces between them; all of them must hold. A condition is a key, an operator and a
+value, or one word that the id or the name must contain.
+
+| key | value |
+|---|---|
+| `id`, `name`, `uri`, `status`, `error` | text; `Succeeded` and `Stopped` are `Succeed` and `Terminated` |
+| `created`, `updated`, `ended` | `2026-11-22`, `2026-11-22T09:30`, or `-2h` for two hours ago (s, m, h, d, w) |
+| `damaged`, `nan`, `inf` | the number of damaged ranges, of NaN values, of infinite values |
+| `hparams.NAME`, `labels.NAME` | numbers are compared as numbers |
+| `metrics.TAG`, any other name | the last value; also `.min`, `.max`, `.count`, `.nan`, `.inf` behind it |
+
+Operators: `=` and `!=`, with several values between commas; `<`, `<=`, `>`, `>=`; `~` and `!~`, which match a
+substring without regard to case. Names and values that contain spaces or operators are quoted:
+`hparams."my lr"=0.1`. A run without the value matches `!=` and `!~` only.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from pai_sdk._core.names.hints import did_you_mean, nearest
+from pai_sdk._data.run.watch.records import RunBrief
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["PLAIN_KEYS", "RunFilter", "RunKey", "metric_value", "parse_filter", "parse_key"]
+
+_STRING_KEYS = ("id", "name", "uri", "status", "error")
+_TIME_KEYS = ("created", "updated", "ended")
+_COUNT_KEYS = ("damaged", "nan", "inf")
+PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS)
+"""The keys that every run has."""
+
+_GROUPS = ("hparams", "labels", "metrics")
+_STATISTICS = ("min", "max", "count", "nan", "inf")
+_STATUSES = {"succeeded": "succeed", "stopped": "terminated"}
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+_OPERATOR = re.compile(r"\s*(!=|!~|<=|>=|==|=|<|>|~)\s*")
+_QUOTED = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\])*)\1""", re.DOTALL)
+_AGO = re.compile(r"-([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def metric_value(brief: RunBrief, name: str) -> float | None:
+    """Returns a metric of a run: the last value of a tag, or the statistic after it, such as `.min`.
+
+    Example:
+        >>> from pai_sdk._data.run.events.series import Point, TagSummary
+        >>> loss = TagSummary("loss", "scalar", count=2, last=Point(1.0, 5, 0.5), min=0.25, max=0.5)
+        >>> brief = RunBrief("a", tags={"loss": loss})
+        >>> metric_value(brief, "loss"), metric_value(brief, "loss.min"), metric_value(brief, "accuracy")
+        (0.5, 0.25, None)
+    """
+    summary, statistic = brief.tags.get(name), "last"
+    if summary is None:
+        tag, _, statistic = name.rpartition(".")
+        summary = brief.tags.get(tag)
+    if summary is None or summary.kind != "scalar":
+        return None
+    if statistic == "last":
+        return None if summary.last is None else summary.last.value
+    statistics = {
+        "min": summary.min,
+        "max": summary.max,
+        "count": summary.count,
+        "nan": summary.nan_count,
+        "inf": summary.inf_count,
+    }
+    return statistics.get(statistic)
+
+
+@dataclass(frozen=True)
+class RunKey:
+    """The key of a condition or of a sort order.
+
+    Attributes:
+        group: `text`, `time`, `count`, `hparams`, `labels` or `metrics`.
+        name: within the group.
+    """
+
+    group: str
+    name: str
+
+    def value(self, brief: RunBrief) -> Any:
+        """Returns the value of a run; None where it has none."""
+        if self.group == "metrics":
+            return metric_value(brief, self.name)
+        if self.group == "hparams":
+            return brief.hparams.get(self.name)
+        if self.group == "labels":
+            return brief.labels.get(self.name)
+        if self.group == "time":
+            return getattr(brief, f"{self.name}_at")
+        if self.name in ("nan", "inf"):
+            counts = (
+                summary.nan_count if self.name == "nan" else summary.inf_count for summary in brief.tags.values()
+            )
+            return sum(counts)
+        return getattr(brief, self.name)
+
+    @property
+    def text(self) -> str:
+        """The key as a string, as a user writes it."""
+        return f"{self.group}.{self.name}" if self.group in ("hparams", "labels") else self.name
+
+    def tag(self, brief: RunBrief) -> str | None:
+        """Returns the metric of a run that the key names, without a suffix such as `.min`; None without one."""
+        tag, _, statistic = self.name.rpartition(".")
+        for name in (self.name, *([tag] if statistic in _STATISTICS else [])) if self.group == "metrics" else ():
+            if name in brief.tags and brief.tags[name].kind == "scalar":
+                return name
+        return None
+
+    def is_in(self, brief: RunBrief) -> bool:
+        """Returns True when a run has the value, even if it is None."""
+        return self.name in brief.hparams if self.group == "hparams" else self.value(brief) is not None
+
+
+def parse_key(text: str) -> RunKey:
+    """Parses a key.
+
+    Example:
+        >>> parse_key("hparams.lr"), parse_key("loss")
+        (RunKey(group='hparams', name='lr'), RunKey(group='metrics', name='loss'))
+    """
+    for group, names in (("text", _STRING_KEYS), ("time", _TIME_KEYS), ("count", _COUNT_KEYS)):
+        if text in names:
+            return RunKey(group, text)
+    group, dot, name = text.partition(".")
+    return RunKey(group, name) if dot and group in _GROUPS and name else RunKey("metrics", text)
+
+
+@dataclass(frozen=True)
+class _Condition:
+    key: RunKey
+    operator: str
+    values: tuple[Any, ...]
+
+    def holds(self, brief: RunBrief) -> bool:
+        is_not = self.operator.startswith("!")
+        if not self.key.is_in(brief):
+            return is_not
+        actual = self.key.value(brief)
+        if self.operator in _ORDERS:
+            number = _number(actual)
+            return number is not None and _ORDERS[self.operator](number, self.values[0])
+        if self.operator.endswith("~"):
+            text = str(actual).casefold()
+            return is_not != any(value in text for value in self.values)
+        return is_not != any(self._equals(actual, value) for value in self.values)
+
+    def _equals(self, actual: Any, expected: str | float) -> bool:
+        number = None if isinstance(actual, bool) else _number(actual)
+        if actual is None and isinstance(expected, str):
+            return expected.casefold() in ("none", "null")
+        if isinstance(expected, float):
+            return number == expected or (number is not None and math.isnan(number) and math.isnan(expected))
+        if self.key.group == "hparams" and number is not None:
+            return number == _number(expected) or str(actual) == expected
+        if self.key.name == "status" or not isinstance(actual, str):  # True
+            return str(actual).casefold() == expected.casefold()
+        return actual == expected
+
+
+@dataclass(frozen=True)
+class _Word:
+    text: str
+
+    def holds(self, brief: RunBrief) -> bool:
+        return self.text in brief.id.casefold() or self.text in brief.name.casefold()
+
+
+@dataclass(frozen=True)
+class RunFilter:
+    """A parsed filter.
+
+    Attributes:
+        conditions: all of which must hold.
+    """
+
+    conditions: tuple[_Condition | _Word, ...] = ()
+
+    @property
+    def keys(self) -> list[RunKey]:
+        """The keys that a run must have to match."""
+        conditions = (condition for condition in self.conditions if isinstance(condition, _Condition))
+        return [condition.key for condition in conditions if not condition.operator.startswith("!")]
+
+    def matches(self, brief: RunBrief) -> bool:
+        """Returns True for a run that meets all conditions."""
+        return all(condition.holds(brief) for condition in self.conditions)
+
+
+def parse_filter(text: str, labels: Mapping[str, str] | None = None) -> RunFilter:
+    """Parses a filter.
+
+    Args:
+        text: the conditions; see the module.
+        labels: further conditions: the labels that runs must have.
+
+    Raises:
+        InvalidInputError: the filter is invalid; it has all problems, each with its position.
+
+    Example:
+        >>> parse_filter("status=Running name~res").matches(RunBrief("a", status="Running", name="resnet"))
+        True
+        >>> parse_filter("loss<much")
+        Traceback (most recent call last):
+        pai_sdk.errors.InvalidInputError: filter, character 6: 'much' is not a number
+    """
+    conditions: list[_Condition | _Word] = []
+    problems: list[Problem] = []
+    at = len(text) - len(text.lstrip())
+    while at < len(text):
+        try:
+            condition, at = _condition(text, at)
+            conditions.append(condition)
+        except _FilterSyntaxError as error:
+            problems.append(Problem(f"filter, character {error.at + 1}", error.message, error.hint))
+            at = error.resume_at
+        at += len(text[at:]) - len(text[at:].lstrip())
+    if problems:
+        raise InvalidInputError(problems)
+    required_labels = (labels or {}).items()
+    conditions += [_Condition(RunKey("labels", name), "=", (str(value),)) for name, value in required_labels]
+    return RunFilter(tuple(conditions))
+
+
+class _FilterSyntaxError(Exception):
+    def __init__(self, text: str, at: int, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.at, self.message, self.hint = at, message, hint
+        space = re.compile(r"\s").search(text, at)
+        self.resume_at = space.start() if space else len(text)
+
+
+def _condition(text: str, at: int) -> tuple[_Condition | _Word, int]:
+    name, end = _token(text, at, is_key=True)
+    match = _OPERATOR.match(text, end)
+    if match is None:
+        return _Word(name.casefold()), end
+    if end == at:
+        raise _FilterSyntaxError(text, at, f"there is no name before {match[1]}", "such as status=Running")
+    sign = match[1].replace("==", "=")
+    key = parse_key(name)
+    values: list[Any] = []
+    end = match.end()
+    while True:
+        start = end
+        value, end = _token(text, start, is_key=False)
+        if start == end:
+            raise _FilterSyntaxError(
+                text, start, f"there is no value after {match[0].strip()}", 'the empty text is ""'
+            )
+        values.append(_value(text, start, key, name, sign, value))
+        if not text.startswith(",", end):
+            break
+        end += 1
+    if len(values) > 1 and sign in _ORDERS:
+        raise _FilterSyntaxError(text, at, f"{sign} takes one value", "several are for = and !=")
+    return _Condition(key, sign, tuple(values)), end
+
+
+def _token(text: str, at: int, *, is_key: bool) -> tuple[str, int]:
+    """Returns a name or a value, in which parts may be quoted, and the end of it."""
+    parts: list[str] = []
+    while at < len(text):
+        char = text[at]
+        if char in "\"'":
+            quoted = _QUOTED.match(text, at)
+            if quoted is None:
+                raise _FilterSyntaxError(text, at, f"the quote {char} has no end", f"write {char} behind it")
+            parts.append(re.sub(r"\\(.)", r"\1", quoted[2], flags=re.DOTALL))
+            at = quoted.end()
+        elif char.isspace() or (_OPERATOR.match(text, at) if is_key else char == ","):
+            break
+        else:
+            parts.append(char)
+            at += 1
+    return "".join(parts), at
+
+
+def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) -> Any:
+    is_text = key.group in ("text", "labels") or (key.group == "hparams" and sign not in _ORDERS)
+    if sign.endswith("~"):
+        if not is_text:
+            raise _FilterSyntaxError(text, at, f"{sign} is for text, and {name} is not text", "use <, > or =")
+        return value.casefold()
+    if key.group == "text" and sign in _ORDERS:
+        raise _FilterSyntaxError(text, at, f"{name} is text, which has no order here", "use = or ~")
+    if key.group == "time":
+        return _time(text, at, sign, value)
+    if is_text:
+        return _STATUSES.get(value.casefold(), value) if key.name == "status" else value
+    number = _number(value)
+    if number is None:
+        raise _FilterSyntaxError(text, at, f"{value!r} is not a number", did_you_mean(nearest(name, PLAIN_KEYS)))
+    return number
+
+
+def _time(text: str, at: int, sign: str, value: str) -> float:
+    if sign not in _ORDERS:
+        raise _FilterSyntaxError(text, at, "a time is compared by <, <=, > or >=")
+    ago = _AGO.fullmatch(value)
+    if ago:
+        return time.time() - float(ago[1]) * _UNITS_S[ago[2]]
+    try:
+        return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        hint = "write 2026-11-22, 2026-11-22T09:30, or -2h for two hours ago"
+        raise _FilterSyntaxError(text, at, f"{value!r} is not a time", hint) from None
+
+
+def _number(value: object) -> float | None:
+    """Returns a value as a number, also from a string; None for other values."""
+    if isinstance(value, (int, float, str)):
+        try:
+            return float(value)
+        except (ValueError, OverflowError):
+            return None
+    return None

@@ -1,0 +1,203 @@
+"""Pages of runs: filtered, sorted, and with a cursor for the next page."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any
+
+from pai_sdk._core.names.hints import did_you_mean, name_hint
+from pai_sdk._data.run.watch.filter import PLAIN_KEYS, RunKey, parse_filter, parse_key
+from pai_sdk._data.run.watch.records import RunBrief, RunPage
+from pai_sdk._data.run.watch.snapshot import Snapshot
+from pai_sdk.errors import InvalidInputError, Problem
+
+__all__ = ["check_names", "page_of", "select_runs", "tags_in"]
+
+_MAX_RUNS = 100_000
+_SORTED_BY = ("id", "name", "created", "updated", "status")
+
+
+@dataclass(frozen=True)
+class _Order:
+    """An order of runs: by a key, runs without it at the end, and equal runs by their ids."""
+
+    key: RunKey
+    is_reversed: bool
+
+    @classmethod
+    def of(cls, text: str) -> _Order:
+        name = text.removeprefix("-")
+        if not name:
+            hint = "id, name, created, updated, status, hparams.NAME or metrics.TAG; - reverses"
+            raise InvalidInputError([Problem("sort", f"is {text!r}", hint)])
+        return cls(parse_key(name), text.startswith("-"))
+
+    def sort_value(self, brief: RunBrief) -> tuple[int, Any] | None:
+        """Returns a value in which numbers sort before strings; None for a run without the value."""
+        value = self._value(brief)
+        return None if value is None else (int(isinstance(value, str)), value)
+
+    def _value(self, brief: RunBrief) -> float | str | None:
+        value = self.key.value(brief)
+        if value is None or (isinstance(value, float) and math.isnan(value)):
+            return None
+        if isinstance(value, (bool, int, float)):
+            return float(value) if abs(value) < 1e300 else math.copysign(math.inf, value)
+        text = str(value)
+        if self.key.group == "hparams":
+            try:
+                number = float(text)
+            except ValueError:
+                pass
+            else:
+                return None if math.isnan(number) else number
+        return text
+
+    def sorted(self, briefs: Iterable[RunBrief]) -> list[RunBrief]:
+        by_id = sorted(briefs, key=attrgetter("id"))
+        # Sorts indexes, not pairs: allocating a thousand tuples in each call would trigger the garbage collector.
+        values = [self._value(brief) for brief in by_id]
+        ordered = []
+        for kind in (str, float) if self.is_reversed else (float, str):
+            indexes = [index for index, value in enumerate(values) if isinstance(value, kind)]
+            indexes.sort(key=values.__getitem__, reverse=self.is_reversed)  # type: ignore[arg-type]
+            ordered += [by_id[index] for index in indexes]
+        return ordered + [by_id[index] for index, value in enumerate(values) if value is None]
+
+    def is_behind(self, brief: RunBrief, last_value: Any, run_id: str) -> bool:
+        """Returns True when a run is after the last one of a page."""
+        value = self.sort_value(brief)
+        if value is None or last_value is None:
+            return (value is None and last_value is not None) or (value is last_value and brief.id > run_id)
+        if value != last_value:
+            return bool(value > last_value) != self.is_reversed
+        return brief.id > run_id
+
+
+def page_of(
+    snapshot: Snapshot,
+    filter: str,
+    sort: str,
+    limit: int,
+    cursor: str | None,
+    tags: Iterable[str] | None,
+    labels: Mapping[str, str] | None,
+) -> RunPage:
+    """Returns a page of the runs of a snapshot; see `RunManager.runs`."""
+    if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_RUNS:
+        raise InvalidInputError([Problem("limit", f"is {limit!r}", f"a whole number from 1 to {_MAX_RUNS:,}")])
+    order, run_filter = _Order.of(sort), parse_filter(filter, labels)
+    query_hash = hashlib.sha256(json.dumps([filter, sort, sorted((labels or {}).items())]).encode()).hexdigest()[
+        :8
+    ]
+    matches = order.sorted(brief for brief in snapshot.briefs.values() if run_filter.matches(brief))
+    start = 0
+    if cursor is not None:
+        last_value, run_id = _read_cursor(cursor, query_hash)
+        behind = (index for index, brief in enumerate(matches) if order.is_behind(brief, last_value, run_id))
+        start = next(behind, len(matches))
+    page = matches[start : start + limit]
+    next_cursor = None
+    if start + limit < len(matches):
+        next_cursor = _cursor([query_hash, order.sort_value(page[-1]), page[-1].id])
+    if tags is not None:
+        selected_tags = tuple(tags)
+        page = [brief.with_tags(selected_tags) for brief in page]
+    return RunPage(tuple(page), next_cursor, len(matches), snapshot.version)
+
+
+def select_runs(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
+    """Returns the requested runs: by ids, by one id, or by a filter, the newest first.
+
+    Raises:
+        InvalidInputError: the filter is invalid, or there are no runs with some of the ids.
+    """
+    if isinstance(runs, str):
+        if runs in snapshot.briefs:
+            return [snapshot.briefs[runs]]
+        run_filter = parse_filter(runs)
+        return _Order.of("-created").sorted(filter(run_filter.matches, snapshot.briefs.values()))
+    ids = list(dict.fromkeys(runs))
+    missing = [Problem("runs", f"there is no run {run_id!r}") for run_id in ids if run_id not in snapshot.briefs]
+    if missing:
+        raise InvalidInputError(missing)
+    return [snapshot.briefs[run_id] for run_id in ids]
+
+
+def tags_in(briefs: Iterable[RunBrief], filter: str, sort: str) -> list[str]:
+    """Returns the metrics that a filter and an order name, if any run has them."""
+    keys = [*([_Order.of(sort).key] if sort else []), *parse_filter(filter).keys]
+    runs = list(briefs)
+    tags_of_keys = ([tag for brief in runs if (tag := key.tag(brief)) is not None][:1] for key in keys)
+    return [*dict.fromkeys(tag for tags in tags_of_keys for tag in tags)]
+
+
+def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", tags: Iterable[str] = ()) -> None:
+    """Checks that some run has each metric, hyperparameter and label that a query names.
+
+    Raises an InvalidInputError with the nearest existing names. Nothing is reported while no run has a metric, or
+    a label. A condition with `!=` or `!~` is not checked, since runs without the value meet it.
+
+    Args:
+        briefs: all runs.
+        filter: as in `RunManager.runs`.
+        sort: as in `RunManager.runs`.
+        tags: metrics.
+
+    Raises:
+        InvalidInputError: no run has one of them; the message has the nearest existing names.
+
+    Example:
+        >>> check_names([RunBrief("a", hparams={"lr": 0.1})], sort="hparams.rl")
+        Traceback (most recent call last):
+        pai_sdk.errors.InvalidInputError: sort: no run has 'hparams.rl' (did you mean 'hparams.lr'?)
+    """
+    requested = [("sort", _Order.of(sort).key)] if sort else []
+    requested += [("filter", key) for key in parse_filter(filter).keys]
+    requested += [("tag", RunKey("metrics", tag)) for tag in tags]
+    scalars = (tag for brief in briefs for tag, summary in brief.tags.items() if summary.kind == "scalar")
+    existing = {"metrics": [*dict.fromkeys(scalars)]}
+    for group in ("hparams", "labels"):
+        qualified = (f"{group}.{name}" for brief in briefs for name in getattr(brief, group))
+        existing[group] = [*dict.fromkeys(qualified)]
+    problems = []
+    for where, key in requested:
+        if key.group not in existing or not briefs or any(map(key.tag, briefs)):
+            continue
+        if key.group != "metrics" and key.text in existing[key.group]:
+            continue
+        names = existing[key.group]
+        if key.group == "metrics" and where != "tag":
+            names = [*names, *(PLAIN_KEYS if where == "filter" else _SORTED_BY), *existing["hparams"]]
+        alike = [name for name in names if name.endswith((f"/{key.name}", f".{key.name}"))]
+        hint = did_you_mean(alike[:2]) or name_hint(key.text, names, intro="there are")
+        if existing[key.group] or hint.startswith("did you mean"):
+            problems.append(Problem(where, f"no run has {key.text!r}", hint))
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def _cursor(values: list[Any]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(values).encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str, query_hash: str) -> tuple[tuple[int, Any] | None, str]:
+    hint = "use the `next` of the previous page, with the same filter, sort and labels"
+    try:
+        values = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        cursor_hash, last_value, run_id = values
+        last_value = (
+            None if last_value is None else (int(last_value[0]), (str if last_value[0] else float)(last_value[1]))
+        )
+        run_id = str(run_id)
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError):
+        raise InvalidInputError([Problem("cursor", "is not a cursor", hint)]) from None
+    if cursor_hash != query_hash:
+        raise InvalidInputError([Problem("cursor", "is of another question", hint)])
+    return last_value, run_id

@@ -1,0 +1,216 @@
+"""Properties of runs as plain values, without I/O and without numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from pai_sdk._wire.pai.hyperparameters import mask_hyperparameters
+
+if TYPE_CHECKING:
+    from pai_sdk._data.run.events.series import TagSummary
+
+__all__ = [
+    "Change",
+    "HparamDiff",
+    "HparamsDiff",
+    "ManagerState",
+    "RunBrief",
+    "RunPage",
+    "RunRecord",
+]
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """Properties of a run from outside its event files, such as from the table of jobs of a service.
+
+    Attributes:
+        id: of the run, which is that of its job.
+        status: of the job, as `JobStatus` names it; empty when it is not known.
+        name: for display.
+        labels: of the job.
+        hparams: the hyperparameters it was started with. Those in its event files have priority. Values whose
+            names look secret are masked when the record is created.
+        created_at: when it was created, in seconds since 1970.
+        ended_at: when it finished, in seconds since 1970; None before.
+        uri: the folder of its event files. Without one, the run is searched below the prefixes of the manager.
+
+    Example:
+        >>> RunRecord("train-x7k2", status="Running", hparams={"lr": "0.1"}).hparams["lr"]
+        '0.1'
+    """
+
+    id: str
+    status: str = ""
+    name: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    hparams: Mapping[str, Any] = field(default_factory=dict)
+    created_at: float | None = None
+    ended_at: float | None = None
+    uri: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
+
+
+@dataclass(frozen=True)
+class RunBrief:
+    """The entry of a run in a list of runs; it is in memory for every run.
+
+    Attributes:
+        id: the path of its folder below the prefix, or the id of its job.
+        uri: its folder of event files, or the parent of that folder.
+        status: of its job. A run without a record has the final status of its `ReportSession`.
+            Before that it is `Running` while its files grow, else `Unknown`; when it cannot be read, `Failed`.
+        name: of its job, or else the path of its folder below the prefix. Two runs may have equal names.
+        created_at: when it started, in seconds since 1970.
+        updated_at: when one of its files was changed last, in seconds since 1970.
+        ended_at: when its job or its `ReportSession` finished, in seconds since 1970; None if unknown.
+        tags: each metric with its last, minimum and maximum value, and the other kinds of data in the event files.
+        hparams: its hyperparameters; nested ones have dots between the names. Values whose names
+            look secret are masked, so no list, table or page has them.
+        labels: of its job.
+        damaged: the number of ranges of its files that could not be read and were skipped.
+        is_loading: whether some of its files were not read to their ends yet.
+        error: of the last read; empty after a success. Data of earlier reads stays.
+        version: of the manager, when the brief was last changed.
+    """
+
+    id: str
+    uri: str = ""
+    status: str = "Unknown"
+    name: str = ""
+    created_at: float | None = None
+    updated_at: float | None = None
+    ended_at: float | None = None
+    tags: Mapping[str, TagSummary] = field(default_factory=dict)
+    hparams: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    damaged: int = 0
+    is_loading: bool = False
+    error: str = ""
+    version: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
+
+    def with_tags(self, tags: tuple[str, ...]) -> RunBrief:
+        """Returns the brief with some of the tags only."""
+        # Cached: a list that is watched requests the same tags again and again.
+        cached: tuple[tuple[str, ...], RunBrief] | None = self.__dict__.get("_narrowed")
+        if cached is not None and cached[0] == tags:
+            return cached[1]
+        # A list has a thousand of them: `dataclasses.replace` takes five times as long.
+        brief = object.__new__(RunBrief)
+        brief.__dict__.update(self.__dict__)
+        brief.__dict__.pop("_narrowed", None)
+        all_tags = self.tags
+        brief.__dict__["tags"] = {tag: all_tags[tag] for tag in tags if tag in all_tags}
+        self.__dict__["_narrowed"] = (tags, brief)
+        return brief
+
+
+@dataclass(frozen=True)
+class RunPage:
+    """Some of the requested runs.
+
+    Attributes:
+        runs: in the requested order.
+        next: the cursor of the next page; None at the end.
+        total: the number of runs on all pages.
+        version: of the manager.
+    """
+
+    runs: tuple[RunBrief, ...]
+    next: str | None
+    total: int
+    version: int
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+
+@dataclass(frozen=True)
+class ManagerState:
+    """The progress of a manager.
+
+    Attributes:
+        status: `INIT` before the first scan, `LOADING` during a scan, then `DONE`, or `FAILED` when a prefix could
+            not be listed or the records could not be read. The next scan tries again.
+        error: of the last scan, also after a partial failure; empty without one.
+        version: grows with every change of a run.
+        loaded_at: when the last scan finished, in seconds since 1970.
+        epoch: of this manager; versions of another epoch cannot be compared.
+        runs: the number of runs.
+        points_bytes: the memory of the points.
+        links: symbolic links below the prefixes, which are not followed: runs behind them are not listed.
+    """
+
+    status: Literal["INIT", "LOADING", "DONE", "FAILED"]
+    error: str = ""
+    version: int = 0
+    loaded_at: float | None = None
+    epoch: str = ""
+    runs: int = 0
+    points_bytes: int = 0
+    links: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Change:
+    """The runs that have changed since the last change that a subscriber received.
+
+    Attributes:
+        run_ids: the runs that are new or changed.
+        version: of the manager; `subscribe(since=version)` continues after it.
+        removed: the runs that are gone.
+        resync: the subscriber has missed changes that are no longer stored: `run_ids` has all existing runs,
+            and every other run is gone.
+    """
+
+    run_ids: tuple[str, ...]
+    version: int
+    removed: tuple[str, ...] = ()
+    resync: bool = False
+
+
+@dataclass(frozen=True)
+class HparamDiff:
+    """A hyperparameter in which runs differ.
+
+    Attributes:
+        name: its name; nested ones have dots.
+        kind: `number`, `bool`, `text`, or `mixed`.
+        values: by the id of the run. A run without the hyperparameter has no entry; None is a value.
+        correlation: the rank correlation with the metric, from -1 to 1; None without a metric, for values that
+            are not numbers, and where too few runs have both.
+        explained: the part of the variance of the metric's ranks, from 0 to 1, that this hyperparameter explains:
+            the square of the correlation, or the correlation ratio for values that are not numbers.
+    """
+
+    name: str
+    kind: Literal["number", "bool", "text", "mixed"]
+    values: Mapping[str, Any]
+    correlation: float | None = None
+    explained: float | None = None
+
+
+@dataclass(frozen=True)
+class HparamsDiff:
+    """The hyperparameters in which runs differ.
+
+    Attributes:
+        run_ids: the runs, in the requested order.
+        differing: the hyperparameters that differ; first those that explain most of the metric, then by name.
+        constant: the hyperparameters that are equal in all runs.
+        metric: the requested metric; empty without one.
+        metric_values: the value of the metric by the id of the run, for runs that have it.
+    """
+
+    run_ids: tuple[str, ...]
+    differing: tuple[HparamDiff, ...]
+    constant: Mapping[str, Any]
+    metric: str = ""
+    metric_values: Mapping[str, float] = field(default_factory=dict)

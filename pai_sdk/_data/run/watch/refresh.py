@@ -1,0 +1,424 @@
+"""One pass over all runs lists, reads and publishes new data. The background thread calls it regularly.
+
+    INIT ──> LOADING ──> DONE                       nothing failed
+                    ├──> FAILED (error) ──> LOADING  something failed; the next pass tries again
+                    └──> LOADING                     more is to be read; the next pass follows at once
+
+A pass always ends in one of these states. A run that cannot be read is a state of that run, and not of the pass.
+
+No run delays other runs: a pass first reads the runs that have grown a little. Then it reads the new and the large
+runs, those first that have waited longest, each for a slice of time, and ends when its own time is over. The
+remaining data is read in the next pass, which checks for changes again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Literal
+
+from pai_sdk._core.names.hints import name_hint
+from pai_sdk._data.run.events.reader import Entry, ImageEntry
+from pai_sdk._data.run.events.series import Series, empty_series
+from pai_sdk._data.run.watch.entry import PointsMemory, RunEntry, brief_of_record
+from pai_sdk._data.run.watch.records import ManagerState, RunBrief, RunRecord
+from pai_sdk._data.run.watch.roots import RunRoot, RunRoots
+from pai_sdk._data.run.watch.scan import Scan
+from pai_sdk._data.run.watch.snapshot import RunSnapshots
+from pai_sdk._data.storage.base import Store
+from pai_sdk._data.storage.pool import TransferPool
+from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk.errors import RunNotFoundError
+
+__all__ = ["Records", "RunRefresh"]
+
+logger = logging.getLogger(__name__)
+
+Records = Callable[[], Iterable[RunRecord]]
+
+_PUBLISHED_RUNS = 64
+"""Runs that are read before the next snapshot. A larger number delays them, a smaller one costs more copies."""
+
+_PARALLEL_BYTES = 32 << 20
+"""Above this size, several threads read local files, so that their waits for the disk overlap."""
+
+_SMALL_BYTES = 1 << 20
+"""Unread bytes up to which a run is read in every pass, without a limit of time."""
+
+_SLICE_S, _REMOTE_SLICE_S = 0.1, 0.5
+"""The time slice of a run in a pass; a request to a remote store costs more than a local read."""
+
+_LARGE_RUNS_S = 0.4
+"""The time within which a pass starts to read new and large runs."""
+
+_RECORDS_S = 0.5
+"""The interval at which the records are requested while one pass follows the other."""
+
+_LOW_MARK = 0.9
+"""Points are dropped down to this part of the budget, so that not every pass has to drop some."""
+
+
+class RunRefresh:
+    """The data of a manager, and the pass that updates it.
+
+    Args:
+        stores: the prefixes.
+        records: returns data about runs from another source.
+        open_store: opens the folder of a record.
+        memory_bytes: the limit for the points in memory.
+        threads: the number of threads that read at the same time.
+
+    Attributes:
+        snapshots: the published state.
+        state: of the last pass.
+        entries: the runs that have files, by their ids; changed by the background thread only.
+        settled_at: when the last pass started, by the monotonic clock, that fetched the records and left nothing
+            unread of the runs that are finished according to them.
+        is_closed: set to end a pass early.
+    """
+
+    def __init__(
+        self,
+        stores: Sequence[Store],
+        records: Records | None,
+        open_store: Callable[[str], Store],
+        memory_bytes: int,
+        threads: int,
+    ) -> None:
+        self.snapshots = RunSnapshots()
+        self.state = ManagerState("INIT", epoch=self.snapshots.epoch)
+        self.entries: dict[str, RunEntry] = {}
+        self.is_closed = False
+        self.settled_at = float("-inf")
+        self._memory = PointsMemory()
+        self._memory_bytes = memory_bytes
+        self._threads = threads
+        self._fetch_records = records
+        self._records: Mapping[str, RunRecord] = {}
+        self._roots = RunRoots(stores, open_store, lambda: self.is_closed)
+        self._deleted: set[str] = set()
+        self._is_behind = False  # of the last pass
+        self._records_at = float("-inf")
+        self._records_problem = ""
+
+    # ---- the pass, in the background thread -----------------------------------------------------------------
+
+    def run(self, is_requested: bool) -> bool:
+        """Runs one pass; returns whether another one is needed to read the remaining data.
+
+        Args:
+            is_requested: a caller waits for it: all files are checked, and failed reads are tried again at once.
+        """
+        problems: list[str] = []
+        started_at = time.monotonic()
+        is_behind, self._is_behind = self._is_behind, False
+        self.state = replace(self.state, status="LOADING")
+        try:
+            if is_requested or not is_behind or started_at - self._records_at >= _RECORDS_S:
+                self._records_at = started_at
+                self._records_problem = self._read_records()
+            problems += filter(None, [self._records_problem])
+            self._scan(is_requested)
+            self._is_behind = self._read(is_requested)
+            self._publish_statuses()
+            if not self._records_problem and self._has_settled():
+                # The time of the records, not of this moment: jobs that finished after the request are not
+                # covered.
+                self.settled_at = self._records_at
+            problems += [f"{root.uri}: {root.error}" for root in self._roots.all() if root.error]
+            problems += self._roots.problems.values()
+        except Exception as error:
+            # The background thread must survive, and the state must have the error.
+            logger.exception("runs cannot be refreshed")
+            problems.append(f"{type(error).__name__}: {error}")
+        finally:
+            now = self.snapshots.now
+            self.state = ManagerState(
+                "FAILED" if problems else "LOADING" if self._is_behind else "DONE",
+                error="; ".join(problems),
+                version=now.version,
+                loaded_at=time.time(),
+                epoch=self.snapshots.epoch,
+                runs=len(now.briefs),
+                points_bytes=self.points_bytes,
+                links=tuple(link for root in self._roots.all() if root.links for link in root.links),
+            )
+        return self._is_behind
+
+    def _read_records(self) -> str:
+        """Fetches the records; returns the error message if that failed."""
+        if self._fetch_records is None:
+            return ""
+        try:
+            records = {record.id: record for record in self._fetch_records()}
+        except Exception as error:  # the records of the previous pass stay
+            logger.warning("the records of runs cannot be read: %s", error)
+            return f"the records of runs cannot be read: {type(error).__name__}: {error}"
+        before, self._records = self._records, records
+        gone, has_other_ids = self._roots.update_records(records)
+        removed = [entry.run_id for entry in gone if self._forget(entry)]
+        renamed: list[str] = []
+        if has_other_ids:
+            no_more, renamed = self._rename()
+            removed += no_more
+        changed = {run_id for run_id, record in records.items() if before.get(run_id) != record}
+        briefs = self.snapshots.now.briefs
+        with_files = [run_id for run_id in briefs if self._record_id(run_id) in changed]
+        removed_records = [run_id for run_id in before if run_id not in records and run_id not in self.entries]
+        self._publish(
+            {*changed, *with_files, *renamed, *(set(removed) & records.keys())}, [*removed, *removed_records]
+        )
+        return ""
+
+    def _rename(self) -> tuple[list[str], list[str]]:
+        """Gives the runs below the prefixes the ids of the records; returns old and new ids."""
+        entries: dict[str, RunEntry] = {}
+        gone: list[str] = []
+        new: list[str] = []
+        for root in self._roots.all():
+            for folder, entry in root.entries.items():
+                run_id = self._free_id(root, folder, entries)
+                if run_id != entry.run_id:
+                    gone.append(entry.run_id)
+                    new.append(run_id)
+                    entry.run_id = run_id
+                entries[run_id] = entry
+        # Replaced at the end, because queries of other threads read `entries` without a lock.
+        self.entries = entries
+        return [old_id for old_id in gone if old_id not in entries], new
+
+    def _free_id(self, root: RunRoot, folder: str, used_ids: Mapping[str, RunEntry]) -> str:
+        """Returns an unused id. Of several prefixes with the same folder, the first one has the plain id."""
+        base_id = self._roots.id_of(root, folder)
+        run_id, number = base_id, 1
+        while run_id in used_ids:
+            number += 1
+            run_id = f"{base_id}@{number}"
+        return run_id
+
+    def _scan(self, is_requested: bool) -> None:
+        roots = self._roots.due(everything=is_requested)
+        remote = [root for root in roots if not root.is_local]
+        if len(remote) > 1:
+            with TransferPool(self._threads) as pool:
+                scans = pool.run_all([partial(root.scan, everything=is_requested) for root in remote])
+        else:
+            scans = [root.scan(everything=is_requested) for root in remote]
+        for root, scan in zip(remote, scans, strict=True):
+            self._apply(root, scan)
+        for root in roots:
+            if root.is_local:
+                self._apply(root, root.scan(everything=is_requested))
+
+    def _apply(self, root: RunRoot, scan: Scan) -> None:
+        new: list[str] = []
+        for folder, files in scan.changed.items():
+            entry = root.entries.get(folder)
+            if entry is not None and entry.run_id in self._deleted:
+                self._forget(entry)
+                entry = None
+            if entry is None:
+                # A deleted run is listed again when its files change, with a new entry.
+                run_id = self._free_id(root, folder, self.entries)
+                self._deleted.discard(run_id)
+                entry = RunEntry(run_id, root.folders.store, folder, self._memory)
+                root.entries[folder] = self.entries[run_id] = entry
+                new.append(run_id)
+            entry.set_files(files)
+        removed = [entry for folder in scan.removed if (entry := root.entries.pop(folder, None))]
+        for entry in removed:
+            self._forget(entry)
+        recorded = [entry.run_id for entry in removed if entry.run_id in self._records]
+        self._publish([*new, *recorded], [entry.run_id for entry in removed if entry.run_id not in recorded])
+
+    def _forget(self, entry: RunEntry) -> bool:
+        """Removes a run; returns whether it existed."""
+        entry.forget()
+        return self.entries.pop(entry.run_id, None) is not None
+
+    def _read(self, is_requested: bool) -> bool:
+        """Reads new data; returns whether some is left for the next pass."""
+        now = time.monotonic()
+        due = [
+            entry
+            for entry in self.entries.values()
+            if entry.is_dirty and (is_requested or entry.retry_at <= now) and entry.run_id not in self._deleted
+        ]
+        due.sort(key=lambda entry: entry.updated_at or 0.0, reverse=True)
+        small = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _SMALL_BYTES]
+        self._read_all(small, float("inf"))
+        is_small = {*small}
+        large = [entry for entry in due if entry not in is_small]
+        self._read_all(sorted(large, key=lambda entry: entry.refreshed_at), time.monotonic() + _LARGE_RUNS_S)
+        return not self.is_closed and any(entry.is_due(time.monotonic()) for entry in due)
+
+    def _has_settled(self) -> bool:
+        """Returns True when all data of the finished runs was read."""
+        now = time.monotonic()
+        due = (entry for entry in self.entries.values() if entry.is_due(now) and entry.run_id not in self._deleted)
+        records = (self._record(entry.run_id) for entry in due)
+        return not self.is_closed and not any(
+            record and JobStatus(record.status).is_terminal for record in records
+        )
+
+    def _read_all(self, due: Sequence[RunEntry], until: float) -> None:
+        local = [entry for entry in due if entry.is_local]
+        remote = [entry for entry in due if not entry.is_local]
+        if sum(entry.unread_bytes for entry in local) > _PARALLEL_BYTES:
+            remote, local = [*due], []
+        for start in range(0, len(local), _PUBLISHED_RUNS):
+            self._read_runs(local[start : start + _PUBLISHED_RUNS], until)
+        if len(remote) == 1:
+            self._read_runs(remote, until)
+        elif remote:
+            # Each thread publishes the run that it has read, so that a large or slow run does not delay other
+            # runs.
+            with TransferPool(self._threads) as pool:
+                pool.run_all([partial(self._read_runs, [entry], until) for entry in remote])
+
+    def _read_runs(self, entries: Sequence[RunEntry], until: float) -> None:
+        read = []
+        for entry in entries:
+            if self.is_closed:
+                return
+            if time.monotonic() >= until:
+                break
+            entry.refresh(self._slice_of(entry))
+            read.append(entry.run_id)
+        self._publish(read)
+        self.keep_within_budget()
+
+    def _slice_of(self, entry: RunEntry) -> Callable[[bool], bool]:
+        """Returns a function that is True when a run's time in this pass is over."""
+        until = time.monotonic() + (_SLICE_S if entry.is_local else _REMOTE_SLICE_S)
+        # At least one read in each pass: a slow run progresses, too.
+        return lambda has_read: self.is_closed or (has_read and time.monotonic() >= until)
+
+    def _publish_statuses(self) -> None:
+        """Publishes the runs that have stopped growing, or grow again."""
+        # A status can change without a change of a file: a run stops being `Running` after two minutes.
+        now, briefs = time.time(), self.snapshots.now.briefs
+        changed = []
+        for run_id, entry in self.entries.items():
+            brief = briefs.get(run_id)
+            if brief is not None and brief.status != entry.status(self._record(run_id), now):
+                changed.append(run_id)
+        self._publish(changed)
+
+    def _publish(self, ids: Iterable[str], removed: Iterable[str] = ()) -> None:
+        self.snapshots.publish(ids, self._brief, removed)
+
+    def _brief(self, run_id: str, version: int) -> RunBrief | None:
+        if run_id in self._deleted:
+            return None
+        entry, record = self.entries.get(run_id), self._record(run_id)
+        if entry is not None:
+            return entry.brief(record, version, time.time())
+        return None if record is None else brief_of_record(record, version)
+
+    def _record(self, run_id: str) -> RunRecord | None:
+        return self._records.get(self._record_id(run_id))
+
+    def _record_id(self, run_id: str) -> str:
+        """Returns the id of the record of a run, or of a parent folder of the run."""
+        candidate = run_id
+        while candidate and candidate not in self._records:
+            candidate = candidate.rpartition("/")[0]
+        return candidate or run_id
+
+    # ---- from any thread ------------------------------------------------------------------------------------
+
+    def delete(self, run_id: str) -> None:
+        """Removes a run until its files change."""
+        # Before the publication: a concurrent pass must not publish the run again.
+        self._deleted.add(run_id)
+        # The entry stays, so that the files are not taken for those of a new run; its points are freed.
+        self.snapshots.publish((), self._brief, [run_id])
+        entry = self.entries.get(run_id)
+        if entry is not None:
+            entry.drop_points()
+
+    @property
+    def points_bytes(self) -> int:
+        """The memory of the points."""
+        return self._memory.used_bytes
+
+    def keep_within_budget(self, needed: RunEntry | None = None) -> None:
+        """Drops the points of the least recently requested runs, until the remaining ones fit."""
+        excess = self.points_bytes - self._memory_bytes
+        if excess <= 0:
+            return
+        excess += int(self._memory_bytes * (1 - _LOW_MARK))
+        # Iterates over a copy: the background thread adds and removes entries meanwhile.
+        for entry in sorted([*self.entries.values()], key=lambda entry: entry.used_at):
+            if excess <= 0:
+                return
+            # `needed` has the points that the caller is about to return.
+            if entry is not needed and entry.points_bytes:
+                before = entry.points_bytes
+                entry.drop_points()
+                excess -= before - entry.points_bytes
+
+    def current_state(self) -> ManagerState:
+        """Returns the state of the last pass, with the version and number of the published runs."""
+        now = self.snapshots.now
+        return replace(self.state, version=now.version, runs=len(now.briefs), points_bytes=self.points_bytes)
+
+    def get_brief(self, run_id: str) -> RunBrief:
+        """Returns the brief of a run.
+
+        Raises:
+            RunNotFoundError: there is none with this id.
+        """
+        briefs = self.snapshots.now.briefs
+        if run_id not in briefs:
+            hint = name_hint(run_id, briefs) if briefs else "no run has been found yet"
+            raise RunNotFoundError(f"there is no run {run_id!r}; {hint}", run_id=run_id)
+        return briefs[run_id]
+
+    def series(self, run_id: str, tag: str) -> Series:
+        """Returns the points of a metric that the run has.
+
+        Raises:
+            RunNotFoundError: the run was removed meanwhile.
+            StorageError: reading the files again failed.
+        """
+        entry = self.entries.get(run_id)
+        if entry is None:
+            self.get_brief(run_id)
+            return empty_series(tag)
+        series = entry.series(tag)
+        self.keep_within_budget(entry)
+        return series
+
+    def images(self, run_id: str, tag: str, number: int | None) -> list[ImageEntry]:
+        """Returns the images of a tag that the run has; raises as `series`."""
+        entry = self.entries.get(run_id)
+        if entry is None:
+            self.get_brief(run_id)
+            return []
+        return entry.images(tag, number)
+
+    def read_entries(self, run_id: str, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
+        """Returns the texts, histograms or tensors of a tag that the run has; raises as `series`."""
+        entry = self.entries.get(run_id)
+        if entry is None:
+            self.get_brief(run_id)
+            return []
+        entries = entry.entries(kind, tag)
+        self.keep_within_budget(entry)
+        return entries
+
+    def many_series(self, ids: Sequence[str], tag: str) -> dict[str, Series]:
+        """Returns the points of a metric of many runs, without the runs that were removed meanwhile.
+
+        Raises:
+            StorageError: reading the files again failed.
+        """
+        entries = {run_id: entry for run_id in ids if (entry := self.entries.get(run_id)) is not None}
+        series = {run_id: entry.series(tag) for run_id, entry in entries.items()}
+        self.keep_within_budget()
+        return series

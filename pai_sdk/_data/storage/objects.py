@@ -1,0 +1,246 @@
+"""The metadata of an object, the check of its bytes, and the atomic replacement of its local file."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import hashlib
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from pai_sdk._core.files import OPEN_FILES_CAN_BE_MOVED
+from pai_sdk._data.storage.crc64 import crc64_of
+from pai_sdk._data.storage.leftovers import open_part
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk.errors import PathConflictError, StorageError
+
+__all__ = [
+    "META_EXECUTABLE",
+    "META_LINK",
+    "META_SHA256",
+    "ContentCheck",
+    "Draft",
+    "ObjectInfo",
+    "make_executable",
+    "make_folder",
+    "mark_executable",
+    "md5_of",
+    "must_accept_file",
+    "must_be_no_file",
+    "object_meta",
+    "publish_file",
+    "replacing",
+    "writing",
+]
+
+META_SHA256 = "pai-sha256"
+"""User metadata: the SHA-256 of the content. OSS has no such hash of an object that was uploaded in parts."""
+
+META_EXECUTABLE = "pai-executable"
+"""User metadata: `true` for an executable file; OSS keeps no modes."""
+
+META_LINK = "pai-link"
+"""User metadata: `true` for a symbolic link; the content is its target."""
+
+_BUFFER_BYTES = 1 << 17
+_HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
+
+
+@dataclass(frozen=True)
+class ObjectInfo:
+    """The metadata of an object in OSS.
+
+    Attributes:
+        uri: the object.
+        size_bytes: its length.
+        etag: changes with the content.
+        meta: `x-oss-meta-*` without that prefix, in lower case; a listing does not have it.
+        content_md5: the MD5 of the content in hexadecimal, when OSS knows it.
+        content_crc64: the CRC-64 of the content; OSS has it for nearly all objects, but not in a listing.
+        modified_s: when it was written, in seconds since 1970.
+        storage_class: `Standard`, `IA`, `Archive`, `ColdArchive` or `DeepColdArchive`; empty if not known.
+    """
+
+    uri: OssUri
+    size_bytes: int
+    etag: str
+    meta: Mapping[str, str]
+    content_md5: str | None = None
+    content_crc64: int | None = None
+    storage_class: str = ""
+    modified_s: float | None = None
+
+    @property
+    def sha256(self) -> str | None:
+        """Returns the SHA-256 in hexadecimal, if the writer recorded it."""
+        return self.meta.get(META_SHA256)
+
+
+class ContentCheck:
+    """Compares received bytes with the object's length and the best checksum there is."""
+
+    def __init__(self, info: ObjectInfo) -> None:
+        self._info = info
+        self._size_bytes = 0
+        self._crc64 = 0
+        self._count: Callable[[bytes], None] = lambda chunk: None
+        self._is_right: Callable[[], bool] = lambda: True
+        if info.sha256:
+            self._compare("sha256", info.sha256)
+        elif info.content_md5:
+            self._compare("md5", info.content_md5)
+        elif info.content_crc64 is not None:
+            self._count = self._update_crc64
+            self._is_right = lambda: self._crc64 == info.content_crc64
+
+    def _compare(self, algorithm: str, expected: str) -> None:
+        content = hashlib.new(algorithm, usedforsecurity=False)
+        self._count = content.update
+        self._is_right = lambda: content.hexdigest() == expected.lower()
+
+    def _update_crc64(self, chunk: bytes) -> None:
+        self._crc64 = crc64_of(chunk, self._crc64)
+
+    def update(self, chunk: bytes) -> ContentCheck:
+        """Adds the next bytes."""
+        self._size_bytes += len(chunk)
+        self._count(chunk)
+        return self
+
+    def error(self) -> str | None:
+        """Returns a description of the problem of the received bytes, or None."""
+        if self._size_bytes != self._info.size_bytes:
+            return f"{self._size_bytes} bytes arrived, not {self._info.size_bytes}"
+        if not self._is_right():
+            return "the bytes that arrived do not have the object's checksum"
+        return None
+
+
+def object_meta(sha256: str, *, executable: bool) -> dict[str, str]:
+    """Returns the user metadata of an object: hash and mode of its file."""
+    return {META_SHA256: sha256, **({META_EXECUTABLE: "true"} if executable else {})}
+
+
+def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
+    """Returns the MD5 that a response's headers (names in lower case) give for the content, in hexadecimal."""
+    # Without `Content-MD5` it is the ETag, but only of a `Normal` object that is not encrypted with KMS.
+    if headers.get("content-md5"):
+        return base64.b64decode(headers["content-md5"]).hex()
+    normal = headers.get("x-oss-object-type", "Normal") == "Normal"
+    if not normal or headers.get("x-oss-server-side-encryption", "").upper() == "KMS":
+        return None
+    return etag if _HEX_32.fullmatch(etag) else None
+
+
+class Draft(NamedTuple):
+    """A temporary file: its path, and the open file, to which its content is written."""
+
+    path: Path
+    stream: BinaryIO
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Draft]:
+    """Yields a temporary file beside `path` that replaces `path` at the end, or is removed on an error."""
+    part, file = open_part(path.parent)
+    stream = os.fdopen(file, "wb", buffering=_BUFFER_BYTES)
+    try:
+        yield Draft(part, stream)
+        stream.flush()
+        if not OPEN_FILES_CAN_BE_MOVED:
+            stream.close()
+        publish_file(part, path)
+    except BaseException:
+        # close() flushes the buffer first, which fails on a full disk.
+        with contextlib.suppress(OSError):
+            stream.close()
+        part.unlink(missing_ok=True)
+        raise
+    stream.close()
+
+
+def publish_file(part: Path, path: Path) -> None:
+    """Renames a finished file to its final name, and replaces an existing file.
+
+    Raises:
+        PathConflictError: a folder has that name.
+    """
+    must_accept_file(path)
+    try:
+        part.replace(path)
+    except IsADirectoryError:
+        must_accept_file(path)
+        raise
+
+
+def must_accept_file(path: Path) -> None:
+    """Checks that a file can be written at a path; an existing file or link is replaced.
+
+    Raises:
+        PathConflictError: it is a folder.
+        StorageError: it is a device, pipe or socket, or leads to one.
+    """
+    try:
+        status = path.lstat()
+        if stat.S_ISLNK(status.st_mode):
+            status = path.stat()
+            if stat.S_ISDIR(status.st_mode):
+                return
+    except OSError:
+        # The path does not exist, or writing will report the error.
+        return
+    if stat.S_ISDIR(status.st_mode):
+        raise PathConflictError(f"{path} is a folder, but a file is needed there; move the folder away")
+    if not stat.S_ISREG(status.st_mode):
+        raise StorageError(f"{path} is a device, pipe or socket; give the name of a file")
+
+
+@contextlib.contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Reports errors of the block with the name of the file, not with its temporary name."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error.strerror or error}") from error
+
+
+def must_be_no_file(path: Path) -> None:
+    """Checks that a folder can be created at a path.
+
+    Raises:
+        PathConflictError: it, or one of the folders around it, is something else.
+    """
+    for folder in (path, *path.parents):
+        if os.path.lexists(folder) and not os.path.isdir(folder):  # noqa: PTH112 - a Path raises an error
+            raise PathConflictError(f"{folder} is a file, but a folder is needed there; move the file away")
+
+
+def make_folder(path: Path) -> None:
+    """Creates a folder and its parents, unless they exist.
+
+    Raises:
+        PathConflictError: something else is in its place.
+        StorageError: it cannot be created.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        must_be_no_file(path)
+        raise StorageError(f"{path} cannot be created: {error.strerror or error}") from error
+
+
+def mark_executable(path: Path, info: ObjectInfo) -> None:
+    """Makes a downloaded file executable for all who may read it, if it was executable before its upload."""
+    if info.meta.get(META_EXECUTABLE) == "true":
+        make_executable(path)
+
+
+def make_executable(path: Path) -> None:
+    """Makes a file executable for all who may read it."""
+    mode = path.stat().st_mode
+    path.chmod(mode | (mode & 0o444) >> 2)

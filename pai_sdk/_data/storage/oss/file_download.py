@@ -1,0 +1,150 @@
+"""Downloads one object to a file, which appears complete and checked, or not at all; a large one in ranges."""
+
+from __future__ import annotations
+
+import hashlib
+import stat
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, must_accept_file, writing
+from pai_sdk._data.storage.partial_file import PartialFile
+from pai_sdk._data.storage.pool import TransferPool
+from pai_sdk._data.storage.progress import FileShare
+from pai_sdk._data.storage.unfinished import can_be_resumed
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk.errors import ObjectNotFoundError, StorageError
+
+if TYPE_CHECKING:
+    from pai_sdk._data.storage.oss.client import OssClient
+
+__all__ = ["MAX_SINGLE_BYTES", "PART_BYTES", "FileDownload"]
+
+PART_BYTES = 8 << 20
+MAX_SINGLE_BYTES = 16 << 20
+_CHUNK_BYTES = 1 << 20
+# Attempts when the bytes do not have the checksum of the object.
+_MAX_FETCHES = 3
+
+
+class FileDownload:
+    """The download of one object.
+
+    Args:
+        skip_unchanged: do not fetch when the file has the content already.
+
+    Attributes:
+        read: the version of the object that was fetched.
+    """
+
+    def __init__(
+        self,
+        client: OssClient,
+        entry: ObjectInfo,
+        path: Path,
+        share: FileShare,
+        *,
+        skip_unchanged: bool,
+    ) -> None:
+        self._client = client
+        self._entry = entry
+        self._path = path
+        self._share = share
+        self._skip_unchanged = skip_unchanged
+        self.read = entry
+
+    def in_single_request(self) -> None:
+        """Downloads the object in one request."""
+        # The target path is checked when the file is moved there, since most files are small.
+        if not (self._skip_unchanged and self._is_unchanged()):
+            with writing(self._path):
+                self.read = self._client.get_file(self._entry.uri, self._path)
+        self._share.advance(self._entry.size_bytes)
+
+    def in_parts(self, pool: TransferPool) -> None:
+        """Downloads ranges in parallel, except for those that arrived earlier."""
+        must_accept_file(self._path)
+        if self._skip_unchanged and self._is_unchanged():
+            return self._share.advance(self._entry.size_bytes)
+        problem: str | None = None
+        for _ in range(_MAX_FETCHES):
+            with writing(self._path):
+                self.read = _head(self._client, self._entry.uri)
+                problem = self._fetch_ranges(self.read, pool)
+            if problem is None:
+                return None
+            self._share.restart()
+        raise StorageError(
+            f"{self._entry.uri}: {problem}, even after {_MAX_FETCHES} downloads", uri=str(self._entry.uri)
+        )
+
+    def _fetch_ranges(self, info: ObjectInfo, pool: TransferPool) -> str | None:
+        """Fetches the missing ranges; returns the problem of the complete file, or None."""
+        starts = range(0, info.size_bytes, PART_BYTES)
+        ranges = [(start, min(start + PART_BYTES, info.size_bytes)) for start in starts]
+        with PartialFile(self._path, info, PART_BYTES) as part:
+            self._share.advance(sum(end - start for start, end in ranges if start in part.recorded))
+            try:
+                pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)
+                problem = _problem_of(part, info)
+                if problem is None:
+                    part.publish()
+            except Exception as error:
+                if not can_be_resumed(error):
+                    part.discard()
+                raise
+            if problem:
+                part.discard()
+            return problem
+
+    def _fetch_range(self, info: ObjectInfo, part: PartialFile, start: int, end: int) -> None:
+        if part.has(start, end):
+            return
+        if start in part.recorded:
+            self._share.advance(start - end)
+        part.record(start, self._client.get_range(info, start, end, part.file))
+        self._share.advance(end - start)
+
+    def _is_unchanged(self) -> bool:
+        """Returns True if the file has the content of the object."""
+        # The date proves nothing, so the bytes are hashed.
+        try:
+            status = self._path.lstat()
+            if not stat.S_ISREG(status.st_mode) or status.st_size != self._entry.size_bytes:
+                return False
+            # The ETag of most small objects is their MD5; any other ETag equals no MD5.
+            if "-" not in self._entry.etag and self._has("md5", self._entry.etag):
+                return True
+            return self._has("sha256", _head(self._client, self._entry.uri).sha256 or "")
+        except OSError:
+            # The file does not exist, or cannot be read.
+            return False
+
+    def _has(self, algorithm: str, digest: str) -> bool:
+        hasher = hashlib.new(algorithm, usedforsecurity=False)
+        for chunk in _chunks(self._path):
+            hasher.update(chunk)
+        return hasher.hexdigest() == digest.lower()
+
+
+def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
+    """Returns the full metadata of an object; a listing has neither user metadata nor SHA-256."""
+    info = client.head(uri)
+    if info is None:
+        raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=str(uri))
+    return info
+
+
+def _problem_of(part: PartialFile, info: ObjectInfo) -> str | None:
+    check = ContentCheck(info)
+    for chunk in part.chunks(0, info.size_bytes):
+        check.update(chunk)
+    return check.error()
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        while chunk := stream.read(_CHUNK_BYTES):
+            yield chunk

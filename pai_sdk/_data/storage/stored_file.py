@@ -1,0 +1,70 @@
+"""The metadata of a file that every store provides."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeAlias
+
+from pai_sdk._data.storage.file_hash import FileHash
+
+__all__ = ["StoredFile", "Unlisted", "chunks_of"]
+
+_CHUNK_BYTES = 1 << 20
+
+Unlisted: TypeAlias = Callable[[str, Exception], None]
+"""Called with a path and the reason why the listing cannot have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredFile:
+    """A file in a store.
+
+    Attributes:
+        path: relative to the root of the store, with `/` between its parts. With a `/` at its end it is an empty
+            folder, which a store lists only when it is asked for folders.
+        size_bytes: its length.
+        modified_ns: when it was changed last, in nanoseconds since 1970; None when the store does not say.
+        etag: changes with the content. On a local disk it consists of size, time and inode.
+        link: the target of a symbolic link that is stored as a link; empty for a file.
+        executable: whether it is a program. The listing of an object storage does not say; `head` does.
+        sha256: the hash that its content must have when it is moved; empty if it may have any.
+        hashed: this hash with those of its parts, if they were computed too.
+    """
+
+    path: str
+    size_bytes: int
+    modified_ns: int | None
+    etag: str
+    executable: bool = False
+    link: str = ""
+    sha256: str = ""
+    hashed: FileHash | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def is_folder(self) -> bool:
+        """Returns True for an empty folder."""
+        return self.path.endswith("/")
+
+    @property
+    def mark(self) -> str:
+        """Returns a string that changes with the file, including its mode."""
+        return "folder" if self.is_folder else f"{self.etag}{'x' if self.executable else ''}"
+
+
+def chunks_of(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
+    """Yields the content that was passed to `Store.write`.
+
+    Example:
+        >>> list(chunks_of(b"hello"))
+        [b'hello']
+    """
+    if isinstance(content, Path):
+        with content.open("rb") as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield chunk
+    elif isinstance(content, bytes):
+        yield content
+    else:
+        yield from content

@@ -1,0 +1,27 @@
+"""Names of files that declare other files complete: the commits of traces.
+
+A commit is moved after all other files, because readers of a commit read the blocks before it. The content of a
+commit is defined in `pai_sdk._data.trace.trace_files`; a sync needs only the order.
+"""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["committed_by"]
+
+# `<session>-committed.parquet` of earlier versions, `<session>-<n>blocks-<n>bytes-committed.parquet` of this one.
+_COMMIT = re.compile(r"(?P<session>.*rank\d+-\w+-\w+-[0-9a-f]+)(?:-\d+blocks-\d+bytes)?-committed\.parquet")
+
+
+def committed_by(path: str) -> str | None:
+    """Returns the common prefix of the files that a commit declares complete; None for other files.
+
+    Example:
+        >>> committed_by("run=r1/rank0-20261122T171801000000-20261122T171902000000-a1-committed.parquet")
+        'run=r1/rank0-20261122T171801000000-20261122T171902000000-a1'
+        >>> committed_by("run=r1/weights.parquet") is None
+        True
+    """
+    match = _COMMIT.fullmatch(path)
+    return match["session"] if match else None

@@ -1,0 +1,71 @@
+"""The list of a folder's files, written beside the folder when all of them are in place."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from pai_sdk._data.storage.stored_file import StoredFile
+from pai_sdk._data.storage.tree import FileTree, digest_of
+from pai_sdk._data.storage.uri import OssUri
+
+if TYPE_CHECKING:
+    from pai_sdk._data.storage.oss.client import OssClient
+
+__all__ = ["manifest_files", "manifest_uri", "read_manifest", "write_manifest"]
+
+_META_TREE = "pai-tree"
+_ETAG = re.compile(r"[0-9A-Za-z-]+")
+
+
+def manifest_uri(folder: OssUri) -> OssUri:
+    """Returns the URI of the manifest beside a folder: path, size, SHA-256, executable and ETag of each file."""
+    return replace(folder, key=f"{folder.key.rstrip('/')}.manifest.json")
+
+
+def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Sequence[str]) -> None:
+    """Records that all files of a tree are in place."""
+    files = [
+        {"path": e.path, "size": e.size_bytes, "sha256": e.sha256, "executable": e.executable, "etag": etag}
+        for e, etag in zip(tree.entries, etags, strict=True)
+    ]
+    content = json.dumps({"digest": tree.digest, "files": files}, ensure_ascii=False).encode("utf-8")
+    client.put_bytes(manifest_uri(folder), content, meta={_META_TREE: tree.digest})
+
+
+def manifest_files(client: OssClient, folder: OssUri) -> list[StoredFile]:
+    """Returns the files in a folder's manifest, each with its hash; the ETag is empty when it is unknown.
+
+    Raises:
+        StorageError: it cannot be read; `ObjectNotFoundError`: there is none.
+        ValueError: it is not a manifest.
+    """
+    return list(_files_of(client.get_bytes(manifest_uri(folder))))
+
+
+def read_manifest(client: OssClient, folder: OssUri) -> list[StoredFile]:
+    """Returns the files of a folder that is named by the hash of its content.
+
+    Raises:
+        StorageError: it cannot be read; `ObjectNotFoundError`: there is none.
+        ValueError: it is not a manifest, or not that of the folder.
+    """
+    files = manifest_files(client, folder)
+    if not digest_of(files).startswith(folder.name):
+        raise ValueError("its files do not match the hash in the folder's name")
+    return files
+
+
+def _files_of(content: bytes) -> Iterator[StoredFile]:
+    try:
+        for file in json.loads(content)["files"]:
+            path, sha256, etag = file["path"], file["sha256"], file.get("etag", "")
+            if not (isinstance(path, str) and isinstance(sha256, str) and isinstance(file["size"], int)):
+                raise TypeError(file)
+            etag = etag if _ETAG.fullmatch(etag) else ""
+            yield StoredFile(path, file["size"], None, etag, file["executable"], sha256=sha256)
+    except (LookupError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"it is not a manifest: {error!r}") from error

@@ -1,0 +1,267 @@
+"""Transfers of files and folders to and from OSS: `upload`, `download`, `upload_tree` for a tree, and `unpack`.
+
+`DirSync` moves the files. This module adds what is specific to a tree or a single file.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tarfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from pai_sdk._data.storage.objects import ObjectInfo, make_folder, must_be_no_file
+from pai_sdk._data.storage.oss.file_upload import part_bytes
+from pai_sdk._data.storage.pool import is_fatal_for_transfer
+from pai_sdk._data.storage.progress import ByteBar
+from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._data.storage.stores.oss import OssStore, stored_file_of_object
+from pai_sdk._data.storage.sync.dir_sync import DirSync, move_file
+from pai_sdk._data.storage.sync.manifest import manifest_uri
+from pai_sdk._data.storage.sync.memory import SyncMemory
+from pai_sdk._data.storage.sync.tree_index import TreeIndex
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._data.storage.walk import Links
+from pai_sdk.errors import InvalidInputError, Problem, StorageError, TransferError
+
+if TYPE_CHECKING:
+    from pai_sdk._data.storage.oss.client import OssClient
+
+__all__ = ["download", "manifest_uri", "unpack", "upload", "upload_tree"]
+
+
+def upload(
+    client: OssClient,
+    path: str | Path,
+    uri: OssUri,
+    *,
+    progress: bool = True,
+    workers: int | None = None,
+    links: Links = "follow",
+) -> OssUri:
+    """Put a file or a folder into OSS. The parts of a large file that arrived earlier are not sent again.
+
+    Args:
+        client: writes the objects.
+        path: a file, or a folder, of which all files are uploaded.
+        uri: for a folder, the folder its files go into; for a file, its object, or a folder (a `/` at its end) to
+            put it in.
+        progress: show a bar.
+        workers: threads; None for many for small files, and few for large ones.
+        links: the policy for symbolic links: `follow` uploads their targets, wherever they are; with `inside`, a
+            link that leads out of the folder is an error, and with `error` each link is.
+
+    Returns:
+        The object or the folder.
+
+    Raises:
+        InvalidInputError: there is no such file, no file in the folder, or some that cannot be uploaded.
+        TransferError: some files could not be uploaded; the others are in place.
+    """
+    path = Path(path)
+    tree = FileTree.scan(path, part_bytes=part_bytes, links=links)
+    if not tree.entries:
+        raise InvalidInputError([Problem(str(path), "is a folder without files", "there is nothing to upload")])
+    if path.is_dir():
+        upload_tree(client, tree, uri, progress=progress, marker=False, workers=workers)
+        return uri.as_dir()
+    uri = uri.join(path.name) if uri.is_dir else uri
+    source, target = _TreeStore(tree), OssStore(client, _folder_of(uri))
+    with _as_transfer_error(f"{path} was not uploaded to {uri}", path.name):
+        move_file(source, tree.entries[0], target, uri.name, progress=progress, title="uploading", workers=workers)
+    return uri
+
+
+def upload_tree(
+    client: OssClient,
+    tree: FileTree,
+    uri: OssUri,
+    *,
+    progress: bool = True,
+    marker: bool = True,
+    workers: int | None = None,
+) -> int:
+    """Uploads the files of a tree into a folder; returns the number of sent files, 0 when OSS had all of them.
+
+    Args:
+        client: writes the objects.
+        tree: the files. A file that has changed since the scan is an error.
+        uri: the folder.
+        progress: show a bar.
+        marker: the folder must hold this tree and nothing else: list it first, and write the manifest.
+            Without it, all files are sent, and other files in the folder stay.
+        workers: threads; None for many for small files, and few for large ones.
+
+    Raises:
+        InvalidInputError: there are files whose keys would be longer than OSS allows, or the folder holds files
+            that are not in the tree; all of them are listed.
+        TransferError: some files could not be uploaded; the others are in place.
+    """
+    # The folder is listed first, and only missing, changed or archived files are sent. When all are in place, a
+    # manifest is written beside the folder. If the folder is named by the tree's digest, files of an earlier tree
+    # are copied within OSS.
+    folder = uri.as_dir()
+    _must_have_keys(tree, folder)
+    index = TreeIndex(client, tree, folder) if marker else None
+    if index is not None:
+        index.find()
+        if index.is_complete and index.has_manifest:
+            return 0
+    with ByteBar("uploading", is_visible=progress) as bar:
+        bar.expect(tree.size_bytes if index is None else index.missing_bytes)
+        if index is not None:
+            index.copy_existing(bar, workers)
+        report = DirSync(
+            _TreeStore(tree),
+            OssStore(client, folder),
+            remember=index or SyncMemory(None),
+            is_checked=True,
+            bar=bar,
+            workers=workers,
+        ).attempt()
+    if report.failures or report.gave_up:
+        message = f"{len(report.failures)} of {len(tree.entries)} files were not uploaded to {folder}"
+        raise TransferError(message + report.why_not_all, failures=report.failures)
+    if index is not None:
+        index.commit()
+    return report.moved
+
+
+def download(
+    client: OssClient,
+    uri: OssUri,
+    target: str | Path,
+    *,
+    progress: bool = True,
+    workers: int | None = None,
+    skip_unchanged: bool = True,
+    skip: Callable[[StoredFile], bool] = lambda file: False,
+) -> Path:
+    """Fetch a file or a folder.
+
+    Args:
+        client: reads the objects.
+        uri: a file, or a folder; a name without a slash at its end is a folder if there is no such file.
+        target: for a folder, the local folder its content goes into; for a file, the local file, or an existing
+            folder to put it in.
+        progress: show a bar.
+        workers: threads; None for many for small files, and few for large ones.
+        skip_unchanged: do not fetch a file that is there already, with the same size and the same hash.
+        skip: called with each file of a folder; accepted files are not fetched.
+
+    Returns:
+        The local file or folder.
+
+    Raises:
+        StorageError: nothing is there, or a file is where a folder is to be, or the other way round.
+        TransferError: some files could not be fetched; the others are complete.
+    """
+    target = Path(target)
+    info = None if uri.is_dir else client.head(uri)
+    if info is not None:
+        target = target / uri.name if os.path.isdir(target) else target  # noqa: PTH112 - it raises nothing
+        _download_file(client, info, target, skip_same=skip_unchanged, progress=progress)
+        return target
+    # Checked first: one error, not one for each object.
+    must_be_no_file(target)
+    report = DirSync(
+        OssStore(client, uri),
+        LocalStore(target),
+        checksum=skip_unchanged,
+        remember=False,
+        progress=progress,
+        title="downloading",
+        workers=workers,
+        skip=skip,
+    ).attempt()
+    failures = {**report.unlisted, **report.failures}
+    count = report.files + len(report.unlisted)
+    if failures or report.gave_up:
+        raise TransferError(
+            f"{len(failures)} of {count} files were not fetched from {uri}{report.why_not_all}", failures=failures
+        )
+    if not count:
+        # Only an object that represents the folder itself exists.
+        make_folder(target)
+    return target
+
+
+class _TreeStore(LocalStore):
+    """The files of a tree, with the content that they had when it was scanned."""
+
+    def __init__(self, tree: FileTree) -> None:
+        super().__init__(tree.root)
+        self._tree = tree
+
+    def list(
+        self, prefix: str = "", *, folders: bool = False, unlisted: Unlisted | None = None
+    ) -> Iterator[StoredFile]:
+        """Returns the files of the tree. Their marks are hashes of content, not times."""
+        return (file for file in self._tree.entries if file.path.startswith(prefix))
+
+
+def _download_file(client: OssClient, info: ObjectInfo, target: Path, *, skip_same: bool, progress: bool) -> None:
+    folder, name = LocalStore(target.parent), info.uri.name
+    # Outside of the transfer, so that an error is not reported as that of a file.
+    folder.prepare()
+    source, file = OssStore(client, _folder_of(info.uri)), stored_file_of_object(info, name)
+    with _as_transfer_error(f"1 of 1 files were not fetched from {info.uri}", name):
+        move_file(source, file, folder, target.name, skip_same=skip_same, progress=progress, title="downloading")
+
+
+def _folder_of(uri: OssUri) -> OssUri:
+    return replace(uri, key=uri.key.removesuffix(uri.name))
+
+
+@contextmanager
+def _as_transfer_error(message: str, name: str) -> Iterator[None]:
+    """Reports the error of a single file as a transfer of one file, as for a folder."""
+    try:
+        yield
+    except (StorageError, OSError) as error:
+        if is_fatal_for_transfer(error):
+            raise
+        raise TransferError(message, failures={name: error}) from error
+
+
+def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
+    """Checks that every file can have a key in the folder, before anything is sent."""
+    problems: list[Problem] = []
+    for entry in tree.entries:
+        try:
+            folder.join(entry.path)
+        except InvalidInputError as error:
+            hint = "give it another name, or another folder"
+            problems += [Problem(entry.path, f"{key.what}; {key.hint}", hint) for key in error.problems]
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Unpacks an archive into a folder, and never outside of it.
+
+    Raises:
+        InvalidInputError: a member is no plain file or folder, or lies outside; nothing is unpacked.
+    """
+    with tarfile.open(archive) as packed:
+        for member in packed.getmembers():
+            parts = PurePosixPath(member.name).parts
+            if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
+                message = f"{member.name!r} in the archive is no plain file or folder within it"
+                raise InvalidInputError([Problem("archive", message, "unpack it by hand, if you trust it")])
+        for member in packed.getmembers():
+            target = folder.joinpath(*PurePosixPath(member.name).parts)
+            content = packed.extractfile(member)
+            if content is None:
+                target.mkdir(parents=True, exist_ok=True)
+                continue
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with content, target.open("wb") as written:
+                shutil.copyfileobj(content, written)
+            target.chmod(0o755 if member.mode & 0o100 else 0o644)

@@ -1,0 +1,448 @@
+"""Collects the rows of many steps into one block, the unit of sending and of retries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pai_sdk._data.trace.columns import Prepared, numpy_type
+from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+
+_FIRST_ROWS = 1024
+_PART_BYTES = 8 << 20  # of a block: large enough for Arrow, and a small fraction of a block of the usual size
+_JOINED = 256  # small Arrow arrays that are joined into one
+_JOINED_BYTES = 1 << 20  # larger ones are joined when the block is built, in a thread: no step waits for the copy
+
+# Memory of Python and Arrow objects, measured: blocks of a few kilobytes need more memory for them than for rows.
+_BLOCK_BYTES = 1_500
+_COLUMN_BYTES = 500
+_LIST_BYTES = 500  # in addition for a column of lists, which has two buffers
+_CHUNK_BYTES, _CHILD_BYTES = 900, 500  # a string has one array, a list two
+_LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
+
+
+class BlockBuilder:
+    """Collects copies of rows until they are enough for a block.
+
+    The rows are stored in parts, so that the memory of each part is released as soon as it is encoded.
+
+    Args:
+        block_bytes: of a complete block. The first rows of a part reserve its buffers for all of it, since a
+            growing buffer would be copied within a step. The operating system assigns reserved memory when it is
+            written.
+    """
+
+    def __init__(self, schema: pa.Schema, *, block_bytes: int = 0) -> None:
+        self._schema = schema
+        self._part_bytes = min(block_bytes, _PART_BYTES)
+        self._part = _Part(schema, self._part_bytes)
+        self._full: list[_Part] = []
+        self._full_rows = self._full_bytes = self._full_extra_bytes = 0
+
+    @property
+    def rows(self) -> int:
+        """Returns the number of rows."""
+        return self._full_rows + self._part.rows
+
+    @property
+    def size_bytes(self) -> int:
+        """Returns the memory of the rows."""
+        return self._full_bytes + self._part.size_bytes
+
+    @property
+    def extra_bytes(self) -> int:
+        """Returns the approximate memory of the objects that hold the rows."""
+        return _BLOCK_BYTES + self._full_extra_bytes + self._part.extra_bytes
+
+    def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
+        """Adds the columns of one step, which `Columns.prepare` has checked: all of them, or none.
+
+        Raises:
+            InvalidInputError: the step has more items in the lists of a column than Arrow can count.
+        """
+        if self._part.size_bytes >= _PART_BYTES:
+            self._start_part()
+        self._part.append(columns, rows)
+
+    def _start_part(self) -> None:
+        full = self._part
+        full.trim()
+        # Ctrl-C can interrupt the evaluation of the values, but not the assignments: no part counts twice.
+        self._full, self._part, self._full_rows, self._full_bytes, self._full_extra_bytes = (
+            [*self._full, full],
+            _Part(self._schema, self._part_bytes),
+            self.rows,
+            self.size_bytes,
+            self._full_extra_bytes + full.extra_bytes,
+        )
+
+    def trim(self) -> None:
+        """Releases reserved memory, after the last row."""
+        self._part.trim()
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """Returns all rows, in the builder's memory: the caller drops them before it uses the builder again."""
+        return [part.build() for part in (*self._full, self._part)]
+
+    def drain(self) -> Iterator[pa.RecordBatch]:
+        """Yields all rows, part by part, and releases each part; `rows` and the sizes stay."""
+        for part in (*self._full, self._part):
+            batch = part.build()
+            part.release()
+            yield batch
+            del batch  # frees this part before the next one is built
+
+
+class _Part:
+    """Rows of a block, in one buffer for each column of numbers."""
+
+    __slots__ = ("_columns", "_part_bytes", "_schema", "extra_bytes", "rows", "size_bytes")
+
+    def __init__(self, schema: pa.Schema, part_bytes: int) -> None:
+        self._schema = schema
+        self._part_bytes = part_bytes
+        self._columns = {field.name: _column(field.type) for field in schema}
+        self.rows = 0
+        self.size_bytes = 0
+        self.extra_bytes = _COLUMN_BYTES * len(self._columns)
+
+    def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
+        """Adds the columns of one step: all of them, or none."""
+        if not self.rows:
+            self._reserve(columns)
+        size_bytes, extra_bytes = self.size_bytes, _COLUMN_BYTES * len(self._columns)
+        try:
+            for name, column in self._columns.items():
+                size_bytes += column.append(columns[name])
+                extra_bytes += column.extra_bytes
+        except BaseException:  # Ctrl-C: without this, the columns of the block would differ in length
+            for column in self._columns.values():
+                column.truncate(self.rows)
+            raise
+        self.size_bytes, self.extra_bytes = size_bytes, extra_bytes
+        self.rows += rows
+
+    def _reserve(self, columns: Mapping[str, Prepared]) -> None:
+        """Reserves the buffers of a part, assuming that all rows are like the first ones."""
+        step_bytes = sum(column.bytes_of(columns[name]) for name, column in self._columns.items())
+        if step_bytes and self._part_bytes:
+            # One step more, because the last one exceeds the size of the part.
+            steps = self._part_bytes / step_bytes + 1
+            for name, column in self._columns.items():
+                column.reserve(columns[name], steps)
+
+    def trim(self) -> None:
+        """Releases reserved memory, after the last row."""
+        for column in self._columns.values():
+            column.trim()
+
+    def release(self) -> None:
+        """Drops the rows; batches that were built keep their memory."""
+        self._columns = {}
+
+    def build(self) -> pa.RecordBatch:
+        """Returns all rows as one batch, in the memory of the part."""
+        import pyarrow as pa
+
+        arrays = [self._columns[field.name].build() for field in self._schema]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+def _column(type_: pa.DataType) -> _Numbers | _Lists | _Arrays:
+    """Returns a builder for a column of a type."""
+    import pyarrow.types as kinds
+
+    if (dtype := numpy_type(type_)) is not None:
+        return _Numbers(type_, dtype)
+    if kinds.is_list(type_) and (dtype := numpy_type(type_.value_type)) is not None:
+        return _Lists(type_, dtype)
+    return _Arrays(type_)
+
+
+class _Buffer:
+    """A growing buffer of numbers."""
+
+    __slots__ = ("_values", "dtype", "length")
+
+    def __init__(self, dtype: np.dtype[Any]) -> None:
+        import numpy as np
+
+        self._values = np.empty(_FIRST_ROWS, dtype)
+        self.dtype = dtype
+        self.length = 0
+
+    @property
+    def values(self) -> np.ndarray[Any, Any]:
+        """Returns the content, in the buffer's own memory."""
+        return self._values[: self.length]
+
+    def reserve(self, length: int) -> None:
+        """Reserves space for this number of values in total."""
+        import numpy as np
+
+        if length > len(self._values):
+            grown = np.empty(length, self.dtype)
+            grown[: self.length] = self.values
+            self._values = grown
+
+    def extend(self, length: int) -> np.ndarray[Any, Any]:
+        """Returns space for the next values. The caller fills it, and then increases `length`."""
+        end = self.length + length
+        if end > len(self._values):
+            self.reserve(max(end, 2 * len(self._values)))
+        return self._values[self.length : end]
+
+    def trim(self) -> None:
+        """Releases reserved memory."""
+        if self._values.nbytes > _LARGE_BYTES:
+            self._values.resize(self.length, refcheck=False)
+        elif self.length < len(self._values):
+            self._values = self.values.copy()  # shrinking in place would leave a gap too small for reuse
+
+
+class _Nulls:
+    """The rows of a column that are null."""
+
+    __slots__ = ("_parts", "extra_bytes")
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[int, np.ndarray[Any, Any]]] = []
+        self.extra_bytes = 0
+
+    def append(self, start: int, column: pa.Array) -> None:
+        """Records the nulls of more rows."""
+        import numpy as np
+
+        if column.null_count:
+            self._parts.append((start, np.asarray(column.is_null().to_numpy(zero_copy_only=False))))
+            self.extra_bytes += _CHUNK_BYTES + len(column)
+
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
+        self._parts = [(start, is_null) for start, is_null in self._parts if start < rows]
+
+    def bitmap(self, rows: int) -> pa.Buffer | None:
+        """Returns Arrow's bitmap of the rows that have a value; None when all have one."""
+        import numpy as np
+        import pyarrow as pa
+
+        if not self._parts:
+            return None
+        is_valid = np.ones(rows, bool)
+        for start, is_null in self._parts:
+            is_valid[start : start + len(is_null)] = ~is_null
+        return pa.py_buffer(np.packbits(is_valid, bitorder="little"))
+
+
+class _Numbers:
+    """A column of numbers. Accepts Arrow arrays, which can have nulls, as well."""
+
+    __slots__ = ("_buffer", "_nulls", "_type")
+
+    def __init__(self, type_: pa.DataType, dtype: np.dtype[Any]) -> None:
+        self._type = type_
+        self._buffer = _Buffer(dtype)
+        self._nulls = _Nulls()
+
+    def __len__(self) -> int:
+        return self._buffer.length
+
+    @property
+    def extra_bytes(self) -> int:
+        """Returns the memory of the objects."""
+        return self._nulls.extra_bytes
+
+    @property
+    def item_bytes(self) -> int:
+        """Returns the memory of one number."""
+        return int(self._buffer.dtype.itemsize)
+
+    def bytes_of(self, column: Prepared) -> int:
+        """Returns the memory that rows will need."""
+        return len(column) * self.item_bytes
+
+    def reserve(self, column: Prepared, steps: float) -> None:
+        """Reserves space for this number of steps of the size of `column`."""
+        self.reserve_rows(int(len(column) * steps))
+
+    def reserve_rows(self, rows: int) -> None:
+        """Reserves space for this number of rows."""
+        self._buffer.reserve(rows)
+
+    def append(self, column: Prepared) -> int:
+        """Adds rows, or the items of rows: an array of any shape. Returns their memory."""
+        import numpy as np
+
+        if not isinstance(column, np.ndarray):
+            self._nulls.append(self._buffer.length, column)
+            column = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
+        self._buffer.extend(column.size).reshape(column.shape)[...] = column
+        self._buffer.length += column.size
+        return int(column.size) * self.item_bytes
+
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
+        self._buffer.length = rows
+        self._nulls.truncate(rows)
+
+    def trim(self) -> None:
+        """Releases reserved memory."""
+        self._buffer.trim()
+
+    def build(self) -> pa.Array:
+        """Returns all rows, in the memory of this object."""
+        import pyarrow as pa
+
+        # Not `pa.array`: it imports pandas, which takes half a second, and fails during the exit of the process.
+        buffers = [self._nulls.bitmap(len(self)), pa.py_buffer(self._buffer.values)]
+        return pa.Array.from_buffers(self._type, len(self), buffers)
+
+
+class _Lists:
+    """A column of lists of numbers: all items in one buffer, and the end of each row."""
+
+    # With an Arrow array for each step, all of them would be joined at the end of the block: twice the memory.
+
+    __slots__ = ("_ends", "_items", "_nulls", "_type")
+
+    def __init__(self, type_: pa.ListType, dtype: np.dtype[Any]) -> None:
+        import numpy as np
+
+        self._type = type_
+        self._items = _Numbers(type_.value_type, dtype)
+        self._ends = _Buffer(np.dtype(np.int32))
+        self._nulls = _Nulls()
+
+    @property
+    def extra_bytes(self) -> int:
+        """Returns the memory of the objects."""
+        return _LIST_BYTES + self._items.extra_bytes + self._nulls.extra_bytes
+
+    def bytes_of(self, column: Prepared) -> int:
+        """Returns the memory that rows will need."""
+        return _item_count(column) * self._items.item_bytes + len(column) * self._ends.dtype.itemsize
+
+    def reserve(self, column: Prepared, steps: float) -> None:
+        """Reserves space for this number of steps of the size of `column`."""
+        self._items.reserve_rows(int(_item_count(column) * steps))
+        self._ends.reserve(int(len(column) * steps))
+
+    def append(self, column: Prepared) -> int:
+        """Adds rows: an array of two dimensions, or lists of Arrow. Returns their memory."""
+        import numpy as np
+
+        first, rows, size_bytes = len(self._items), len(column), self.bytes_of(column)
+        if first + _item_count(column) > np.iinfo(self._ends.dtype).max:
+            text = f"have more than {np.iinfo(self._ends.dtype).max:,} items in the lists of one column"
+            raise InvalidInputError([Problem("the rows of a step", text, "fewer rows in a step")])
+        if isinstance(column, np.ndarray):
+            lengths = np.full(rows, column.shape[1])
+        else:
+            lengths = np.diff(column.offsets.to_numpy())
+            if column.null_count:  # a null can have items in Arrow, which `flatten` leaves out
+                lengths = np.where(column.is_null().to_numpy(zero_copy_only=False), 0, lengths)
+            self._nulls.append(self._ends.length, column)
+            column = column.flatten()
+        self._items.append(column)
+        ends = self._ends.extend(rows)
+        np.cumsum(lengths, dtype=ends.dtype, out=ends)
+        ends += first
+        self._ends.length += rows
+        return size_bytes
+
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
+        self._ends.length = rows
+        self._items.truncate(int(self._ends.values[-1]) if rows else 0)
+        self._nulls.truncate(rows)
+
+    def trim(self) -> None:
+        """Releases reserved memory."""
+        self._items.trim()
+        self._ends.trim()
+
+    def build(self) -> pa.Array:
+        """Returns all rows; the items are in the memory of this object."""
+        import numpy as np
+        import pyarrow as pa
+
+        rows = self._ends.length
+        offsets = np.concatenate([np.zeros(1, self._ends.dtype), self._ends.values])
+        buffers = [self._nulls.bitmap(rows), pa.py_buffer(offsets)]
+        return pa.Array.from_buffers(self._type, rows, buffers, children=[self._items.build()])
+
+
+def _item_count(column: Prepared) -> int:
+    """Returns the number of items of all lists, including those of nulls."""
+    import numpy as np
+
+    if isinstance(column, np.ndarray):
+        return int(column.size)
+    offsets = column.offsets  # of the slice; its `values` would be those of the complete array
+    return offsets[-1].as_py() - offsets[0].as_py() if len(column) else 0
+
+
+class _Arrays:
+    """A column of Arrow arrays, which are joined at the end."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._type = type_
+        self._chunks: list[pa.Array] = []
+        self._small: list[pa.Array] = []  # of single steps
+        self._small_bytes = 0
+        self._chunk_bytes = _CHUNK_BYTES + _CHILD_BYTES * _children(type_)
+
+    @property
+    def extra_bytes(self) -> int:
+        """Returns the memory of the objects."""
+        return self._chunk_bytes * (len(self._chunks) + len(self._small))
+
+    def bytes_of(self, column: pa.Array) -> int:
+        """Returns the memory of rows."""
+        return int(column.nbytes)
+
+    def reserve(self, column: pa.Array, steps: float) -> None:
+        """Does nothing: the arrays are stored as they are."""
+
+    def append(self, column: pa.Array) -> int:
+        import pyarrow as pa
+
+        size_bytes = self.bytes_of(column)
+        self._small.append(column)
+        self._small_bytes += size_bytes
+        if len(self._small) == _JOINED:
+            small, is_joined = self._small, self._small_bytes <= _JOINED_BYTES
+            self._chunks += [pa.concat_arrays(small)] if is_joined else small
+            self._small, self._small_bytes = [], 0
+        return size_bytes
+
+    def truncate(self, rows: int) -> None:
+        """Drops all rows after the first `rows`."""
+        self._chunks, self._small, self._small_bytes = [self.build().slice(0, rows)], [], 0
+
+    def trim(self) -> None:
+        """Does nothing: no memory is reserved."""
+
+    def build(self) -> pa.Array:
+        import pyarrow as pa
+
+        chunks = [*self._chunks, *self._small]
+        self._chunks, self._small, self._small_bytes = [], [], 0
+        joined = pa.concat_arrays(chunks) if chunks else pa.array([], type=self._type)
+        self._chunks = [joined]
+        return joined
+
+
+def _children(type_: pa.DataType) -> int:
+    """Returns the number of Arrow arrays within an array of a nested type."""
+    import pyarrow.types as kinds
+
+    if kinds.is_struct(type_):
+        return sum(1 + _children(field.type) for field in type_)
+    if kinds.is_map(type_):
+        return 3 + _children(type_.key_type) + _children(type_.item_type)
+    return 1 + _children(type_.value_type) if kinds.is_list(type_) or kinds.is_large_list(type_) else 0

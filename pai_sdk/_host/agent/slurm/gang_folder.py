@@ -1,0 +1,219 @@
+"""The folder through which the instances of a job on several hosts, and its executor, communicate.
+
+It is on a file system that all of them share. Every file in it appears with its full content:
+
+    claim          the first start of the job, which runs it; or the reason why no start runs it
+    ending         why the job does not succeed; the first one stays
+    kill           end at once, without a grace period: the job is being removed
+    ports-HOST     the address of a host, and free ports there for each instance on it
+    beat           touched while the process is alive that has started the instances
+    INSTANCE/      the `Sandbox` of one instance; its `ml` and `logs` are links to those of the job
+    INSTANCE/beat  touched while the process is alive that watches the instance
+    INSTANCE/told  Slurm has sent SIGTERM to it
+
+Standard library only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from pai_sdk._core.files import open_plain, publish_once
+from pai_sdk._host.agent.journal import Journal
+from pai_sdk._host.agent.protocol import Ending, ExecutionState
+from pai_sdk._host.agent.sandbox import Sandbox
+
+__all__ = ["BEAT_INTERVAL_S", "Claim", "GangFolder", "HostPorts"]
+
+BEAT_INTERVAL_S = 2.0
+# Six beats, because some file systems show the times of files late.
+_DEAD_AFTER_S = 12.0
+_CLAIM = "claim"
+_ENDING = "ending"
+_KILL = "kill"
+_BEAT = "beat"
+_SIGTERM_SENT = "told"
+_CLOCK = "clock"
+_PORTS = "ports-"
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The right to run a job, which is granted once.
+
+    Attributes:
+        slurm_job_id: the Slurm job whose start claimed it.
+        restarts: how often Slurm had started that job before.
+        host: the host of that start.
+        ending: why no start may run the job; then all others are empty.
+    """
+
+    slurm_job_id: str = ""
+    restarts: int = 0
+    host: str = ""
+    ending: Ending | None = None
+
+
+@dataclass(frozen=True)
+class HostPorts:
+    """The address of a host that has instances.
+
+    Attributes:
+        host: its name.
+        address: by which other hosts reach it.
+        master_port: for the instance of rank 0; 0 where that is elsewhere.
+        ports: rank to a port for each instance on this host.
+    """
+
+    host: str
+    address: str
+    master_port: int
+    ports: dict[int, int]
+
+
+class GangFolder:
+    """Reads and writes the folder.
+
+    Attributes:
+        path: the folder.
+
+    Example:
+        >>> GangFolder(Path("/srv/jobs/train1/shared")).claim is None
+        True
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    # ---- the claim ----
+
+    def try_claim(self, claim: Claim) -> bool:
+        """Claims the job, to run it or to prevent it; returns False if it was claimed before."""
+        # Before the claim, so that a second start that reads it also sees a sign of life.
+        (self.path / _BEAT).touch(mode=0o600)
+        return publish_once(self.path / _CLAIM, json.dumps(asdict(claim)))
+
+    @property
+    def claim(self) -> Claim | None:
+        """Returns the claim of the job, or None."""
+        content = self._json(_CLAIM)
+        if content is None:
+            return None
+        return Claim(**{**content, "ending": Ending(**content["ending"]) if content["ending"] else None})
+
+    # ---- the end ----
+
+    def write_ending(self, ending: Ending) -> None:
+        """Records why the job does not succeed, which ends all its instances; the first one stays."""
+        publish_once(self.path / _ENDING, json.dumps(asdict(ending)))
+
+    @property
+    def ending(self) -> Ending | None:
+        """Returns why the job does not succeed, or None."""
+        content = self._json(_ENDING)
+        return None if content is None else Ending(**content)
+
+    def kill(self) -> None:
+        """Requests that all instances are killed."""
+        publish_once(self.path / _KILL, "")
+
+    def signs(self) -> tuple[bool, bool]:
+        """Returns whether the instances are to be killed, and whether there is an ending."""
+        # Lists the folder instead of a look-up of each name: a network file system may cache for half a minute
+        # that a name does not exist.
+        names = {path.name for path in self.path.iterdir()}
+        return _KILL in names, _ENDING in names
+
+    # ---- where the instances are ----
+
+    def write_ports(self, host_ports: HostPorts) -> None:
+        """Publishes the address of this host."""
+        publish_once(self.path / f"{_PORTS}{host_ports.host}", json.dumps(asdict(host_ports)))
+
+    def ports(self) -> list[HostPorts]:
+        """Returns the hosts that have published their address."""
+        names = [path.name for path in self.path.iterdir() if path.name.startswith(_PORTS)]
+        entries = [entry for name in names if (entry := self._json(name)) is not None]
+        return [
+            HostPorts(**{**entry, "ports": {int(rank): port for rank, port in entry["ports"].items()}})
+            for entry in entries
+        ]
+
+    # ---- instances ----
+
+    def sandbox(self, instance: str) -> Sandbox:
+        """Returns the folder of an instance."""
+        return Sandbox(self.path / instance)
+
+    def make_sandbox(self, instance: str, job: Sandbox) -> Sandbox:
+        """Creates the folder of an instance, which uses `ml` and `logs` of the job."""
+        sandbox = self.sandbox(instance)
+        sandbox.state_dir.mkdir(parents=True, exist_ok=True)
+        for link, target in ((sandbox.ml, job.ml), (sandbox.logs_dir, job.logs_dir)):
+            with suppress(FileExistsError):
+                link.symlink_to(target)
+        (sandbox.root / _BEAT).touch(mode=0o600)
+        return sandbox
+
+    def state(self, instance: str) -> ExecutionState | None:
+        """Returns the state that the supervisor of an instance has written; None before its start."""
+        return Journal(self.sandbox(instance).state_dir).read_state()
+
+    # ---- signs of life ----
+
+    def beat(self, instance: str = "") -> None:
+        """Writes a sign of life, for an instance or for the process that has started all of them."""
+        # The job is being removed.
+        with suppress(FileNotFoundError):
+            os.utime(self.path / instance / _BEAT)
+
+    def is_alive(self, instance: str = "") -> bool:
+        """Returns True if there was a recent sign of life, by the clock of the file system."""
+        try:
+            now, beat = self._now(), _modified_at(self.path / instance / _BEAT)
+        except FileNotFoundError:
+            return False
+        return now - beat < _DEAD_AFTER_S
+
+    def has_outlived_ending(self, instance: str) -> bool:
+        """Returns True if an instance gave a sign of life after another one had recorded why the job ends."""
+        try:
+            beat, ending = _modified_at(self.path / instance / _BEAT), _modified_at(self.path / _ENDING)
+        except FileNotFoundError:
+            return False
+        # Network file systems may round times.
+        return beat - ending > BEAT_INTERVAL_S
+
+    def record_sigterm(self, instance: str) -> None:
+        """Records that Slurm has sent SIGTERM to an instance."""
+        publish_once(self.path / instance / _SIGTERM_SENT, "")
+
+    def has_sigterm(self, instances: Iterable[str]) -> bool:
+        """Returns True if Slurm has sent SIGTERM to one of these instances."""
+        return any((self.path / instance / _SIGTERM_SENT).exists() for instance in instances)
+
+    def _now(self) -> float:
+        # The clock of the file server: the hosts' clocks may differ from it and from each other.
+        clock = self.path / _CLOCK
+        clock.touch(mode=0o600)
+        return _modified_at(clock)
+
+    def _json(self, name: str) -> dict[str, Any] | None:
+        try:
+            with open_plain(self.path / name) as file:
+                content: dict[str, Any] = json.load(file)
+        except FileNotFoundError:
+            return None
+        return content
+
+
+def _modified_at(path: Path) -> float:
+    # Opened, because a network file system then revalidates its cache.
+    with open_plain(path) as file:
+        return os.fstat(file.fileno()).st_mtime

@@ -1,0 +1,142 @@
+"""Starts the supervisor of a job on the host that runs it, and adds what the job needs of that host.
+
+The description of a job, from `execution.contract.job_description`, is the same everywhere; `job_on_host` adds the
+Python, the variables and the folders of this host, for the `job.json` of the supervisor. Standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pai_sdk._host.agent.interpreter import find_requirements, has_pip, layer, service_paths, site_packages
+from pai_sdk._host.agent.journal import Journal
+from pai_sdk._host.agent.processes import kill_group, session_leaders
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk.errors import PaiError
+
+__all__ = ["hidden_by_ml", "job_on_host", "kill_supervisors", "start_supervisor"]
+
+# The variables of this process that a job gets; all others, such as keys, stay here.
+_INHERITED = re.compile(
+    r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|(CUDA|NVIDIA|PIP)_\w+"
+    r"|(HIP|ROCR)_VISIBLE_DEVICES|ONEAPI_DEVICE_SELECTOR|ZE_AFFINITY_MASK"
+    r"|SSL_CERT_(FILE|DIR)|(REQUESTS|CURL)_CA_BUNDLE|((https?|no|all)_proxy|(HTTPS?|NO|ALL)_PROXY)"
+)
+# What an instance that was given no GPUs of its host sees of them, by the libraries of NVIDIA and AMD: none.
+_NO_GPUS = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""}
+_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# With -I and -S the supervisor starts fast, and no variable or file of the environment changes its Python.
+_SUPERVISE = (
+    "import sys; from pathlib import Path; sys.path.append(sys.argv[1]); "
+    "from pai_sdk._host.agent.supervisor import main; sys.exit(main(Path(sys.argv[2]), *map(int, sys.argv[3:])))"
+)
+
+
+def job_on_host(sandbox: Sandbox, job: Mapping[str, Any], *, cache_dir: Path) -> dict[str, Any]:
+    """Returns the `job.json` of a supervisor on this host.
+
+    Args:
+        sandbox: the job's folder, filled.
+        job: from `execution.contract.job_description`, as plain JSON. With `hides_gpus`, instances see no GPUs,
+            even if the variables of this process name some.
+        cache_dir: the folder of environments with requirements.
+    """
+    requirements = find_requirements(
+        sandbox.usercode, job["python_requirements"], state_dir=sandbox.state_dir, cache_dir=cache_dir
+    )
+    python = sandbox.state_dir / "python"
+    shared = [site_packages(requirements.environment)] if requirements else []
+    layer(python, [*shared, *service_paths()], has_pip=has_pip())
+    programs = [python, Path(requirements.environment)] if requirements else [python]
+    needed: list[str | Path] = [sandbox.root, cache_dir, sys.prefix, sys.base_prefix, *service_paths()]
+    return {
+        **{name: value for name, value in job.items() if name != "python_requirements"},
+        "instances": [
+            _with_variables(instance, sandbox, programs, _NO_GPUS if job.get("hides_gpus") else {})
+            for instance in job["instances"]
+        ],
+        "requirements": asdict(requirements) if requirements else None,
+        "hidden_by_ml": hidden_by_ml(needed),
+    }
+
+
+def hidden_by_ml(needed: Iterable[str | Path]) -> str:
+    """Returns the first of these folders that lies in the host's own `/ml`, or an empty string."""
+    # Within a job of PAI this happens: a job with its own `/ml` would not find its Python there.
+    return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
+
+
+def start_supervisor(root: Path, *, package: Path, timeout_s: float, lifeline: int | None = None) -> None:
+    """Starts the supervisor of a job, and returns when it runs.
+
+    Raises:
+        PaiError: it did not start.
+    """
+    journal = Journal(Sandbox(root).state_dir)
+    inherited = () if lifeline is None else (lifeline,)
+    with journal.log.open("ab") as log:
+        result = subprocess.run(
+            [sys.executable, "-I", "-S", "-c", _SUPERVISE, str(package), str(root), *map(str, inherited)],
+            stdin=subprocess.DEVNULL,
+            # The supervisor closes stdout when it has started, so no polling is needed.
+            stdout=subprocess.PIPE,
+            stderr=log,
+            cwd="/",
+            env={"PATH": _DEFAULT_PATH},
+            start_new_session=True,
+            pass_fds=inherited,
+            timeout=timeout_s,
+            check=False,
+        )
+    if result.returncode != 0:
+        tail = journal.log.read_text(errors="replace")[-2000:]
+        raise PaiError(f"the job's supervisor did not start (exit code {result.returncode}):\n{tail}")
+
+
+def kill_supervisors(should_kill: Callable[[Path, Path], bool]) -> list[str]:
+    """Kills supervisors of jobs, whose guardians then kill all processes of the job; returns the folders' names.
+
+    Args:
+        should_kill: called with the supervisor's folder in /proc, and the job's folder.
+    """
+    jobs = set()
+    # Guardian and supervisor have one command line, but only the supervisor leads a session.
+    for process, arguments in session_leaders(_SUPERVISE):
+        folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
+        if should_kill(process, folder):
+            # The guardian is in a group of its own, and cleans up.
+            kill_group(int(process.name))
+            jobs.add(folder.name)
+    return sorted(jobs)
+
+
+def _with_variables(
+    instance: Mapping[str, Any], sandbox: Sandbox, programs: list[Path], host_variables: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns an instance with its variables for both layouts: with its own `/ml`, and without."""
+    base = {
+        **{name: value for name, value in os.environ.items() if _INHERITED.fullmatch(name)},
+        **host_variables,
+        "PATH": os.environ.get("PATH", _DEFAULT_PATH),
+        "VIRTUAL_ENV": str(programs[0]),
+        "PYTHONUNBUFFERED": "1",
+    }
+    # Packages and Python of the job come first, whatever PATH the user sets.
+    first = [*(str(folder / "bin") for folder in programs), str(Path(sys.executable).parent)]
+
+    def variables(ml: str) -> dict[str, str]:
+        paths = {name: f"{ml}/{path}" for name, path in instance["paths"].items()}
+        merged = {**base, **instance["variables"], **paths}
+        return {**merged, "PATH": os.pathsep.join([*first, merged["PATH"]])}
+
+    return {
+        "instance": instance["instance"],
+        "environments": {"mounted": variables("/ml"), "plain": variables(str(sandbox.ml))},
+    }

@@ -1,0 +1,354 @@
+"""The job contract: what user code finds inside an instance, with every executor (DESIGN.md).
+
+This module does not know how an instance is started. The contract owns the PAI_* variables that it sets: a request
+whose `environments` has one of them is refused. All other variables of the user win over defaults.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from pai_sdk._core.files import replace_file
+from pai_sdk._host.agent.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
+from pai_sdk._host.agent.sandbox import Sandbox, output_channels
+from pai_sdk._host.execution.amounts import parse_bytes
+from pai_sdk._host.execution.base import Environment, LaunchSpec, Limits, Mounts
+from pai_sdk._wire.masking import public_request
+from pai_sdk._wire.pai.names import variable_name
+from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from pai_sdk._wire.pai.request import TrainingJobRequest
+    from pai_sdk._wire.pai.spec import HyperParameter
+
+__all__ = [
+    "DEFAULT_JOB_TYPE",
+    "cpus",
+    "environment",
+    "gpus",
+    "input_files",
+    "instance_environment",
+    "instances",
+    "job_description",
+    "job_type",
+    "launch_spec",
+    "max_running_seconds",
+    "memory_limit_bytes",
+    "user_args",
+    "write_config",
+]
+
+DEFAULT_JOB_TYPE = "PyTorchJob"
+
+_MAX_VARIABLE_BYTES = 128 * 1024  # MAX_ARG_STRLEN of Linux: `name=value` and its final NUL
+# Every POSIX shell reads these literally and unquoted at any position of an argument.
+_UNQUOTED_CHARACTERS = frozenset("@%+=:,./-_")
+# In `eval set -- $PAI_USER_ARGS` the shell splits at white space and joins with single spaces before it reads any
+# quote. So quoted values may contain single spaces only, and no word may be a pattern that matches files: an empty
+# pair of quotes between two spaces, or before a pattern character, is enough. Tab and newline would be turned into
+# spaces by the splitting, so they are written as expansions.
+_SPECIAL = {"'": "'\"'\"'", "\t": "'\"$(printf '\\011')\"'", "\n": "'\"${IFS#??}\"'"}
+_PATTERN_CHARACTERS = frozenset("*?[\\")
+
+
+def launch_spec(
+    root: Path, job_id: str, request: TrainingJobRequest, *, mounts: Mounts | None = None
+) -> LaunchSpec:
+    """Creates the folders and the configuration files of a job; returns the spec that an executor starts.
+
+    Raises:
+        InvalidInputError: the request has no command, or one of its values cannot be had inside a job.
+    """
+    spec = request.algorithm_spec
+    if spec is None or not spec.command:
+        raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+    sandbox, mounts = Sandbox(root.resolve()), mounts or Mounts()
+    sandbox.create(request)
+    for channel, path in mounts.inputs.items():
+        # The mount point of a file must be a file.
+        if path.is_file():
+            (sandbox.input_dir(channel) / path.name).touch()
+    write_config(sandbox, request)
+    members, files = instances(job_id, request), input_files(sandbox, request)
+    return LaunchSpec(
+        sandbox,
+        job_id,
+        request,
+        members,
+        tuple(instance_environment(job_id, request, instance, input_files=files) for instance in members),
+        tuple(spec.command),
+        mounts,
+        Limits(max_running_seconds(request), memory_limit_bytes(request)),
+    )
+
+
+def instances(job_id: str, request: TrainingJobRequest) -> tuple[Instance, ...]:
+    """Returns the instances of a job in rank order."""
+    return name_instances(job_id, job_type(request), request.instance_count)
+
+
+def job_description(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
+    """Returns what a host needs to run a job as processes, as plain JSON; see `agent.supervising`."""
+    request = spec.request
+    return {
+        "job_id": spec.job_id,
+        "job_type": job_type(request),
+        "image": request.algorithm_spec.image if request.algorithm_spec else None,
+        "command": list(spec.command),
+        "instances": [
+            {"instance": asdict(instance), **asdict(environment)}
+            for instance, environment in zip(spec.instances, spec.environments, strict=True)
+        ],
+        "nproc_per_node": gpus(request) or 1,
+        "memory_limit_bytes": spec.limits.memory_bytes,
+        "max_running_s": spec.limits.max_running_s,
+        "grace_s": grace_s,
+        "python_requirements": list(request.python_requirements or ()),
+    }
+
+
+def cpus(request: TrainingJobRequest) -> float | None:
+    """Returns the CPUs of each instance (`InstanceSpec.CPU`); None if the request sets none.
+
+    Raises:
+        InvalidInputError: it is no number.
+    """
+    spec = request.compute_resource.instance_spec
+    text = spec.cpu if spec else None
+    try:
+        return float(text) if text else None
+    except ValueError as error:
+        problem = Problem("instance_spec.cpu", f"{text!r} is no number of CPUs", "write 4 or 0.5")
+        raise InvalidInputError([problem]) from error
+
+
+def gpus(request: TrainingJobRequest) -> int:
+    """Returns the GPUs of each instance (`InstanceSpec.GPU`); 0 if the request sets none."""
+    spec = request.compute_resource.instance_spec
+    return int(spec.gpu) if spec and spec.gpu and spec.gpu.isdecimal() else 0
+
+
+def job_type(request: TrainingJobRequest) -> str:
+    """Returns the job type, which decides how instances are named and how they find each other."""
+    return request.algorithm_spec.job_type if request.algorithm_spec else DEFAULT_JOB_TYPE
+
+
+def max_running_seconds(request: TrainingJobRequest) -> float | None:
+    """Returns the time limit of the job in seconds, or None for no limit."""
+    scheduler = request.scheduler
+    if scheduler is None:
+        return None
+    return scheduler.max_running_time_in_seconds or (scheduler.max_running_time_in_minutes or 0) * 60 or None
+
+
+def memory_limit_bytes(request: TrainingJobRequest) -> int | None:
+    """Returns the memory limit of each instance (`InstanceSpec.Memory`), or None for no limit.
+
+    Raises:
+        InvalidInputError: it is no amount.
+    """
+    spec = request.compute_resource.instance_spec
+    if spec is None or not spec.memory:
+        return None
+    try:
+        return parse_bytes(spec.memory) or None
+    except ValueError as error:
+        problem = Problem("instance_spec.memory", str(error), "write 8, 8GiB or 512MiB")
+        raise InvalidInputError([problem]) from error
+
+
+def input_files(sandbox: Sandbox, request: TrainingJobRequest) -> dict[str, str]:
+    """Returns, for each channel whose URI is an existing file, the file's name."""
+    file_names = {}
+    for channel in request.input_channels:
+        uri = channel.input_uri or ""
+        name = uri.rpartition("/")[2]
+        if uri.startswith("file:"):
+            name = Path(unquote(name)).name
+        if name and (sandbox.input_dir(channel.name) / name).is_file():
+            file_names[channel.name] = name
+    return file_names
+
+
+def environment(
+    job_id: str,
+    request: TrainingJobRequest,
+    instance: Instance,
+    *,
+    ml: str = "/ml",
+    input_files: Mapping[str, str] | None = None,
+    rendezvous: Rendezvous | None = None,
+) -> dict[str, str]:
+    """Returns the variables of one instance that sees the sandbox's `ml` folder at `ml`.
+
+    Without a rendezvous, the variables by which instances find each other are left out.
+
+    Raises:
+        InvalidInputError: two names map to one variable, or a value cannot be an environment variable.
+    """
+    meeting = rendezvous_variables(instance, rendezvous, job_type=job_type(request)) if rendezvous else {}
+    return {**meeting, **instance_environment(job_id, request, instance, input_files=input_files or {}).at(ml)}
+
+
+def instance_environment(
+    job_id: str, request: TrainingJobRequest, instance: Instance, *, input_files: Mapping[str, str]
+) -> Environment:
+    """Returns the variables of one instance, from contract and user, for any location of its folders.
+
+    Raises:
+        InvalidInputError: two names map to one variable, or a value cannot be an environment variable.
+    """
+    problems: list[Problem] = []
+    contract_variables = {
+        "PAI_TRAINING_JOB_ID": job_id,
+        "PAI_INSTANCE_NAME": instance.name,
+        "PAI_HPS": json.dumps(_values(request.hyperparameters), ensure_ascii=False),
+        "PAI_USER_ARGS": _user_args_or_problem(request.hyperparameters, problems),
+    }
+    paths = {"PAI_WORKING_DIR": "usercode", "PAI_CONFIG_DIR": "input/config"}
+    uris = [*(c.input_uri for c in request.input_channels), *(c.output_uri for c in request.output_channels)]
+    if any((uri or "").startswith("odps://") for uri in uris):
+        paths["PAI_ODPS_CREDENTIAL"] = "input/credential/odps.json"
+    inputs = [c.name for c in request.input_channels]
+    outputs = output_channels(request)
+    for variables, prefix, kind, values in (
+        (contract_variables, "PAI_HPS_", "hyperparameter", [(h.name, h.value) for h in request.hyperparameters]),
+        (paths, "PAI_INPUT_", "input channel", [(n, _join("input/data", n, input_files.get(n))) for n in inputs]),
+        (paths, "PAI_OUTPUT_", "output channel", [(n, _join("output", n)) for n in outputs]),
+    ):
+        variables.update(_variables(prefix, kind, values, problems))
+    user_variables = request.environments or {}
+    problems += [
+        Problem(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
+        for name in user_variables
+        if name in contract_variables or name in paths
+    ]
+    combined = Environment({**user_variables, **contract_variables}, paths)
+    problems += _unfit(combined.at("/ml"))
+    if problems:
+        raise InvalidInputError(problems)
+    return combined
+
+
+def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
+    """Returns the hyperparameters as arguments: `--name value --name value`.
+
+    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting (`cmd
+    $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly, and so does
+    `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
+
+    Raises:
+        InvalidInputError: a NUL character, which no argument can hold.
+
+    Example:
+        >>> from pai_sdk._wire.pai.spec import HyperParameter
+        >>> user_args([HyperParameter(name="lr", value="0.1"), HyperParameter(name="note", value="two words")])
+        "--lr 0.1 --note 'two words'"
+    """
+    problems: list[Problem] = []
+    text = _user_args_or_problem(hyperparameters, problems)
+    if problems:
+        raise InvalidInputError(problems)
+    return text
+
+
+def write_config(sandbox: Sandbox, request: TrainingJobRequest) -> None:
+    """Writes `hyperparameters.json` and `training-job.json` into the sandbox."""
+    _write_json(sandbox.config_dir / "hyperparameters.json", _values(request.hyperparameters))
+    _write_json(sandbox.config_dir / "training-job.json", public_request(request))
+
+
+# ---- values -----------------------------------------------------------------------------------------------
+
+
+def _values(hyperparameters: Iterable[HyperParameter]) -> dict[str, str]:
+    return {parameter.name: parameter.value for parameter in hyperparameters}
+
+
+def _user_args_or_problem(hyperparameters: Iterable[HyperParameter], problems: list[Problem]) -> str:
+    arguments = []
+    for parameter in hyperparameters:
+        if "\0" in parameter.name + parameter.value:
+            problems.append(
+                Problem(f"hyperparameters[{parameter.name!r}]", "contains a NUL character", "remove it")
+            )
+        arguments += [_quoted(f"--{parameter.name}"), _quoted(parameter.value)]
+    return " ".join(arguments)
+
+
+def _quoted(argument: str) -> str:
+    if argument and all(character.isalnum() or character in _UNQUOTED_CHARACTERS for character in argument):
+        return argument
+    quoted = []
+    previous = ""
+    for character in argument:
+        if character in _SPECIAL:
+            quoted.append(_SPECIAL[character])
+        elif character in _PATTERN_CHARACTERS or character == previous == " ":
+            quoted.append("''" + character)
+        else:
+            quoted.append(character)
+        previous = character
+    return "'" + "".join(quoted) + "'"
+
+
+# ---- variables --------------------------------------------------------------------------------------------
+
+
+def _join(*parts: str | None) -> str:
+    return "/".join(part for part in parts if part)
+
+
+def _variables(
+    prefix: str, kind: str, values: Sequence[tuple[str, str]], problems: list[Problem]
+) -> dict[str, str]:
+    """Returns one variable for each name; reports names that map to one variable."""
+    variables: dict[str, str] = {}
+    names: dict[str, list[str]] = {}
+    for name, value in values:
+        variable = prefix + variable_name(name)
+        names.setdefault(variable, []).append(name)
+        variables[variable] = value
+    problems += [
+        Problem(
+            ", ".join(f"{kind} {name!r}" for name in clashing),
+            f"would all be the variable {variable}",
+            "rename all but one",
+        )
+        for variable, clashing in names.items()
+        if len(clashing) > 1
+    ]
+    return variables
+
+
+def _unfit(variables: Mapping[str, str]) -> list[Problem]:
+    """Returns the values that an operating system refuses in an environment."""
+    problems = []
+    for name, value in variables.items():
+        try:
+            size_bytes = len(f"{name}={value}".encode()) + 1
+        except UnicodeEncodeError:
+            problems.append(Problem(f"variable {name!r}", "is not valid unicode", "remove lone surrogates"))
+            continue
+        if not name or "=" in name or "\0" in name:
+            problems.append(Problem(f"variable {name!r}", "is no name for a variable", "use letters, digits, '_'"))
+        elif "\0" in value:
+            problems.append(Problem(f"variable {name}", "contains a NUL character", "remove it"))
+        elif size_bytes > _MAX_VARIABLE_BYTES:
+            problems.append(
+                Problem(
+                    f"variable {name}",
+                    f"has {size_bytes} bytes; the operating system accepts {_MAX_VARIABLE_BYTES}",
+                    "pass large values in an input channel",
+                )
+            )
+    return problems
+
+
+def _write_json(path: Path, value: Any) -> None:
+    replace_file(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n", mode=0o666)

@@ -1,0 +1,332 @@
+"""One job on the cluster, from its placement to its end, run by one thread of the mirror process.
+
+    waiting ──▶ filling ──▶ running ──▶ ended       each step starts again after an interruption of the process
+      placement    files       `look` at each
+      group        are sent    instance
+
+The state of the job is in its folder: the `Journal`, and `ray.json`, written just before its instances start. An
+instance that is missing after that is lost; before that, it is placed again.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pai_sdk._core.files import replace_file
+from pai_sdk._core.reasons import REASON_NODE_LOST, REASON_SANDBOX_FAILED, node_lost_message
+from pai_sdk._host.agent.distributed import Rendezvous
+from pai_sdk._host.agent.journal import Journal
+from pai_sdk._host.agent.protocol import Ending, ExecutionState
+from pai_sdk._host.agent.remote.file_parts import pack
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.gang_state import ended, ending_of, is_secondary, job_state, lost
+from pai_sdk._host.execution.output_uploader import LIVE_CHANNELS
+from pai_sdk._host.execution.ray.cluster import Cluster, InstanceLost, NodeAway, NodeError, Remote
+from pai_sdk._host.execution.ray.output_mirror import OutputMirror
+
+__all__ = ["Cancelled", "JobMirror"]
+
+logger = logging.getLogger(__name__)
+
+_PHASES = ("absent", "preparing", "running", "ended")
+_NEWS_TIMEOUT_S = 5.0
+_POLL_INTERVAL_S = 0.1
+_OUTPUTS_INTERVAL_S = 5.0
+_REPORT_WAIT_AFTER_S = 2.0
+
+
+class Cancelled(Exception):
+    """Raised when the job was removed, or this process exits."""
+
+
+class JobMirror:
+    """Runs one job on the cluster; `is_cancelled` returns True when it must be left alone."""
+
+    def __init__(self, cluster: Cluster, root: Path, is_cancelled: Callable[[], bool]) -> None:
+        self._cluster = cluster
+        self._is_cancelled = is_cancelled
+        self._sandbox = Sandbox(root)
+        self._journal = Journal(self._sandbox.state_dir)
+        self._started_file = self._sandbox.state_dir / "ray.json"
+        self._outputs = OutputMirror(self._sandbox)
+        job = self._journal.read_job()
+        state = self._journal.read_state()
+        if job is None or state is None:
+            raise FileNotFoundError(f"{root} has no job that was started")
+        self._job, self._state = job, state
+        self._ending = ending_of(state)
+        self._parts: list[ExecutionState | None] = [None for _ in state.instances]
+
+    def run(self) -> None:
+        """Runs the job to its end. If this raises, it must be called again."""
+        if self._state.phase != "ended":
+            try:
+                remotes = self._started_instances() or self._start_instances()
+                if remotes is not None:
+                    self._follow(remotes)
+            except NodeError as error:
+                if self._started_file.exists():
+                    raise
+                self._end_with(Ending(REASON_SANDBOX_FAILED, f"The job could not be run on its node: {error}"))
+            self._write(ended(self._state, now=self._finished_at()))
+        self._cluster.release(self._sandbox.root.name)
+
+    # ---- before it runs ----
+
+    def _started_instances(self) -> list[Remote | None] | None:
+        """Returns the instances of a started job, None for missing ones; None if it was not started."""
+        if not self._started_file.exists():
+            return None
+        return [self._cluster.instance(instance.name) for instance in self._state.instances]
+
+    def _start_instances(self) -> Sequence[Remote | None] | None:
+        """Places, fills and starts the instances; None if the job is stopped before."""
+        bundles = self._job["bundles"]
+        group = self._cluster.group(self._job["job_id"], bundles)
+        waits_since = time.monotonic()
+        while not self._cluster.is_placed(group):
+            if self._is_stopped():
+                return None
+            time.sleep(_POLL_INTERVAL_S)
+            if time.monotonic() > waits_since + _REPORT_WAIT_AFTER_S:
+                self._write(replace(self._state, reason_message=_waiting_message(bundles)))
+        names = [instance.name for instance in self._state.instances]
+        remotes = [
+            self._cluster.ensure_actor(name, group, index, bundles[index]) for index, name in enumerate(names)
+        ]
+        nodes = [self._cluster.open(remote, self._job["job_id"]) for remote in remotes]
+        leaders = _leaders(nodes)
+        if not self._fill([remotes[rank] for rank in leaders]):
+            return None
+        meeting = self._rendezvous(remotes, nodes)
+        started = {
+            "nodes": nodes,
+            "meeting": meeting,
+            "logs_at": [self._cursor(rank)[:2] for rank in range(len(nodes))],
+        }
+        # Written before the first instance starts: from here on, a missing instance is lost and not placed
+        # again.
+        replace_file(self._started_file, json.dumps(started))
+        for rank, remote in enumerate(remotes):
+            remote.call("begin", self._instance_job(rank, started))
+        return remotes
+
+    def _instance_job(self, rank: int, started: dict[str, Any]) -> dict[str, Any]:
+        """Returns the job description of one instance."""
+        job = {name: value for name, value in self._job.items() if name != "bundles"}
+        job |= {"instances": [self._job["instances"][rank]], "logs_at": started["logs_at"][rank]}
+        return {**job, **({"rendezvous": started["meeting"]} if started["meeting"] else {})}
+
+    def _fill(self, remotes: Sequence[Remote]) -> bool:
+        """Sends the files of the job to each node that lacks them; False if the job is stopped meanwhile."""
+        empty = [remote for remote in remotes if not remote.call("is_filled")]
+        if empty:
+            for part in pack(self._sandbox.ml):
+                if self._is_stopped():
+                    return False
+                self._cluster.send(empty, part)
+            for remote in empty:
+                remote.call("filled")
+        return not self._is_stopped()
+
+    def _rendezvous(self, remotes: Sequence[Remote], nodes: Sequence[dict[str, str]]) -> dict[str, Any] | None:
+        """Returns where the instances meet; None for a single one, which needs no other host."""
+        if len(remotes) == 1:
+            return None
+        ports = [remote.call("free_ports", 1 if rank else 2) for rank, remote in enumerate(remotes)]
+        workers = tuple(f"{node['address']}:{free[-1]}" for node, free in zip(nodes, ports, strict=True))
+        return asdict(Rendezvous(nodes[0]["address"], ports[0][0], workers, self._job["nproc_per_node"]))
+
+    # ---- while it runs ----
+
+    def _follow(self, remotes: Sequence[Remote | None]) -> None:
+        """Mirrors the job until all instances have ended and all their files are local."""
+        started = json.loads(self._started_file.read_text())
+        self._restart_missing([remote for remote in remotes if remote], started)
+        present = dict(enumerate(remotes))
+        for rank, remote in enumerate(remotes):
+            if remote is None:
+                self._mark_lost(rank, started["nodes"])
+        leaders = _leaders(started["nodes"])
+        is_finished = threading.Event()
+        live = threading.Thread(target=self._mirror_live, args=(leaders, present, is_finished), daemon=True)
+        live.start()
+        try:
+            self._poll_until_finished(present, started["nodes"])
+        finally:
+            is_finished.set()
+            # Before the final update: `OutputMirror` is not safe for two threads.
+            live.join()
+        self._outputs.update(self._reachable(leaders, present))
+
+    def _restart_missing(self, remotes: Sequence[Remote], started: dict[str, Any]) -> None:
+        """Starts the instances that an interrupted process has not reached; `begin` is idempotent."""
+        ranks = {instance.name: rank for rank, instance in enumerate(self._state.instances)}
+        for remote in remotes:
+            with suppress(InstanceLost):
+                remote.call("begin", self._instance_job(ranks[remote.name], started))
+
+    def _poll_until_finished(self, present: dict[int, Remote | None], nodes: Sequence[dict[str, str]]) -> None:
+        calls: dict[Any, tuple[int, str]] = {}
+        stopping: set[int] = set()
+        complete = {rank for rank, remote in present.items() if remote is None}
+
+        def ask(rank: int, method: str, *arguments: Any) -> None:
+            remote = present[rank]
+            if remote is not None:
+                calls[remote.ask(method, *arguments)] = rank, method
+
+        for rank in present.keys() - complete:
+            ask(rank, "look", *self._cursor(rank), _NEWS_TIMEOUT_S)
+        while len(complete) < len(present):
+            self._is_stopped()
+            if self._ending is not None:
+                for rank in present.keys() - complete - stopping:
+                    stopping.add(rank)
+                    ask(rank, "stop", self._ending.code, self._ending.message)
+            for reference in self._cluster.ready(list(calls), timeout_s=_POLL_INTERVAL_S):
+                rank, method = calls.pop(reference)
+                remote = present[rank]
+                if remote is None:
+                    continue
+                try:
+                    news = remote.result(reference)
+                except NodeAway:
+                    time.sleep(_POLL_INTERVAL_S)
+                    # The call may not have arrived: repeat it, a stop request too.
+                    stopping -= {rank} if method == "stop" else set()
+                    news = None
+                except InstanceLost:
+                    present[rank] = None
+                    complete.add(rank)
+                    self._mark_lost(rank, nodes)
+                    continue
+                if method == "look":
+                    if news is not None and self._apply_news(rank, news, present):
+                        complete.add(rank)
+                    else:
+                        ask(rank, "look", *self._cursor(rank), _NEWS_TIMEOUT_S)
+
+    def _apply_news(self, rank: int, news: dict[str, Any], present: dict[int, Remote | None]) -> bool:
+        """Writes state, log and times of an instance; returns True if nothing follows."""
+        name = self._state.instances[rank].name
+        if news["state"]:
+            part = self._parts[rank] = _later(self._parts[rank], news["state"])
+            if self._ending is None and part is not None and part.reason_code:
+                # Read the other states now: exits before this failure are reported with it, not after it.
+                for other, remote in present.items():
+                    if remote is not None and other != rank:
+                        with suppress(InstanceLost):
+                            self._parts[other] = _later(self._parts[other], remote.call("state"))
+                self._ending = ending_of(part)
+        # Before the log: a reader of its lines must find the job running.
+        self._write_state()
+        for file, content in (
+            (self._sandbox.log_file(name), news["log"]),
+            (self._sandbox.times_file(name), news["times"]),
+        ):
+            if content:
+                # Appended in order: the next request continues at the size of the local file.
+                with file.open("ab") as stream:
+                    stream.write(content)
+        return bool(news["is_all"])
+
+    def _cursor(self, rank: int) -> tuple[int, int, str]:
+        """Returns how much of an instance is local: bytes of its log, bytes of the times, its state."""
+        name, part = self._state.instances[rank].name, self._parts[rank]
+        files = (self._sandbox.log_file(name), self._sandbox.times_file(name))
+        log_at, times_at = (file.stat().st_size if file.exists() else 0 for file in files)
+        return log_at, times_at, part.to_json() if part else ""
+
+    def _mark_lost(self, rank: int, nodes: Sequence[dict[str, str]]) -> None:
+        instance, node = self._state.instances[rank], nodes[rank]
+        part = self._parts[rank]
+        if part is None or part.phase != "ended":
+            self._parts[rank] = lost(instance.name, instance.role)
+            is_alive = self._cluster.has_node(node["id"])
+            message = node_lost_message(instance.name, node["address"], is_alive=is_alive)
+            # An exit code that was recorded before may be a consequence of this loss.
+            if self._ending is None or is_secondary(self._ending, instance.name):
+                self._ending = Ending(REASON_NODE_LOST, message, instance.name)
+        self._write_state()
+
+    def _mirror_live(
+        self, leaders: Sequence[int], present: dict[int, Remote | None], is_finished: threading.Event
+    ) -> None:
+        while not is_finished.wait(_OUTPUTS_INTERVAL_S):
+            try:
+                self._outputs.update(self._reachable(leaders, present), LIVE_CHANNELS)
+            except Exception as error:
+                # The final update raises if the error persists.
+                logger.info("%s: outputs could not be brought here: %s", self._sandbox.root.name, error)
+
+    @staticmethod
+    def _reachable(leaders: Sequence[int], present: dict[int, Remote | None]) -> list[tuple[int, Remote]]:
+        return [(rank, remote) for rank in leaders if (remote := present[rank]) is not None]
+
+    # ---- its state ----
+
+    def _is_stopped(self) -> bool:
+        """Returns whether the job must end; raises `Cancelled` if it must be left alone."""
+        if self._is_cancelled() or not self._sandbox.root.exists():
+            raise Cancelled
+        request = self._journal.stop_request
+        if request is not None and self._ending is None:
+            self._end_with(Ending(*request.reported))
+        return self._ending is not None
+
+    def _end_with(self, ending: Ending) -> None:
+        self._ending = ending
+        self._write_state()
+
+    def _write_state(self) -> None:
+        state = job_state(self._state, self._parts, self._ending, now=time.time())
+        # The end is written only after the outputs are local.
+        if state.phase != "ended":
+            self._write(state)
+        else:
+            self._state = replace(state, phase="running", ended_at=None, succeeded=None)
+
+    def _finished_at(self) -> float:
+        """Returns when the last instance ended, by its node's clock; now, if one has not reported that."""
+        times = [part.ended_at if part else None for part in self._parts]
+        reported = [time_s for time_s in times if time_s is not None]
+        # The clock of a node may be ahead.
+        return min(time.time(), max(reported)) if reported and len(reported) == len(times) else time.time()
+
+    def _write(self, state: ExecutionState) -> None:
+        if state != self._state or state.phase == "ended":
+            self._journal.write_state(state)
+            self._state = state
+
+
+def _later(current: ExecutionState | None, json_text: str) -> ExecutionState | None:
+    """Returns the later one of two states of an instance; responses can overtake each other."""
+    new = ExecutionState.parse(json_text) if json_text else None
+    if new is None or (current is not None and _PHASES.index(new.phase) < _PHASES.index(current.phase)):
+        return current
+    return new
+
+
+def _leaders(nodes: Sequence[dict[str, str]]) -> list[int]:
+    """Returns the lowest rank on each node."""
+    first: dict[str, int] = {}
+    for rank, node in enumerate(nodes):
+        first.setdefault(node["id"], rank)
+    return sorted(first.values())
+
+
+def _waiting_message(bundles: Sequence[dict[str, float]]) -> str:
+    needed = ", ".join(f"{amount:g} {name}" for name, amount in bundles[0].items() if name != "memory")
+    return (
+        f"The job waits until the Ray cluster has room for {len(bundles)} instances, each with {needed}. "
+        "A cluster that can grow does so now."
+    )

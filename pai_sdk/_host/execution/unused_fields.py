@@ -1,0 +1,58 @@
+"""Fields of a request that have no effect on an executor."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from pai_sdk._wire.base import wire_name, wire_names
+from pai_sdk._wire.pai.request import TrainingJobRequest
+
+__all__ = ["unused_fields"]
+
+_TOP_LEVEL = (
+    "experiment_config",
+    "user_vpc",
+    "role_arn",
+    "priority",
+    "algorithm_name",
+    "algorithm_version",
+    "algorithm_provider",
+    "assign_node_spec",
+    "credential_config",
+)
+
+
+def unused_fields(request: TrainingJobRequest, *, used: Collection[str]) -> list[str]:
+    """Returns the wire names of set fields that have no effect; `used` are those that this executor honours.
+
+    Example:
+        >>> wire = {"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "x"}, "RoleArn": "r", "Priority": 2}
+        >>> unused_fields(TrainingJobRequest.model_validate(wire), used=["Priority"])
+        ['RoleArn']
+    """
+    return [name for name in _set_fields(request) if name not in used]
+
+
+def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
+    yield from (wire_name(field) for field in _TOP_LEVEL if getattr(request, field) is not None)
+    if resource := request.compute_resource:
+        if resource.spot_spec is not None or resource.use_spot_instance:
+            yield "ComputeResource.SpotSpec"
+        if resource.resource_id is not None:
+            yield "ComputeResource.ResourceId"
+        if resource.instance_spec and resource.instance_spec.gpu_type is not None:
+            yield "ComputeResource.InstanceSpec.GPUType"
+        if resource.instance_spec and resource.instance_spec.shared_memory is not None:
+            yield "ComputeResource.InstanceSpec.SharedMemory"
+    for where, channels in (
+        ("InputChannels", request.input_channels),
+        ("OutputChannels", request.output_channels),
+    ):
+        for channel in channels:
+            fields = wire_names(role_arn=channel.role_arn, version_name=channel.version_name)
+            yield from (f"{where}.{channel.name}.{name}" for name, value in fields.items() if value is not None)
+    for channel in request.input_channels:
+        if channel.options is not None:
+            yield f"InputChannels.{channel.name}.Options"
+    if request.settings is not None:
+        yield from (f"Settings.{name}" for name in request.settings.to_wire() if name != "Tags")

@@ -1,0 +1,122 @@
+"""Authorizes each request of the API, by the right of its user and by the owner of the job.
+
+The check covers every route. A route that changes something needs the right `submit`, one for users needs `admin`.
+Jobs and schedules of other users do not exist for a user, nor do models, experiments and algorithms of workspaces
+that they are no member of.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from fastapi import Depends, Request
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.http.page_requests import PAGE_SESSION
+from pai_sdk._service.identity.principal import Principal, Right
+from pai_sdk._service.wire_errors import WireError
+
+__all__ = ["AccessChecked", "is_open_to_pages", "is_read_only_request", "required_right"]
+
+_ADMIN = ("/api/v1/users", "/api/v1/audit")
+_READ_ONLY_POSTS = (
+    "/api/v1/compare",
+    "/api/v1/hparams/diff",
+    "/api/v1/trainingjobs/changes",
+    "/api/v1/pagelinks",
+    "/api/v1/runs/{run_id:path}/downloads",
+)
+_JOB_NAMES = ("job_id", "run_id")
+
+# The changes that a signed-in browser can make. A sign-in lasts a week, so it opens nothing that lasts longer: no
+# users, keys, members, tokens or sign-in links, and no schedules, which create jobs for as long as they exist.
+_CHANGES_OF_PAGES = frozenset(
+    {
+        ("POST", "/api/v1/trainingjobs"),
+        ("PUT", "/api/v1/trainingjobs/{job_id}/stop"),
+        ("DELETE", "/api/v1/trainingjobs/{job_id}"),
+        ("POST", "/api/v1/runs/{run_id}/rerun"),
+        ("POST", "/api/v1/runs/{run_id}/stop"),
+        ("DELETE", "/api/v1/runs/{run_id}"),
+    }
+)
+_CLOSED_TO_PAGES = frozenset({"/api/v1/pagelinks", "/api/v1/tokens"})
+
+
+class _Registry(Protocol):
+    def require_visible(self, resource_id: str, principal: Principal, right: Right, /) -> None: ...
+
+
+def required_right(method: str, path: str) -> Right:
+    """Returns the right that a request needs, whatever job or model it names.
+
+    Example:
+        >>> required_right("DELETE", "/api/v1/trainingjobs/{job_id}")
+        'submit'
+    """
+    if path.startswith(_ADMIN):
+        return "admin"
+    return "read" if is_read_only_request(method, path) else "submit"
+
+
+def is_read_only_request(method: str, path: str) -> bool:
+    """Returns whether a request changes nothing.
+
+    Args:
+        method: of HTTP.
+        path: of its route, with the names of parameters in it: the name of a user can be that of an action.
+    """
+    return method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READ_ONLY_POSTS)
+
+
+def is_open_to_pages(method: str, path: str) -> bool:
+    """Returns whether a signed-in browser can make a request; an unknown change is closed.
+
+    Args:
+        method: of HTTP.
+        path: of its route, with the names of parameters in it.
+
+    Example:
+        >>> is_open_to_pages("GET", "/api/v1/runs"), is_open_to_pages("POST", "/api/v1/users/{name}/keys")
+        (True, False)
+    """
+    if path.startswith(_ADMIN) or path in _CLOSED_TO_PAGES:
+        return False
+    return is_read_only_request(method, path) or (method, path) in _CHANGES_OF_PAGES
+
+
+async def _check_access(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
+    """Refuses a request that its user is not allowed to make.
+
+    Raises:
+        WireError: 403 for a lack of rights, or from a page where it is closed to pages; 404 for a job of another
+            user, as if there were none.
+    """
+    path = request.scope["route"].path
+    if getattr(request.state, PAGE_SESSION, False) and not is_open_to_pages(request.method, path):
+        message = "A signed-in browser cannot do this; it needs a request that is signed with an access key."
+        raise WireError(403, "NotForPages", message)
+    right = required_right(request.method, path)
+    principal.require(right)
+    needs_owner = right != "read" and not path.endswith("/rerun")  # that creates another job
+    for name in _JOB_NAMES:
+        if (job_id := request.path_params.get(name)) is not None:
+            await run_in_threadpool(context.jobs.require_visible, job_id, principal, changes=needs_owner)
+    for name, registry in _registries(context).items():
+        if (resource_id := request.path_params.get(name)) is not None:
+            await run_in_threadpool(registry.require_visible, resource_id, principal, right)
+
+
+def _registries(context: ServiceContext) -> dict[str, _Registry]:
+    """Returns the registries of resources that belong to workspaces or users, by the parameter with the id."""
+    return {
+        "model_id": context.models,
+        "algorithm_id": context.algorithms,
+        "experiment_id": context.experiments,
+        "schedule_id": context.schedules,
+    }
+
+
+AccessChecked = Depends(_check_access)
+"""A dependency of routes: checks that the user is allowed to make the request."""

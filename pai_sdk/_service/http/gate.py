@@ -1,0 +1,196 @@
+"""Checks requests before an application, which trusts them: request ids, admission, size of bodies."""
+
+from __future__ import annotations
+
+import logging
+import math
+import uuid
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeAlias
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from pai_sdk._service.http.content_headers import with_missing_headers
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.state.disk import is_disk_full, is_read_only
+from pai_sdk._service.wire_errors import WireError, invalid_parameter, wire_error_response
+
+__all__ = ["CLAIMED_KEY", "REFUSED_AS", "Audit", "Gate", "headers_of", "throttle"]
+
+logger = logging.getLogger(__name__)
+
+_CHANGED = "The access key was revoked, or its rights have changed, while it waited for the response."
+
+REFUSED_AS = "refused_as"
+"""In the state of a request: the code of the error with which it was refused."""
+
+CLAIMED_KEY = "claimed_key"
+"""In the state of a refused request: the access key that it names, if there is such a key."""
+
+Audit: TypeAlias = Callable[[Scope, int], Awaitable[None]]
+"""Records a request, given its scope and the status of its response."""
+
+
+class _KeyRevokedError(Exception):
+    """Raised when the key of a request was revoked during the response."""
+
+
+class Gate:
+    """Passes requests that `admit` accepts to an application, each with its body and a request id.
+
+    `admit` puts the `Principal` of a request into `scope["state"]["principal"]`. The id is in
+    `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
+
+    Args:
+        app: the application.
+        admit: raises a `WireError` for a request that is refused. It is called before the body is read; what it
+            returns is called with the body.
+        max_body_bytes: a longer body is refused.
+        headers: of every response, unless the application has set them itself.
+        audit: called with each request that was admitted or refused, once its response has a status.
+        is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
+            was admitted. Then the response is refused, or truncated.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        admit: Callable[[Scope], Callable[[bytes], None]],
+        *,
+        max_body_bytes: int,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        audit: Audit | None = None,
+        is_current: Callable[[Principal], bool] = lambda principal: True,
+    ) -> None:
+        self._app = app
+        self._admit = admit
+        self._max_body_bytes = max_body_bytes
+        self._headers = tuple(headers)
+        self._audit = audit
+        self._is_current = is_current
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one request."""
+        if scope["type"] != "http":
+            raise RuntimeError(f"{scope['type']} is not served")
+        request_id = str(uuid.uuid4()).upper()
+        scope.setdefault("state", {})["request_id"] = request_id
+
+        # A long poll or a stream may outlive the key of its request. Changes are not checked again: they were
+        # carried out when the response starts.
+        is_poll = scope["method"] == "POST" and scope["path"].endswith("/changes")
+        checks_key = is_poll or scope["method"] in ("GET", "HEAD")
+        has_started = is_revoked = False
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal has_started, is_revoked
+            has_content = message.get("more_body", False) or not has_started
+            if checks_key and has_content and not self._is_current(scope["state"]["principal"]):
+                is_revoked = True
+                raise _KeyRevokedError
+            has_started = True
+            if message["type"] == "http.response.start":
+                if self._audit is not None and scope["state"].keys() & {"principal", REFUSED_AS}:
+                    await self._audit(scope, message["status"])
+                with_missing_headers(message, (*self._headers, (b"x-acs-request-id", request_id.encode())))
+            await send(message)
+
+        async def refuse(error: WireError) -> None:
+            scope["state"][REFUSED_AS] = error.code
+            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+            await wire_error_response(error, request_id=request_id, host=host)(scope, receive, send_with_headers)
+
+        try:
+            check_body = self._admit(scope)
+            body = await self._body(scope, receive)
+            check_body(body)
+        except WireError as error:
+            logger.debug("%s refused: %s", scope["path"], error.code)
+            checks_key = False
+            await refuse(error)
+            return
+        try:
+            await self._app(scope, _replay(body, receive), send_with_headers)
+        except Exception as error:  # the client has its response: the connection stays usable
+            if is_revoked:
+                logger.info("%s %s ends: the rights of its key have changed", scope["method"], scope["path"])
+                checks_key = False
+                if has_started:
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+                else:
+                    await refuse(WireError(403, "InvalidAccessKeyId.NotFound", _CHANGED))
+                return
+            description = f"request {request_id} {scope['method']} {scope['path']}"
+            if is_disk_full(error):
+                logger.error("%s was refused: the disk is full", description)
+            elif is_read_only(error):
+                logger.error("%s was refused: the data folder cannot be written any more", description)
+            else:
+                logger.exception("%s failed", description)
+
+    async def _body(self, scope: Scope, receive: Receive) -> bytes:
+        length = dict(scope["headers"]).get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._max_body_bytes:
+            raise self._too_large()
+        body, more = bytearray(), True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise invalid_parameter("The body is incomplete.")
+            body += message.get("body", b"")
+            more = message.get("more_body", False)
+            if len(body) > self._max_body_bytes:
+                raise self._too_large()
+        return bytes(body)
+
+    def _too_large(self) -> WireError:
+        message = f"The body has more than {self._max_body_bytes} bytes; hand large values over as an input."
+        return WireError(413, "RequestTooLarge", message)
+
+
+def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
+    """Returns the headers of a request by their names in lower case; HTTP joins repeated headers.
+
+    Args:
+        scope: the request.
+        once: headers that must not be repeated.
+
+    Raises:
+        WireError: one of `once` is repeated.
+    """
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        if key in headers and key in once:
+            raise WireError(403, "HostNotAllowed", f"The header {key} is given twice.")
+        joint = "; " if key == "cookie" else ","
+        headers[key] = f"{headers[key]}{joint}{text}" if key in headers else text
+    return headers
+
+
+def throttle(wait_s: float) -> None:
+    """Refuses a request beyond the rate limit.
+
+    Args:
+        wait_s: the seconds until it is allowed; 0 accepts it.
+
+    Raises:
+        WireError: there are more requests than the rate allows.
+    """
+    if wait_s:
+        message = "There are more requests than this service allows; try again later."
+        raise WireError(429, "Throttling.User", message, retry_after_s=math.ceil(wait_s))
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Returns a receiver for a body that was already read."""
+    is_read = False
+
+    async def replay() -> Message:
+        nonlocal is_read
+        if is_read:
+            return await receive()
+        is_read = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay

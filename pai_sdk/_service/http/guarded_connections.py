@@ -1,0 +1,196 @@
+"""Limits for connections: their number, the size of a request's head, and how slowly a client may send or read.
+
+`GuardedProtocol` builds on internals of uvicorn. pyproject.toml pins the versions that have them, and
+`tests/service/http/test_uvicorn_internals.py` checks them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from pai_sdk._service.settings import ConnectionLimits
+
+__all__ = ["close_all_for_shutdown", "close_slow_connections", "guarded_protocol"]
+
+# Unsigned requests are not logged one by one: anybody can send them, and they could fill the disk.
+_logger = logging.getLogger(f"{__name__}.wire")
+_logger.setLevel(logging.ERROR)
+
+_LINGER_S = 5.0  # how long the rest of a refused body is read: closing at once can lose the response
+
+
+@dataclass
+class _Span:
+    """The bytes that were transferred since a point in time."""
+
+    since: float
+    transferred_bytes: int = 0
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with limits. uvicorn serves a connection within the limits unchanged.
+
+    `close_if_slow` must be called about every second: one timer for all connections costs less than one for each.
+    """
+
+    def __init__(self, *args: Any, limits: ConnectionLimits, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.logger = _logger
+        self._limits = limits
+        self._head: _Span | None = None  # while a head is expected or incomplete
+        self._body: _Span | None = None  # while a body is incomplete
+        self._unread: _Span | None = None  # while the client does not read
+        self._closing_since: float | None = None
+
+    # ---- received bytes ----------------------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        super().connection_made(transport)
+        self._head = _Span(time.monotonic())
+        if len(self.connections) > self._limits.max_connections and not self._close_oldest_idle():
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "All connections of the service are in use.")
+
+    def data_received(self, data: bytes) -> None:
+        if self._body is not None:
+            self._body.transferred_bytes += len(data)
+        else:
+            # Not in on_message_begin: line breaks before a request do not start one, and must not keep a
+            # connection open.
+            self._head = self._head or _Span(time.monotonic())
+            self._head.transferred_bytes += len(data)
+        super().data_received(data)
+        if self._head is not None and self._head.transferred_bytes > self._limits.head_bytes:
+            self._refuse_head()
+
+    def on_headers_complete(self) -> None:
+        self._head, self._body = None, _Span(time.monotonic())
+        if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.head_bytes:
+            self._refuse_head()
+            raise ValueError("the head is too large")  # ends the parser
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._body = None
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        if not self.transport.is_closing():
+            super().send_400_response(msg)
+
+    # ---- slow clients ---------------------------------------------------------------------------------------
+
+    def close_if_slow(self, now: float) -> None:
+        """Closes the connection if its client keeps it open without using it."""
+        if self.transport.is_closing():
+            self._abort_if_closing_lasts(now)
+        elif self._head is not None and now - self._head.since > self._limits.head_s:
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The request was not received in time.")
+        elif self._body is not None and self._is_stalled(self._body, now):
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, "The body was received too slowly.")
+        elif self._does_not_read(now):
+            self.transport.abort()
+
+    def _is_stalled(self, body: _Span, now: float) -> bool:
+        is_answered = self.cycle is not None and self.cycle.response_complete
+        if is_answered:
+            return now - body.since > _LINGER_S
+        if self.flow.read_paused or (self.cycle is not None and self.cycle.waiting_for_100_continue):
+            self._body = _Span(now)  # the service itself has paused reading
+        elif now - body.since > self._limits.stall_s:
+            if body.transferred_bytes < self._limits.min_bytes:
+                return True
+            self._body = _Span(now)
+        return False
+
+    def _does_not_read(self, now: float) -> bool:
+        unsent_bytes = self.transport.get_write_buffer_size()
+        if not unsent_bytes or self._unread is None or self._unread.transferred_bytes != unsent_bytes:
+            self._unread = _Span(now, unsent_bytes) if unsent_bytes else None
+            return False
+        return now - self._unread.since > 2 * self._limits.stall_s
+
+    def _abort_if_closing_lasts(self, now: float) -> None:
+        """Aborts a connection that stays in the closing state."""
+        # With TLS, a connection is closed when its client has closed it too, and some clients never do.
+        self._closing_since = self._closing_since or now
+        if now - self._closing_since > 2 * self._limits.stall_s:
+            self.transport.abort()
+
+    def close_for_shutdown(self) -> None:
+        """Closes the connection, since the service stops; with a response, unless one is in progress."""
+        is_responding = self.cycle is not None and self.cycle.response_started
+        if is_responding or self.transport.is_closing():  # with TLS, closing waits for the client
+            self.transport.abort()
+        else:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service is stopping. Send the request again.")
+
+    def _close_oldest_idle(self) -> bool:
+        """Closes the connection that has waited longest for a head; returns False when all are in use."""
+        idle = [
+            peer
+            for peer in self.connections
+            if isinstance(peer, GuardedProtocol) and peer is not self and peer.is_idle
+        ]
+        if not idle:
+            return False
+        oldest = min(idle, key=lambda peer: peer._head.since if peer._head is not None else 0.0)
+        oldest.transport.abort()
+        return True
+
+    @property
+    def is_idle(self) -> bool:
+        """True while no request is handled or read beyond its head."""
+        return self._body is None and (self.cycle is None or self.cycle.response_complete)
+
+    # ---- refusals -------------------------------------------------------------------------------------------
+
+    def _refuse_head(self) -> None:
+        max_bytes = self._limits.head_bytes
+        self._refuse(
+            HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, f"The request's head has more than {max_bytes} bytes."
+        )
+
+    def _refuse(self, status: HTTPStatus, message: str) -> None:
+        """Closes the connection; with a response, unless one is in progress."""
+        if self.transport.is_closing():
+            return
+        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+            head = (
+                f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain\r\nretry-after: 1\r\n"
+                f"content-length: {len(message)}\r\nconnection: close\r\n\r\n"
+            )
+            self.transport.write((head + message).encode())
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True  # the application receives http.disconnect
+            self.cycle.message_event.set()
+        self.transport.close()
+
+
+def guarded_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
+    """Returns the protocol class for uvicorn's configuration."""
+
+    class Limited(GuardedProtocol):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, limits=limits, **options)
+
+    return Limited
+
+
+def close_slow_connections(connections: set[Any]) -> None:
+    """Closes those connections that are too slow."""
+    now = time.monotonic()
+    for connection in list(connections):
+        cast("GuardedProtocol", connection).close_if_slow(now)
+
+
+def close_all_for_shutdown(connections: set[Any]) -> None:
+    """Closes all connections after the grace period."""
+    for connection in list(connections):
+        cast("GuardedProtocol", connection).close_for_shutdown()

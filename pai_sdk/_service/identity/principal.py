@@ -1,0 +1,107 @@
+"""The principal of a request: the user whose key has signed it, with their rights."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from pai_sdk._service.wire_errors import WireError
+
+__all__ = ["LOCAL_USER", "NOT_SIGNED_IN", "OPERATOR", "RIGHTS", "Principal", "Right"]
+
+Right: TypeAlias = Literal["read", "submit", "admin"]
+"""`read`: read jobs and files. `submit`: also start, stop and delete jobs. `admin`: also manage users and keys."""
+
+RIGHTS: tuple[Right, ...] = ("read", "submit", "admin")
+"""All rights in ascending order; each includes those before it."""
+
+LOCAL_USER = "local"
+"""The owner in responses for what belongs to the service's own key."""
+
+OPERATOR = ""
+"""The user of the service's own key, who owns everything from before there were users."""
+
+
+@dataclass(frozen=True)
+class Principal:
+    """A user with the rights of one request.
+
+    Attributes:
+        user: the user's name; `OPERATOR` for the service's own key.
+        key_id: of the key that signed.
+        right: the highest right of this key.
+        workspaces: the user's right in each workspace that they are a member of.
+
+    Example:
+        >>> alice = Principal("alice", "LTAIalice", "submit", {"1": "read"})
+        >>> alice.has_right("submit"), alice.has_right_in("1", "submit")
+        (True, False)
+        >>> Principal.operator("LTAI").has_right_in("1", "submit")
+        True
+    """
+
+    user: str
+    key_id: str
+    right: Right
+    workspaces: Mapping[str, Right] = field(default_factory=dict)
+
+    @classmethod
+    def operator(cls, key_id: str) -> Principal:
+        """Returns the principal of the service's own key, with all rights."""
+        return cls(OPERATOR, key_id, "admin")
+
+    @property
+    def view_key(self) -> tuple[str, Right, tuple[tuple[str, Right], ...]]:
+        """Returns a value that is equal for principals with the same view of the service."""
+        return self.user, self.right, tuple(sorted(self.workspaces.items()))
+
+    def has_right(self, right: Right) -> bool:
+        """Returns whether the key has this right."""
+        return RIGHTS.index(self.right) >= RIGHTS.index(right)
+
+    def has_right_in(self, workspace_id: str, right: Right) -> bool:
+        """Returns whether the user has this right in a workspace; service administrators are members of all.
+
+        An administrator of a workspace needs a key with the right `submit`.
+        """
+        if self.right == "admin":
+            return True
+        role_right = self.workspaces.get(workspace_id)
+        allowed = self.has_right("submit" if right == "admin" else right)
+        return allowed and role_right is not None and RIGHTS.index(role_right) >= RIGHTS.index(right)
+
+    def require(self, right: Right) -> None:
+        """Checks a right of the key.
+
+        Raises:
+            WireError: the key does not have it.
+        """
+        if not self.has_right(right):
+            message = f"The access key may {_describe(self.right)}; this needs the right {right!r}."
+            raise WireError(403, "Forbidden.NoPermission", message)
+
+    def require_in(self, workspace_id: str, right: Right) -> None:
+        """Checks a right in a workspace.
+
+        Raises:
+            WireError: the user does not have it there.
+        """
+        if not self.has_right_in(workspace_id, right):
+            message = f"This needs the right {right!r} in workspace {workspace_id}; its administrators give it."
+            raise WireError(403, "Forbidden.NoPermission", message)
+
+    @property
+    def readable_workspaces(self) -> list[str] | None:
+        """Returns the workspaces whose content the user may read; None for all of them."""
+        if self.right == "admin":
+            return None
+        return [workspace_id for workspace_id in self.workspaces if self.has_right_in(workspace_id, "read")]
+
+
+NOT_SIGNED_IN = Principal("-", "", "read")
+"""The principal of a request without a sign-in. No user has this name, so it has no jobs and no workspaces."""
+
+
+def _describe(right: Right) -> str:
+    return {"read": "only read", "submit": "read and submit", "admin": "do everything"}[right]

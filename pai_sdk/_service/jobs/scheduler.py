@@ -1,0 +1,471 @@
+"""Runs the jobs of the queue: one thread decides, thread pools copy files."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from pai_sdk._core.reasons import REASON_DISK_FULL, REASON_STOPPED_BY_USER
+from pai_sdk._host.agent.protocol import DISK_IS_FULL, Ending
+from pai_sdk._host.execution.base import ExecutionState, Executor, JobFiles, outcome
+from pai_sdk._host.execution.contract import launch_spec
+from pai_sdk._host.execution.output_uploader import UploadCancelled
+from pai_sdk._service.jobs.host_resources import Capacity, need_or_instances
+from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.jobs.metrics import MetricsCollector
+from pai_sdk._service.jobs.publishing import LiveOutputs, Publisher
+from pai_sdk._service.jobs.queueing.fair_share import Allocation, allocated_at
+from pai_sdk._service.jobs.queueing.queue import FairQueue
+from pai_sdk._service.jobs.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk._service.odps.table_rights import is_table
+from pai_sdk._service.state.disk import DiskWatch
+from pai_sdk._service.state.folder import DataFolder
+from pai_sdk._service.state.models import Job
+from pai_sdk._service.state.trash import Trash
+from pai_sdk._wire.pai.job_retries import JobRetries
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk.errors import PaiError
+
+if TYPE_CHECKING:
+    from pai_sdk._service.odps.job_tables import JobTables
+    from pai_sdk._service.oss.store import ObjectStore
+
+__all__ = ["Scheduler"]
+
+logger = logging.getLogger(__name__)
+
+_POLL_INTERVAL_S = 0.05
+# The poll interval grows with the number of running jobs, so that polling costs the same: 200 jobs/s.
+_POLL_INTERVAL_PER_JOB_S = 0.005
+_RETRY_AFTER_ERROR_S = 1.0
+_RENEW_RETRY_S = 0.2
+_COPY_THREADS = 4
+_STOPPED = "The job was stopped by its user."
+_DISK_FULL = "The disk of the service is full. Free some space on it, then submit the job again."
+
+_Step: TypeAlias = Literal["staging", "running", "finishing"]
+
+
+@dataclass
+class _ActiveJob:
+    """A job that has left the queue and has not finished."""
+
+    id: str
+    request: TrainingJobRequest
+    allocation: Allocation
+    files: JobFiles
+    publisher: Publisher
+    live_outputs: LiveOutputs
+    step: _Step
+    status: JobStatus
+    stop_requested: bool = False
+    is_stop_forwarded: bool = False
+    last_state: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
+    attempt: int = 1
+    work: Future[None] | None = None
+    not_before: float = 0.0
+
+    @property
+    def root(self) -> Path:
+        """Returns the folder of the job."""
+        return self.files.sandbox.root
+
+
+class Scheduler:
+    """Runs jobs in the order of the `FairQueue`, as many as the capacity allows.
+
+    No job overtakes the next one: a large job waits until it fits, and all later jobs wait too. So no job starves
+    because it is large; a job of low priority can, as long as its owner submits jobs of higher priority. A running
+    job is never preempted.
+
+    It has no persistent state: the state is in the database and in the executor's folders, and a restart recovers
+    from there.
+
+    There is no lock. Only the thread `scheduler` changes `_active` and the jobs in it. The threads of the pools
+    read one `_ActiveJob`, and respond by its future `work`, which the scheduler polls. Threads of requests call
+    `wake` and `discard` only: these set an event, and put a folder into the queue of the trash.
+
+    Steps of a job: staging -> running -> finishing. After some exits it returns from there to the queue, for
+    another attempt (`JobRetries`) in the same folder, which the executor has renewed. After an error a step is
+    repeated with a pause. A restart resumes with the step "running", from which a job that has not started returns
+    to "staging".
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        folder: DataFolder,
+        store: ObjectStore,
+        executor: Executor,
+        collector: MetricsCollector,
+        *,
+        capacity: Callable[[], Capacity],
+        tables: JobTables | None = None,
+        can_act: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._jobs = jobs
+        self._tables = tables
+        self._folder = folder
+        self._store = store
+        self._executor = executor
+        self._collector = collector
+        self._capacity = capacity
+        self._queue = FairQueue(jobs)
+        self._can_act = can_act
+        self._active: dict[str, _ActiveJob] = {}
+        self._queue_is_empty = False
+        self._next_attempt_at: float | None = None
+        self._has_news = False  # of the queue, or of a stop
+        self._read_again_at = 0.0  # on the monotonic clock
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._trash = Trash(folder.jobs_dir)
+        self._disk = DiskWatch(folder.root)
+        self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
+        # Separate pools: start and finish of a job must not wait for large files of another job.
+        self._publishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="publish")
+        self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+
+    # ---- called by other threads -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Starts the thread, which first recovers the jobs of an earlier process."""
+        self._disk.record_success()
+        self._woken.set()
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops the threads. Running jobs continue; the next service on this folder recovers them."""
+        self._closing.set()
+        self._woken.set()
+        self._thread.join()
+        for pool in (self._copiers, self._publishers, self._finishers):
+            pool.shutdown(wait=True, cancel_futures=True)
+        self._trash.close()
+
+    def wake(self) -> None:
+        """Wakes the thread for a new job or a stop request."""
+        # In this order: after `set` the thread may read the queue, and this line would overwrite its result.
+        self._queue_is_empty = False
+        self._woken.set()
+
+    def discard(self, job_id: str) -> None:
+        """Deletes the folder of a deleted job in the background."""
+        self._trash.put(self._folder.job_dir(job_id))
+
+    def request_of(self, job_id: str) -> TrainingJobRequest | None:
+        """Returns the request of a job that is staged or runs; None for any other job."""
+        active = self._active.get(job_id)
+        return None if active is None or active.step == "finishing" else active.request
+
+    @property
+    def allocations(self) -> list[Allocation]:
+        """Returns the resources of all started jobs. Thread-safe: it iterates over a copy."""
+        return [active.allocation for active in [*self._active.values()]]
+
+    @property
+    def is_closing(self) -> bool:
+        """Returns True if no more work is started: the service shuts down, or another one may hold the lease."""
+        return self._closing.is_set() or not self._can_act()
+
+    @property
+    def is_working(self) -> bool:
+        """Returns True while the scheduler's thread is alive."""
+        return self._thread.is_alive()
+
+    @property
+    def is_idle(self) -> bool:
+        """Returns True if no job runs or waits."""
+        return self._queue_is_empty and not self._active and not self._woken.is_set()
+
+    # ---- the thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        has_recovered = False
+        while not self._closing.is_set():
+            if self.is_closing:
+                self._closing.wait(_POLL_INTERVAL_S)
+                continue
+            try:
+                if not has_recovered:
+                    self._recover()
+                    has_recovered = True
+                self._poll()
+                pause_s = self._pause_s()
+            except Exception as error:  # for example a full disk; all jobs are retried
+                self._disk.log_error("the scheduler failed, and tries again", error)
+                pause_s = _RETRY_AFTER_ERROR_S
+            # With jobs in the queue, wake-ups within 50 ms are collected: many submissions cause one read.
+            if not self._closing.is_set() and self._woken.wait(pause_s) and not self._queue_is_empty:
+                self._closing.wait(self._read_again_at - time.monotonic())
+
+    def _pause_s(self) -> float | None:
+        """Returns the time until the next poll of running jobs, or until the next retry; None without both."""
+        if self._active:
+            return max(_POLL_INTERVAL_S, _POLL_INTERVAL_PER_JOB_S * len(self._active))
+        return None if self._next_attempt_at is None else max(0.0, self._next_attempt_at - time.monotonic())
+
+    def _recover(self) -> None:
+        """Recovers the jobs of an earlier process, and its unfinished deletions of folders."""
+        job_ids = self._jobs.ids()
+        for folder in self._folder.jobs_dir.iterdir():
+            if folder.name not in job_ids:
+                self._trash.put(folder)
+        for job in self._jobs.active():
+            if job.id not in self._active:
+                logger.info("job %s is recovered", job.id)
+                self._activate(job, "running", JobStatus(job.status), since=allocated_at(job))
+
+    def _poll(self) -> None:
+        if self._next_attempt_at is not None and time.monotonic() >= self._next_attempt_at:
+            self._next_attempt_at = None
+            self._woken.set()
+        if self._woken.is_set():
+            self._queue_is_empty = False  # unknown until the queue is read
+            self._woken.clear()
+            self._has_news = True
+        if self._has_news:
+            for active in self._active.values():
+                active.stop_requested = active.stop_requested or self._jobs.is_stop_requested(active.id)
+            self._admit()
+            self._has_news = False  # after success only: an error leaves it set, so the queue is read again
+        for active in list(self._active.values()):
+            if time.monotonic() >= active.not_before:
+                try:
+                    self._advance(active)
+                except Exception as error:
+                    self._disk.log_error(f"job {active.id} cannot continue, and is tried again", error)
+                    active.not_before = time.monotonic() + _RETRY_AFTER_ERROR_S
+
+    def _admit(self) -> None:
+        """Starts jobs of the queue until the next one has to wait."""
+        # In each pass, not when the user is removed: an earlier request may create a job after that, and a failed
+        # attempt returns a job to the queue.
+        self._jobs.stop_queued_of_removed()
+        while (job := self._queue.next_to_start(self._capacity, self.allocations)) is not None:
+            # False if a stop request was faster: then the job has finished, and is not activated.
+            if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
+                self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
+        self._queue_is_empty = self._queue.is_empty
+        if not self._queue_is_empty:
+            # The first job waits. Submissions of the next 50 ms share one read of the queue.
+            self._read_again_at = time.monotonic() + _POLL_INTERVAL_S
+        wait_s = None if self._queue_is_empty else self._jobs.next_attempt_in_s()
+        # Monotonic: the system clock may be set back.
+        self._next_attempt_at = None if wait_s is None else time.monotonic() + wait_s
+
+    def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
+        request = TrainingJobRequest.model_validate(job.request)
+        files = self._executor.files(self._folder.job_dir(job.id))
+        publisher = Publisher(self._store, files, request, is_cancelled=lambda: self.is_closing)
+        live_outputs = LiveOutputs(
+            publisher,
+            self._publishers,
+            add_event=partial(self._add_event, job.id),
+            log_error=lambda message, error: self._disk.log_error(f"job {job.id}: {message}", error),
+        )
+        self._active[job.id] = _ActiveJob(
+            job.id,
+            request,
+            Allocation(job.owner, need_or_instances(request), since),
+            files,
+            publisher,
+            live_outputs,
+            step,
+            status,
+            stop_requested=job.stop_requested,
+            attempt=job.attempt,
+        )
+        self._collector.watch(job.id, request, files.sandbox)
+
+    def _advance(self, active: _ActiveJob) -> None:
+        if active.step == "staging":
+            self._advance_staging(active)
+        if active.step == "running":
+            self._advance_running(active)
+        if active.step == "finishing":
+            self._advance_finishing(active)
+
+    # ---- staging ------------------------------------------------------------------------------------------
+
+    def _advance_staging(self, active: _ActiveJob) -> None:
+        if active.work is None:
+            # The future is the only channel from the pool's thread to the scheduler; that thread changes nothing
+            # of `active`.
+            active.work = self._copiers.submit(self._stage_and_start, active)
+        if not active.work.done():
+            if active.stop_requested:  # the executor may be starting it, for example pull its image
+                self._forward_stop(active)
+            return
+        work, active.work = active.work, None
+        try:
+            work.result()
+        except StagingCancelled:
+            if not self.is_closing:
+                self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, _STOPPED)
+        except StagingFailed as failure:
+            self._end(active, JobStatus.INITIALIZE_FAILED, failure.reason_code, failure.message)
+        except PaiError as error:
+            self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
+        except Exception as error:
+            logger.exception("job %s cannot begin", active.id)
+            # The files of the job may have filled it.
+            if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
+                self._end(active, JobStatus.INITIALIZE_FAILED, REASON_DISK_FULL, _DISK_FULL)
+                return
+            message = f"The service had an unexpected error ({type(error).__name__}); its log has the details."
+            self._end(active, JobStatus.INITIALIZE_FAILED, "InternalError", message)
+        else:
+            active.step = "running"
+
+    def _stage_and_start(self, active: _ActiveJob) -> None:
+        def is_cancelled() -> bool:
+            return active.stop_requested or self.is_closing
+
+        while self._is_behind(active) and not self._executor.renew(active.root, attempt=active.attempt):
+            if is_cancelled():
+                raise StagingCancelled
+            time.sleep(_RENEW_RETRY_S)
+        # An earlier service may have been killed during the start: the job must start once, with complete inputs.
+        self._executor.withdraw(active.root)
+        if self._executor.state(active.root).phase != "absent":
+            return
+        if active.attempt == 1:  # later attempts continue with the files of the last one
+            stage(
+                self._store,
+                active.files,
+                active.request,
+                is_cancelled=is_cancelled,
+                notify=partial(self._add_event, active.id),
+                put_table=None if self._tables is None else partial(self._tables.put, active.files, active.id),
+            )
+        if is_cancelled():
+            raise StagingCancelled
+        self._executor.start(launch_spec(active.root, active.id, active.request))
+
+    def _is_behind(self, active: _ActiveJob) -> bool:
+        """Returns True if the job's folder still belongs to an earlier attempt."""
+        return active.attempt > 1 and active.files.sandbox.attempt < active.attempt
+
+    # ---- running ------------------------------------------------------------------------------------------
+
+    def _advance_running(self, active: _ActiveJob) -> None:
+        state = ExecutionState("absent") if self._is_behind(active) else self._executor.state(active.root)
+        if state.phase == "absent":  # an earlier service has exited before it started the job
+            active.step = "staging"
+            return
+        if active.stop_requested and not active.is_stop_forwarded:
+            self._forward_stop(active)
+            active.is_stop_forwarded = True
+        if state.started_at is not None and active.status == JobStatus.INITIALIZING:
+            self._jobs.move(
+                active.id,
+                JobStatus.RUNNING,
+                text="The job runs.",
+                instances=state.instances,
+                started_at=state.started_at,
+            )
+            active.status = JobStatus.RUNNING
+        elif state.instances != active.last_state.instances and state.phase != "ended":
+            self._jobs.set_instances(active.id, state.instances)
+        active.last_state = state
+        if state.phase == "ended":
+            active.step = "finishing"
+        else:
+            active.live_outputs.poll()
+
+    def _forward_stop(self, active: _ActiveJob) -> None:
+        self._executor.stop(active.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
+
+    # ---- the end ------------------------------------------------------------------------------------------
+
+    def _advance_finishing(self, active: _ActiveJob) -> None:
+        if active.work is None:
+            active.work = self._finishers.submit(self._finish, active)
+        if active.work.done():
+            work, active.work = active.work, None
+            # A cancelled upload leaves the step: the next service repeats it.
+            if not isinstance(work.exception(), UploadCancelled):
+                work.result()
+                self._release(active)
+
+    def _finish(self, active: _ActiveJob) -> None:
+        """Saves metrics and outputs, then reports the job as finished, because clients may exit at once."""
+        state = active.last_state
+        try:
+            if not self._collector.finish(active.id, is_cancelled=lambda: self.is_closing):
+                raise UploadCancelled
+            problems = active.publisher.upload(live_only=False)
+        except UploadCancelled:
+            logger.info(
+                "job %s has finished; the next service on this data folder saves its remaining outputs", active.id
+            )
+            raise
+        if self._requeue(active, state):
+            return
+        status, reason_code, reason_message = _outcome(state, problems)
+        if problems and status != JobStatus.FAILED:
+            logger.warning("job %s: not all outputs were saved: %s", active.id, problems)
+        self._jobs.move(
+            active.id,
+            status,
+            text=reason_message or "The job has succeeded.",
+            reason_code=reason_code,
+            reason_message=reason_message,
+            instances=state.instances,
+            failed_instance=state.failed_instance,
+            ended_at=state.ended_at,
+        )
+        # Only after the result is recorded: a service that is killed before needs these folders to finish the job.
+        channels = [channel for channel in active.request.output_channels if not is_table(channel.output_uri)]
+        saved = () if problems else [channel.name for channel in channels]
+        for folder in active.files.sandbox.folders_to_remove(saved_outputs=saved):
+            self._trash.put(folder)
+        self._woken.set()
+
+    def _requeue(self, active: _ActiveJob, state: ExecutionState) -> bool:
+        """Returns the job to the queue if its exit allows another attempt; returns whether it did."""
+        retries, code = JobRetries.of(active.request), state.reason_code
+        if state.succeeded or active.stop_requested or not retries.allow(active.attempt, code):
+            return False
+        wait_s = retries.wait_s(active.attempt)
+        ending = Ending(code, state.reason_message)
+        return self._jobs.requeue(
+            active.id, attempt=active.attempt, wait_s=wait_s, ending=ending, instances=state.instances
+        )
+
+    def _end(self, active: _ActiveJob, status: JobStatus, reason_code: str, reason_message: str) -> None:
+        self._collector.finish(active.id)
+        self._jobs.move(
+            active.id, status, text=reason_message, reason_code=reason_code, reason_message=reason_message
+        )
+        self._release(active)
+
+    def _add_event(self, job_id: str, text: str) -> None:
+        """Adds an event; an error is only logged."""
+        try:
+            self._jobs.add_event(job_id, text)
+        except Exception as error:
+            self._disk.log_error(f"an event of job {job_id} cannot be saved", error)
+
+    def _release(self, active: _ActiveJob) -> None:
+        self._disk.record_success()
+        del self._active[active.id]
+        self.wake()
+
+
+def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:
+    """Returns status, reason code and reason of a finished job."""
+    if unsaved and state.succeeded:
+        text = f"The job's command succeeded, but not all of its outputs were saved: {unsaved}"
+        return JobStatus.FAILED, "OutputsNotSaved", text
+    return outcome(state)

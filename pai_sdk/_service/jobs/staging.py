@@ -1,0 +1,267 @@
+"""Fills a job's sandbox from the object store: code, inputs, and the checkpoints that it resumes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+from urllib.parse import unquote, urlsplit
+
+from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
+from pai_sdk._data.storage.base import Store
+from pai_sdk._data.storage.stored_file import StoredFile
+from pai_sdk._data.storage.sync.dir_sync import DirSync
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
+from pai_sdk._host.execution.base import JobFiles
+from pai_sdk._host.execution.output_uploader import record_resumed
+from pai_sdk._service.odps.table_errors import TableError
+from pai_sdk._service.odps.table_rights import is_table
+from pai_sdk._service.oss.bucket_store import BucketStore
+from pai_sdk._service.oss.integrity import DAMAGED
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.spec import CodeDir, OssLocation
+from pai_sdk.errors import FileNameError, InvalidInputError, ObjectNotFoundError, PathConflictError, StorageError
+
+if TYPE_CHECKING:
+    from pai_sdk._service.oss.store import ObjectStore
+
+__all__ = ["StagingCancelled", "StagingFailed", "stage", "store_uri"]
+
+_WORKERS = 16
+_CLOUD = ".aliyuncs.com"
+
+REASON_CODE_MISSING = "CodeNotFound"
+REASON_INPUT_MISSING = "InputNotFound"
+REASON_NOT_SUPPORTED = "NotSupported"
+REASON_NOT_A_FILE_NAME = "InvalidObjectKey"
+REASON_DISK = "StagingFailed"
+REASON_DAMAGED = DAMAGED
+
+
+class StagingFailed(Exception):
+    """Raised when a job cannot start.
+
+    Attributes:
+        reason_code: machine-readable reason.
+        message: for the user.
+    """
+
+    def __init__(self, reason_code: str, message: str) -> None:
+        super().__init__(message)
+        self.reason_code = reason_code
+        self.message = message
+
+
+class StagingCancelled(Exception):
+    """Raised when a job is stopped, or the service shuts down, before the job has started."""
+
+
+def stage(
+    store: ObjectStore,
+    files: JobFiles,
+    request: TrainingJobRequest,
+    *,
+    is_cancelled: Callable[[], bool],
+    notify: Callable[[str], None] = lambda text: None,
+    put_table: Callable[[Store, str, bool], None] | None = None,
+) -> None:
+    """Copies code, inputs and earlier checkpoints into the sandbox. Idempotent: it clears the sandbox first.
+
+    Args:
+        store: has code and inputs.
+        files: of the job.
+        request: the job.
+        is_cancelled: checked between files, and within large ones.
+        notify: receives messages before and after earlier checkpoints are copied.
+        put_table: prepares a table channel; arguments: the channel's store, the table's URI, whether the table
+            must exist.
+
+    Raises:
+        StagingFailed: something is missing, or not supported by this service.
+        StagingCancelled: `is_cancelled` returned True.
+    """
+    copier = _Copier(store, is_cancelled)
+    try:
+        # A killed attempt may have left incomplete files.
+        files.clear(request)
+        for output in request.output_channels:
+            description = f"output channel {output.name!r}"
+            if put_table is not None and is_table(output.output_uri):
+                put_table(files.output(output.name), output.output_uri or "", False)
+                continue
+            uri = store_uri(output.output_uri, description)
+            if not store.bucket_exists(uri.bucket):
+                raise StagingFailed(
+                    REASON_INPUT_MISSING,
+                    f"{description}: there is no bucket {uri.bucket!r} here.",
+                )
+        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+        if code is not None:
+            copier.copy(_code_uri(code), files.code(), "the code", REASON_CODE_MISSING)
+        for output in request.output_channels:
+            if output.name in RESUMED_CHANNELS and not is_table(output.output_uri):
+                uri = OssUri.parse(output.output_uri or "")
+                copier.resume(uri, files.output(output.name), output.name, notify)
+        record_resumed(files, [output.name for output in request.output_channels])
+        for channel in request.input_channels:
+            description = f"input channel {channel.name!r}"
+            if put_table is not None and is_table(channel.input_uri):
+                put_table(files.input(channel.name), channel.input_uri or "", True)
+                continue
+            copier.copy(
+                store_uri(channel.input_uri, description),
+                files.input(channel.name),
+                description,
+                REASON_INPUT_MISSING,
+            )
+    except TableError as error:
+        raise StagingFailed(REASON_INPUT_MISSING, f"{description}: {error.message}") from error
+    except InvalidInputError as error:
+        raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
+    except StorageError as error:
+        raise StagingFailed(REASON_INPUT_MISSING, str(error)) from error
+    except OSError as error:
+        files.clear()  # frees the disk: the job will not start
+        reason = str(error).replace(f"{files.sandbox.root}/", "/")  # the path inside of the job
+        raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {reason}.") from error
+
+
+def store_uri(uri: str | None, description: str) -> OssUri:
+    """Parses a channel's URI in the service's object store.
+
+    Raises:
+        StagingFailed: it is not in this object store.
+    """
+    if uri is None:
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED, f"{description} is a dataset; this service reads and writes oss:// URIs only."
+        )
+    if not uri.startswith("oss://"):
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"{description} is {uri[:200]!r}; this service reads and writes oss:// URIs only.",
+        )
+    parsed = OssUri.parse(uri)
+    _refuse_cloud(parsed.endpoint, description)
+    return parsed
+
+
+def _code_uri(code: CodeDir) -> OssUri:
+    location = code.location_value
+    if code.location_type.lower() != "oss":
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"the code lies in {code.location_type[:60]!r}; this service reads code from OSS only.",
+        )
+    if not isinstance(location, OssLocation):
+        raise StagingFailed(REASON_CODE_MISSING, "the location of the code needs Bucket and Key.")
+    _refuse_cloud(location.endpoint, "the code")
+    return OssUri(location.bucket, location.key)
+
+
+def _refuse_cloud(endpoint: str | None, description: str) -> None:
+    """Refuses hosts of Alibaba Cloud; other names of this service cannot be checked, and are accepted."""
+    host = (endpoint or "").rpartition("//")[2].partition(":")[0].rstrip("/")
+    if host.endswith(_CLOUD):
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"{description} lies on {host}, but this service has an object store of its own: upload it there.",
+        )
+
+
+class _Copier:
+    def __init__(self, store: ObjectStore, is_cancelled: Callable[[], bool]) -> None:
+        self._store = store
+        self._is_cancelled = is_cancelled
+
+    def copy(self, uri: OssUri, target: Store, description: str, reason_if_missing: str) -> None:
+        """Copies the object, or all objects of the folder, into the target folder."""
+        if not self._store.bucket_exists(uri.bucket):
+            raise StagingFailed(reason_if_missing, f"{description}: there is no bucket {uri.bucket!r} here.")
+        # A URI without a slash can be an object or a folder: an exact key wins.
+        first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
+        if first is not None and first.key == uri.key:
+            self._copy_file(uri, target, description)
+        elif self.copy_existing(uri, target, description) is None:
+            raise StagingFailed(
+                reason_if_missing, f"{description}: there is nothing at {uri}; upload it, or correct the URI."
+            )
+
+    def resume(self, uri: OssUri, target: Store, channel: str, notify: Callable[[str], None]) -> None:
+        """Copies files of an earlier job from the folder, if there are any."""
+        folder = uri.as_dir()
+        if not self._has_objects(folder):
+            return
+        notify(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
+        skip = unfinished_files(self._store_at(folder))
+        size_bytes = self.copy_existing(folder, target, f"output channel {channel!r}", skip)
+        notify(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
+
+    def copy_existing(
+        self, uri: OssUri, target: Store, description: str, skip: Callable[[StoredFile], bool] = lambda file: False
+    ) -> int | None:
+        """Copies all objects of the folder; returns their total size in bytes, or None if there are none."""
+        folder = uri.as_dir()
+        sync = DirSync(
+            self._store_at(folder),
+            target,
+            remember=False,
+            note=lambda action, path: self._check_cancelled(),
+            skip=skip,
+            workers=_WORKERS,
+        )
+        try:
+            report = sync.attempt()
+        except ObjectNotFoundError:
+            return None
+        self._check_cancelled()
+        if report.failures:
+            path, error = min(report.failures.items())
+            raise self._job_error(error, folder, path, target, description) from error
+        return report.moved_bytes
+
+    def _copy_file(self, uri: OssUri, target: Store, description: str) -> None:
+        folder = replace(uri, key=uri.key.removesuffix(uri.name))
+        source = self._store_at(folder)
+        self._check_cancelled()
+        try:
+            target.write(uri.name, source.read(uri.name), executable=source.head(uri.name).executable)
+        except Exception as error:
+            raise self._job_error(error, folder, uri.name, target, description) from error
+
+    def _job_error(
+        self, error: Exception, folder: OssUri, path: str, target: Store, description: str
+    ) -> Exception:
+        """Converts the error of a file to the error of the job."""
+        if isinstance(error, PathConflictError):
+            return StagingFailed(
+                REASON_NOT_A_FILE_NAME,
+                f"{self._key_in_two_roles(folder.join(path))} cannot be put in place: one name cannot be a file "
+                "and a folder, as it is in OSS; delete the one that is not needed.",
+            )
+        if isinstance(error, InvalidInputError | FileNameError):
+            message = f"{folder}: the object {path[:200]!r} has a name that cannot be a file's."
+            return StagingFailed(REASON_NOT_A_FILE_NAME, message)
+        cause = error if isinstance(error, OSError) else error.__cause__
+        if isinstance(cause, OSError):
+            return OSError(cause.errno, cause.strerror, unquote(urlsplit(target.uri).path) + path)
+        if isinstance(error, StorageError):
+            reason = REASON_DAMAGED if error.code == DAMAGED else REASON_INPUT_MISSING
+            return StagingFailed(reason, f"{description}: {error}")
+        return error
+
+    def _key_in_two_roles(self, uri: OssUri) -> OssUri:
+        """Returns the first key below an object that is also a folder; the key itself if there is none."""
+        below = next(iter(self._store.list(uri.bucket, uri.as_dir().key, limit=1)), None)
+        return uri if below is None else replace(uri, key=below.key)
+
+    def _store_at(self, folder: OssUri) -> BucketStore:
+        return BucketStore(self._store, folder, check_cancelled=self._check_cancelled)
+
+    def _has_objects(self, folder: OssUri) -> bool:
+        return next(iter(self._store.list(folder.bucket, folder.key, limit=1)), None) is not None
+
+    def _check_cancelled(self) -> None:
+        if self._is_cancelled():
+            raise StagingCancelled

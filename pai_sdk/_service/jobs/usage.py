@@ -1,0 +1,203 @@
+"""Samples the resource usage of running jobs on this machine periodically: processor, memory and disk.
+
+The samples of an instance are in a file next to its log, one per line: time, and a number for each of `MEASURED`.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from pai_sdk._core.files import append_to
+
+__all__ = ["MEASURED", "UsageMeter", "read_usage"]
+
+logger = logging.getLogger(__name__)
+
+MEASURED = ("CpuCoreUsage", "MemoryUsage", "DiskReadRate", "DiskWriteRate")
+"""Percent of the machine's cores, percent of its memory, bytes per second."""
+
+_EVERY_S = 10.0
+_FIRST_S = 1.0  # new jobs are sampled earlier: many finish within ten seconds
+_NEW_S = 60.0  # an instance without processes for so long is not starting any more
+_MARK = "PAI_INSTANCE_NAME"
+
+
+@dataclass(frozen=True)
+class _Used:
+    """Resources that one process has used since it started."""
+
+    process: tuple[int, float]
+    cpu_s: float = 0.0
+    read_bytes: int = 0
+    written_bytes: int = 0
+
+
+@dataclass
+class _Watched:
+    """One instance: the file of its samples, and the usage of its processes at the last sample."""
+
+    file: Path
+    polled_at_s: float  # monotonic time
+    used: dict[tuple[int, float], _Used] = field(default_factory=dict)
+    has_processes: bool = False
+
+
+class UsageMeter:
+    """Samples the processes of running jobs in one thread, which sleeps without jobs.
+
+    The processes of an instance have the variable `PAI_INSTANCE_NAME`.
+
+    Args:
+        every_s: interval of samples.
+        first_s: interval of polls for instances without processes so far.
+    """
+
+    def __init__(self, *, every_s: float = _EVERY_S, first_s: float = _FIRST_S) -> None:
+        self._every_s = every_s
+        self._first_s = first_s
+        self._watched: dict[str, dict[str, _Watched]] = {}
+        self._lock = threading.Lock()
+        self._woken = threading.Event()
+        self._closing = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
+
+    def start(self) -> None:
+        """Starts the thread."""
+        self._thread.start()
+
+    def close(self) -> None:
+        """Stops the thread; samples remain."""
+        self._closing.set()
+        self._woken.set()
+        self._thread.join()
+
+    def watch(self, job_id: str, logs: Mapping[str, Path]) -> None:
+        """Samples a job from now on."""
+        now = time.monotonic()
+        with self._lock:
+            self._watched[job_id] = {name: _Watched(_usage_file(log), now) for name, log in logs.items()}
+        self._woken.set()
+
+    def finish(self, job_id: str) -> None:
+        """Stops sampling a job."""
+        with self._lock:
+            self._watched.pop(job_id, None)
+
+    def _run(self) -> None:
+        next_s = 0.0
+        while not self._closing.is_set():
+            with self._lock:
+                instances = {name: instance for job in self._watched.values() for name, instance in job.items()}
+            now = time.monotonic()
+            is_new = any(
+                not instance.has_processes and now - instance.polled_at_s < _NEW_S
+                for instance in instances.values()
+            )
+            pause_s = self._first_s if is_new else max(0.0, next_s - time.monotonic())
+            # Woken by `watch` or `close`: start over with the new set of jobs.
+            if self._woken.wait(pause_s if instances else None):
+                self._woken.clear()
+                continue
+            try:
+                _sample(instances)
+            except (OSError, psutil.Error):
+                logger.exception("the usage of the running jobs cannot be read")
+            # From the end of a sample, so that slow samples have a pause between them.
+            next_s = time.monotonic() + self._every_s
+
+
+def read_usage(log: Path, metric: str, *, start: float, end: float, step_s: float) -> list[tuple[float, float]]:
+    """Returns the values of one metric of one instance: start time and mean of each step.
+
+    Args:
+        log: the instance's log file.
+        metric: one of `MEASURED`; others have no values.
+        start: start time, in seconds since 1970.
+        end: end time, in seconds since 1970.
+        step_s: duration of a step.
+    """
+    steps: dict[float, list[float]] = {}
+    if metric in MEASURED:
+        for moment, values in _samples(_usage_file(log)):
+            if start <= moment <= end:
+                steps.setdefault(math.floor(moment / step_s) * step_s, []).append(values[MEASURED.index(metric)])
+    return [(moment, sum(values) / len(values)) for moment, values in sorted(steps.items())]
+
+
+def _usage_file(log: Path) -> Path:
+    return log.with_suffix(".usage")
+
+
+def _samples(file: Path) -> Iterator[tuple[float, Sequence[float]]]:
+    with suppress(FileNotFoundError), file.open(encoding="ascii", errors="replace") as lines:
+        for line in lines:
+            try:
+                moment, *values = map(float, line.split())
+            except ValueError:
+                continue  # truncated by a full disk
+            if len(values) == len(MEASURED):
+                yield moment, values
+
+
+def _sample(instances: Mapping[str, _Watched]) -> None:
+    started_s = time.monotonic()
+    usages: dict[str, list[_Used]] = {}
+    memory_bytes: Counter[str] = Counter()
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):  # it has exited, or belongs to another user
+            name = process.environ().get(_MARK, "")
+            if name in instances:
+                with process.oneshot():
+                    used, rss_bytes = _used_by(process), process.memory_info().rss
+                usages.setdefault(name, []).append(used)
+                memory_bytes[name] += rss_bytes
+    # From the start of one sample to the end of the next: a slow sample must not result in more than 100 %.
+    finished_s = time.monotonic()
+    for name, processes in usages.items():
+        elapsed_s = max(finished_s - instances[name].polled_at_s, 0.001)
+        instances[name].polled_at_s, instances[name].has_processes = started_s, True
+        _append_sample(instances[name], processes, memory_bytes[name], elapsed_s)
+
+
+def _used_by(process: psutil.Process) -> _Used:
+    times = process.cpu_times()
+    # Not available on macOS, nor for processes of other users.
+    io = process.io_counters() if hasattr(process, "io_counters") else None
+    return _Used(
+        (process.pid, process.create_time()),
+        times.user + times.system,
+        io.read_bytes if io else 0,
+        io.write_bytes if io else 0,
+    )
+
+
+def _append_sample(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, elapsed_s: float) -> None:
+    """Appends the usage since the last sample; for new processes, since their start."""
+    cpu_s = read_bytes = written_bytes = 0.0
+    for used in processes:
+        before = instance.used.get(used.process, _Used(used.process))
+        cpu_s += used.cpu_s - before.cpu_s
+        read_bytes += used.read_bytes - before.read_bytes
+        written_bytes += used.written_bytes - before.written_bytes
+    instance.used = {used.process: used for used in processes}
+    values = (
+        100 * cpu_s / elapsed_s / (os.cpu_count() or 1),
+        100 * memory_bytes / psutil.virtual_memory().total,
+        read_bytes / elapsed_s,
+        written_bytes / elapsed_s,
+    )
+    # A sample is lost if the disk is full, or the job was deleted.
+    line = f"{time.time():.3f} {' '.join(f'{value:.4f}' for value in values)}\n"
+    with suppress(OSError):
+        append_to(instance.file, line.encode("ascii"))

@@ -1,0 +1,158 @@
+"""Rights of an access key on tables."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from pai_sdk._service.identity.principal import OPERATOR
+from pai_sdk._service.odps.statements import read_partition
+from pai_sdk._service.odps.table_errors import TableError
+from pai_sdk._service.odps.user_tables import UserTables
+
+__all__ = ["ALL_TABLES", "TableRef", "TableRights", "is_table", "parse_table_uri"]
+
+_URI = re.compile(r"odps://(?P<project>\w{1,128})/tables/(?P<table>\w{1,128})(?:/(?P<partition>.*))?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class TableRef:
+    """A table or some of its partitions, parsed from a URI.
+
+    Attributes:
+        partition: name to value, of some or all partition columns; empty for the complete table.
+    """
+
+    project: str
+    name: str
+    partition: Mapping[str, str] = field(default_factory=dict)
+
+    def has(self, partition: Mapping[str, str]) -> bool:
+        """Returns True if a partition is included."""
+        return self.partition.items() <= partition.items()
+
+
+def is_table(uri: str | None) -> bool:
+    """Returns True if the URI of a channel is that of a table."""
+    return uri is not None and uri.startswith("odps://")
+
+
+def parse_table_uri(uri: str) -> TableRef:
+    """Parses `odps://project/tables/table/dt=1`; a slash at the end is ignored.
+
+    Raises:
+        TableError: it is no such URI.
+
+    Example:
+        >>> parse_table_uri("odps://shop/tables/clicks/dt=1").partition
+        {'dt': '1'}
+    """
+    match = _URI.fullmatch(uri)
+    if match is None:
+        raise TableError(400, "ODPS-0130161", f"{uri[:200]!r} is not odps://project/tables/table/partition=value")
+    partition = read_partition((match["partition"] or "").removesuffix("/"))
+    return TableRef(match["project"], match["table"].lower(), partition)
+
+
+class TableRights:
+    """The rights of a key: everything, or to read and write certain tables.
+
+    Args:
+        readable: tables that the key may read; None for all tables.
+        writable: tables that it may read, create, write and drop; None for all tables.
+        user: rights of the key's user; None where there are no users.
+
+    Example:
+        >>> rights = TableRights([TableRef("shop", "clicks")], [])
+        >>> rights.check("shop", "clicks")
+        >>> rights.check("shop", "clicks", writes=True)
+        Traceback (most recent call last):
+        ...
+        pai_sdk._service.odps.table_errors.TableError: The key gives no access to table shop.clicks ...
+    """
+
+    def __init__(
+        self,
+        readable: Sequence[TableRef] | None,
+        writable: Sequence[TableRef] | None,
+        *,
+        user: UserTables | None = None,
+    ) -> None:
+        self._readable = None if readable is None or writable is None else (*readable, *writable)
+        self._writable = writable
+        self._user = user
+
+    @property
+    def owner(self) -> str:
+        """Returns the user who owns the tables that the key creates."""
+        return OPERATOR if self._user is None else self._user.name
+
+    def can_read(self, project: str, name: str) -> bool:
+        """Returns True if the key gives access to the table, or to a part of it."""
+        is_visible = self._user is None or self._user.can_read(project, name)
+        return is_visible and bool(self._matching(project, name, writes=False))
+
+    def check(
+        self, project: str, name: str, partition: Mapping[str, str] | None = None, *, writes: bool = False
+    ) -> None:
+        """Checks that a request is allowed.
+
+        Args:
+            project: of MaxCompute.
+            name: the table.
+            partition: the one that is read or written; None for metadata of the table.
+            writes: the request changes something.
+
+        Raises:
+            TableError: the key gives no access to this table or partition.
+        """
+        self._check_key(project, name, partition, writes=writes)
+        if self._user is not None:
+            self._user.check(project, name, writes=writes)
+
+    def check_create(self, project: str, name: str) -> None:
+        """Checks that a table may be created.
+
+        Raises:
+            TableError: as for `check`, or another user has a table of that name.
+        """
+        self._check_key(project, name, None, writes=True)
+        if self._user is not None:
+            self._user.check_create(project, name)
+
+    def check_drop(self, project: str, name: str) -> bool:
+        """Checks that a table may be dropped: the key must give access to all of it.
+
+        Returns:
+            False if the table belongs to another user: it is reported as missing.
+
+        Raises:
+            TableError: as for `check`.
+        """
+        self._check_key(project, name, {}, writes=True)
+        return self._user is None or self._user.check_drop(project, name)
+
+    def _check_key(self, project: str, name: str, partition: Mapping[str, str] | None, *, writes: bool) -> None:
+        tables = self._matching(project, name, writes=writes)
+        if not any(partition is None or table.has(partition) for table in tables):
+            self._refuse(project, name, partition, writes=writes)
+
+    def _matching(self, project: str, name: str, *, writes: bool) -> Sequence[TableRef]:
+        tables = self._writable if writes else self._readable
+        if tables is None:
+            return [TableRef(project, name.lower())]
+        return [table for table in tables if (table.project, table.name) == (project, name.lower())]
+
+    def _refuse(self, project: str, name: str, partition: Mapping[str, str] | None, *, writes: bool) -> None:
+        part = "".join(f"/{column}={value}" for column, value in (partition or {}).items())
+        action = "writing" if writes else "reading"
+        raise TableError(
+            403,
+            "ODPS-0420095",
+            f"The key gives no access to table {project}.{name}{part} for {action}: "
+            "a job reads the tables of its inputs, and reads and writes those of its outputs.",
+        )
+
+
+ALL_TABLES = TableRights(None, None)

@@ -1,0 +1,75 @@
+"""Rights of a user on tables: users access the tables they have created, administrators all tables."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pai_sdk._service.identity.principal import Principal, Right
+from pai_sdk._service.odps.table_errors import TableError, no_such_table
+
+__all__ = ["UserTables"]
+
+
+class UserTables:
+    """Checks the rights of a user on tables. Only the names of other users' tables are visible.
+
+    Args:
+        principal: the user.
+        owner_of: returns the owner of a table, by project and name; None if there is no such table.
+
+    Example:
+        >>> alice = UserTables(Principal("alice", "LTAI", "submit"), lambda project, name: "bob")
+        >>> alice.can_read("shop", "clicks")
+        False
+    """
+
+    def __init__(self, principal: Principal, owner_of: Callable[[str, str], str | None]) -> None:
+        self._principal = principal
+        self._owner_of = owner_of
+
+    @property
+    def name(self) -> str:
+        """Returns the user's name."""
+        return self._principal.user
+
+    def can_read(self, project: str, name: str) -> bool:
+        """Returns True if the table exists, and the user may read it."""
+        owner = self._owner_of(project, name)
+        return owner is not None and (self._principal.has_right("admin") or owner == self.name)
+
+    def check(self, project: str, name: str, *, writes: bool) -> None:
+        """Checks that the user may read a table, or also change it.
+
+        Raises:
+            TableError: 403 for missing rights; 404 for a table of another user, as if it did not exist.
+        """
+        self._require("submit" if writes else "read", project, name)
+        if not self.can_read(project, name):
+            raise no_such_table(project, name)
+
+    def check_create(self, project: str, name: str) -> None:
+        """Checks that the user may create a table; one of their own may exist already.
+
+        Raises:
+            TableError: they may only read, or another user has a table of this name.
+        """
+        self._require("submit", project, name)
+        if self._owner_of(project, name) is not None and not self.can_read(project, name):
+            raise _refusal(f"The name of table {project}.{name} is taken; choose another.")
+
+    def check_drop(self, project: str, name: str) -> bool:
+        """Returns True if the table exists and belongs to the user.
+
+        Raises:
+            TableError: they may only read.
+        """
+        self._require("submit", project, name)
+        return self.can_read(project, name)
+
+    def _require(self, right: Right, project: str, name: str) -> None:
+        if not self._principal.has_right(right):
+            raise _refusal(f"The access key may only read; table {project}.{name} was not changed.")
+
+
+def _refusal(message: str) -> TableError:
+    return TableError(403, "ODPS-0420095", message)

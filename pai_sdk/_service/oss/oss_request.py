@@ -1,0 +1,195 @@
+"""Parses a request of the OSS protocol: bucket, key and parameters."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, unquote_to_bytes
+
+from starlette.requests import ClientDisconnect
+from starlette.types import Receive, Scope
+
+from pai_sdk._service.oss.error_codes import oss_error
+
+__all__ = [
+    "DOMAINS",
+    "OssRequest",
+    "OssSignedRequest",
+    "bucket_in_host",
+    "host_of",
+    "is_signed",
+    "read_request",
+]
+
+DOMAINS = ("localhost",)
+"""Hosts below which the first label is the bucket, as in `bucket.localhost`."""
+
+_MAX_PARAMETERS = 64
+
+
+@dataclass(frozen=True)
+class OssSignedRequest:
+    """The signed parts of a request.
+
+    Attributes:
+        method: in upper case.
+        bucket: empty for the service itself.
+        key: decoded; empty for a bucket.
+        query: names and values, decoded.
+        headers: names in lower case, values unchanged.
+    """
+
+    method: str
+    bucket: str
+    key: str
+    query: Sequence[tuple[str, str]]
+    headers: Mapping[str, bytes]
+
+    def header(self, name: str) -> str:
+        """Returns a header decoded as Latin-1; empty if it is missing."""
+        return self.headers.get(name, b"").decode("latin-1")
+
+    @property
+    def resource(self) -> str:
+        """Returns `/bucket/key`."""
+        return f"/{self.bucket}/{self.key}" if self.bucket else "/"
+
+
+@dataclass(frozen=True)
+class OssRequest:
+    """A request whose body has not been read.
+
+    Attributes:
+        signed: the signed parts.
+        query: the parameters by name.
+        host: the host in the client's URL.
+        scheme: of the client's URL, `http` or `https`.
+        receive: returns the body.
+        key_id: the access key id, once the signature is verified.
+    """
+
+    signed: OssSignedRequest
+    query: Mapping[str, str]
+    host: str
+    scheme: str
+    receive: Receive
+    key_id: str = ""
+
+    @property
+    def method(self) -> str:
+        """Returns the HTTP method in upper case."""
+        return self.signed.method
+
+    @property
+    def bucket(self) -> str:
+        """Returns the bucket; empty for the service itself."""
+        return self.signed.bucket
+
+    @property
+    def key(self) -> str:
+        """Returns the key; empty for a bucket."""
+        return self.signed.key
+
+    def header(self, name: str) -> str:
+        """Returns a header by its lower-case name; empty if missing."""
+        return self.signed.header(name)
+
+    def number(self, name: str, default: int, low: int, high: int) -> int:
+        """Returns a numeric parameter.
+
+        Raises:
+            StorageError: `InvalidArgument` if it is not a number of that range.
+        """
+        text = self.query.get(name, "")
+        if not text:
+            return default
+        if not re.fullmatch("[0-9]{1,18}", text) or not low <= int(text) <= high:
+            raise oss_error("InvalidArgument", f"{name} must be a number from {low} to {high}.")
+        return int(text)
+
+    @property
+    def content_length(self) -> int | None:
+        """Returns the announced length of the body; None for a chunked body."""
+        text = self.header("content-length")
+        if not text:
+            return None if self.header("transfer-encoding") else 0
+        if not re.fullmatch("[0-9]{1,18}", text):
+            raise oss_error("InvalidArgument", "Content-Length is not a number.")
+        return int(text)
+
+    async def stream(self) -> AsyncIterator[bytes]:
+        """Yields the body as it arrives.
+
+        Raises:
+            ClientDisconnect: the client disconnected before its end.
+        """
+        while True:
+            message = await self.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            if body := message.get("body", b""):
+                yield body
+            if not message.get("more_body", False):
+                return
+
+
+def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> OssRequest:
+    """Parses an ASGI request; below `domains`, the first label of the host is the bucket.
+
+    Raises:
+        StorageError: it is invalid.
+    """
+    headers: dict[str, bytes] = {}
+    for raw_name, value in scope["headers"]:
+        name = raw_name.decode("latin-1").lower()
+        headers[name] = headers[name] + b"," + value if name in headers else value
+    host = headers.get("host", b"").decode("latin-1")
+    bucket, key = _address(scope, host, domains)
+    try:
+        # As in HTML forms, clients encode a space of the query as + or %20.
+        query = parse_qsl(
+            scope.get("query_string", b"").decode("latin-1"),
+            keep_blank_values=True,
+            errors="strict",
+            max_num_fields=_MAX_PARAMETERS,
+        )
+    except ValueError as error:
+        raise oss_error("InvalidArgument", "The query cannot be read.") from error
+    signed = OssSignedRequest(scope["method"], bucket, key, query, headers)
+    return OssRequest(signed, dict(query), host, scope.get("scheme", "http"), receive)
+
+
+def is_signed(scope: Scope) -> bool:
+    """Returns whether the request has a signature, in its headers or in a presigned URL."""
+    query = scope.get("query_string", b"")
+    return (
+        b"OSSAccessKeyId" in query
+        or b"x-oss-signature" in query
+        or any(name.lower() == b"authorization" for name, _ in scope["headers"])
+    )
+
+
+def host_of(scope: Scope) -> str:
+    """Returns the host in the client's URL."""
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
+
+
+def bucket_in_host(host: str, domains: Iterable[str] = DOMAINS) -> str | None:
+    """Returns the bucket in a host such as `bucket.localhost:8765`; None if the path names it."""
+    name = host.rpartition(":")[0] or host
+    return next((name.removesuffix(f".{domain}") for domain in domains if name.endswith(f".{domain}")), None)
+
+
+def _address(scope: Scope, host: str, domains: Iterable[str]) -> tuple[str, str]:
+    # Not scope["path"], where %2F and / are the same: a key may contain either.
+    raw = scope.get("raw_path") or scope["path"].encode()
+    path = raw.removeprefix(scope.get("root_path", "").encode()).removeprefix(b"/")
+    try:
+        bucket_name = bucket_in_host(host, domains)
+        if bucket_name is not None:
+            return bucket_name, unquote_to_bytes(path).decode()
+        bucket, _, key = path.partition(b"/")
+        return unquote_to_bytes(bucket).decode(), unquote_to_bytes(key).decode()
+    except UnicodeDecodeError as error:
+        raise oss_error("InvalidObjectName") from error

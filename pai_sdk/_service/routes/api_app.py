@@ -1,0 +1,203 @@
+"""The service as one ASGI application: the API below `/api/`, the object store everywhere else."""
+
+from __future__ import annotations
+
+import logging
+from typing import Literal, TypeAlias
+
+from fastapi import FastAPI, Request
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from pai_sdk._service.budgets import Shares
+from pai_sdk._service.http.access import AccessChecked
+from pai_sdk._service.http.content_headers import CONTENT_HEADERS, send_with
+from pai_sdk._service.http.context import ServiceContext
+from pai_sdk._service.http.description import PATH as DESCRIPTION_PATH
+from pai_sdk._service.http.health import is_health_check
+from pai_sdk._service.http.metrics_endpoint import is_for_metrics
+from pai_sdk._service.http.page_requests import is_for_page
+from pai_sdk._service.http.tokens import TokenChecked
+from pai_sdk._service.oss.oss_request import bucket_in_host, host_of
+from pai_sdk._service.routes import (
+    algorithms,
+    experiments,
+    images,
+    job_changes,
+    job_instances,
+    job_logs,
+    job_metrics,
+    members,
+    models,
+    page_links,
+    quotas,
+    run_jobs,
+    schedules,
+    training_jobs,
+    users,
+    workspaces,
+)
+from pai_sdk._service.routes.json_responses import add_refusals, refusal
+from pai_sdk._service.runs.run_routers import ROUTERS
+from pai_sdk._service.state.disk import is_disk_full, is_read_only
+from pai_sdk._service.state.reserve import Reserve
+from pai_sdk._service.state.sql_engine import is_database_away
+from pai_sdk._service.tickets import Tickets
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.signature import ACS3
+
+__all__ = ["Dispatcher", "Part", "create_api", "part_of"]
+
+logger = logging.getLogger(__name__)
+
+_API_SCHEMES = (ACS3.encode() + b" ", b"acs ")
+
+Part: TypeAlias = Literal["api", "page", "objects", "tables", "description", "health", "metrics"]
+"""A part of the service, which handles requests of its own."""
+
+_FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
+_AWAY = "The service's database does not respond. Try again later; a change may have been made all the same."
+_AWAY_RETRY_AFTER_S = 5
+_READ_ONLY = "The data folder of the service cannot be written any more; make it writable. Nothing was changed."
+
+
+def create_api(context: ServiceContext) -> FastAPI:
+    """Creates the PAI API. It checks no signatures: put a `Gate` before it."""
+    app = FastAPI(title="pai-sdk service", docs_url=None, redoc_url=None, openapi_url=None, redirect_slashes=False)
+    app.state.context, app.state.shares, app.state.downloads = context, Shares(), Tickets()
+    resources = (
+        training_jobs,
+        job_changes,
+        job_logs,
+        job_metrics,
+        job_instances,
+        schedules,
+        algorithms,
+        experiments,
+        images,
+        models,
+        workspaces,
+        members,
+        users,
+        quotas,
+        page_links,
+        run_jobs,
+    )
+    routers = [*(module.router for module in resources), users.audit_router, *ROUTERS]
+    for router in routers:
+        app.include_router(router, dependencies=[AccessChecked, TokenChecked])
+    app.state.routes = [route for router in routers for route in router.routes]
+    add_refusals(app)
+
+    @app.exception_handler(SQLAlchemyError)
+    async def away(request: Request, error: SQLAlchemyError) -> JSONResponse:
+        if not is_database_away(error):
+            raise error
+        logger.warning(
+            "%s %s was refused: the database does not respond: %s",
+            request.method,
+            request.url.path,
+            str(error.__cause__ or error).splitlines()[0],
+        )
+        return refusal(request, WireError(503, "ServiceUnavailable", _AWAY, retry_after_s=_AWAY_RETRY_AFTER_S))
+
+    @app.exception_handler(Exception)
+    async def broken(request: Request, error: Exception) -> JSONResponse:
+        # Starlette raises the error once more after this response is sent; the gate writes it to the log.
+        if is_disk_full(error):
+            if request.method == "DELETE" or request.url.path.endswith("/stop"):
+                # A request that frees space may use the reserve: the client's next attempt succeeds.
+                Reserve.of(context.info.data_dir).release()
+            return refusal(request, WireError(507, "InsufficientStorage", _FULL))
+        if is_read_only(error):
+            return refusal(request, WireError(500, "InternalError", _READ_ONLY))
+        message = "The service failed unexpectedly; its log has the details."
+        return refusal(request, WireError(500, "InternalError", message))
+
+    return app
+
+
+class Dispatcher:
+    """Sends each request to the API, the page, the object store or the tables, and counts the requests.
+
+    Args:
+        api: the API behind its gate.
+        objects: the object store.
+        tables: the tables.
+        description: responds with the description of the API; it needs no key.
+        health: responds whether the service works; it needs no key, and is not counted as use.
+        page: the page, and the API as its scripts use it, behind the guard for browsers; None without a page.
+        metrics: responds with figures for Prometheus; not counted as use. None without them.
+    """
+
+    def __init__(
+        self,
+        api: ASGIApp,
+        objects: ASGIApp,
+        tables: ASGIApp,
+        description: ASGIApp,
+        health: ASGIApp,
+        *,
+        page: ASGIApp | None = None,
+        metrics: ASGIApp | None = None,
+    ) -> None:
+        self._apps: dict[Part, ASGIApp] = {
+            "api": api,
+            "objects": objects,
+            "tables": tables,
+            "description": description,
+            "health": health,
+        }
+        if page is not None:
+            self._apps["page"] = page
+        if metrics is not None:
+            self._apps["metrics"] = metrics
+        self.requests_under_way = 0
+        self.requests_answered = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Handles one request."""
+        part = self._part_for(scope)
+        scope.setdefault("state", {})["part"] = part
+        app = self._apps[part]
+        if part != "page":  # whose guard has stricter headers
+            send = send_with(send, CONTENT_HEADERS)
+        if part in ("health", "metrics"):
+            await app(scope, receive, send)
+            return
+        self.requests_under_way += 1
+        try:
+            await app(scope, receive, send)
+        finally:
+            self.requests_under_way -= 1
+            self.requests_answered += 1
+
+    def _part_for(self, scope: Scope) -> Part:
+        path: str = scope["path"]
+        if is_health_check(scope):
+            return "health"
+        if dict(scope["headers"]).get(b"authorization", b"").startswith(b"ODPS "):
+            return "tables"
+        if bucket_in_host(host_of(scope)) is not None:
+            return "objects"  # the path is all key, whatever it begins with
+        if "metrics" in self._apps and is_for_metrics(scope):
+            return "metrics"
+        if "page" in self._apps and is_for_page(scope):
+            return "page"
+        if path == DESCRIPTION_PATH and scope["method"] in ("GET", "HEAD"):
+            return "description"
+        is_for_api = path == "/api" or path.startswith("/api/") or _is_signed_for_api(scope)
+        return "api" if is_for_api else "objects"
+
+
+def part_of(scope: Scope) -> Part | None:
+    """Returns the part of the service that handles a request; None before the `Dispatcher` has selected it."""
+    part: Part | None = scope.get("state", {}).get("part")
+    return part
+
+
+def _is_signed_for_api(scope: Scope) -> bool:
+    """Returns whether a client of the API sent the request. It cannot read XML, even for an unknown path."""
+    headers = dict(scope["headers"])
+    return headers.get(b"authorization", b"").startswith(_API_SCHEMES) or b"x-acs-version" in headers

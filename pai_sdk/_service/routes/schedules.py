@@ -1,0 +1,136 @@
+"""Schedules: create, get, list, update, delete. PAI's API has no such actions."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from starlette.concurrency import run_in_threadpool
+
+from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.http.auditing import record_created_id
+from pai_sdk._service.http.bodies import accepts, read_json
+from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.identity.principal import LOCAL_USER, Principal
+from pai_sdk._service.jobs.queueing.quota_checks import refuse_larger_than_quota
+from pai_sdk._service.jobs.reading import join_problems
+from pai_sdk._service.jobs.resolution import Resolved
+from pai_sdk._service.jobs.schedules.schedule_table import schedule_problems
+from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.parameters import PageNumber, PageSize
+from pai_sdk._service.routes.training_jobs import check_job
+from pai_sdk._service.state.models import ScheduleRow
+from pai_sdk._service.wire_errors import WireError, invalid_parameter
+from pai_sdk._wire.base import Empty
+from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.pai.wire import wire_time
+from pai_sdk._wire.schedules import NEW_SCHEDULE_SCHEMA, NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/api/v1/schedules", route_class=BudgetedRoute)
+
+
+@router.post(
+    "",
+    response_model=ScheduleRecord,
+    openapi_extra={"requestBody": {"content": {"application/json": {"schema": NEW_SCHEDULE_SCHEMA}}}},
+)
+async def create_schedule(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+    """CreateSchedule: `Request` is the body of CreateTrainingJob, and is checked as a job is."""
+    new = await read_json(NewSchedule, request)
+
+    def create() -> ScheduleRow:
+        job = _checked_job(context, new, principal)
+        return context.schedules.create(
+            new.name,
+            owner=principal.user,
+            workspace_id=job.workspace_id,
+            cron=new.cron,
+            zone=new.time_zone,
+            request=job.request.to_wire(),
+        )
+
+    created = await run_in_threadpool(create)
+    record_created_id(request, created.id)
+    return success(request, _schedule(created))
+
+
+@router.get("", response_model=ScheduleList)
+@within(LISTS)
+def list_schedules(
+    request: Request,
+    context: ContextOf,
+    principal: PrincipalOf,
+    page_number: PageNumber = 1,
+    page_size: PageSize = 10,
+) -> Response:
+    """ListSchedules: those of the user, and those that they administer, the newest first."""
+    rows, total = context.schedules.find(principal, page_number=page_number, page_size=page_size)
+    return success(request, ScheduleList(schedules=[_schedule(row) for row in rows], total_count=total))
+
+
+@router.get("/{schedule_id}", response_model=ScheduleRecord)
+@within(LISTS)
+def get_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
+    """GetSchedule, with the request of its jobs, in which secrets are masked."""
+    row = context.schedules.get(schedule_id)
+    return success(request, _schedule(row, request=public_fields(row.request)))
+
+
+@router.put("/{schedule_id}", response_model=ScheduleRecord)
+@accepts(ScheduleChanges)
+async def update_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
+    """UpdateSchedule: its times, and whether it is enabled. Times before the change are not made up for."""
+    changes = await read_json(ScheduleChanges, request)
+    change = partial(
+        context.schedules.change, schedule_id, cron=changes.cron, zone=changes.time_zone, enabled=changes.enabled
+    )
+    return success(request, _schedule(await run_in_threadpool(change)))
+
+
+@router.delete("/{schedule_id}", response_model=Empty)
+def delete_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
+    """DeleteSchedule. Its jobs stay."""
+    context.schedules.delete(schedule_id)
+    return success(request)
+
+
+def _checked_job(context: ServiceContext, new: NewSchedule, principal: Principal) -> Resolved:
+    """Checks a new schedule and its job.
+
+    Raises:
+        WireError: it would be refused, or the schedule is wrong; the message names every problem.
+    """
+    problems = list(schedule_problems(new.name, new.cron, new.time_zone))
+    try:
+        job = check_job(context, new.request, principal)
+        with context.jobs.database.read() as session:
+            refuse_larger_than_quota(session, principal.user, job.request)
+    except WireError as error:
+        if not problems:
+            raise
+        problems.append(error.message)
+    if problems:
+        raise invalid_parameter(join_problems(problems))
+    return job
+
+
+def _schedule(row: ScheduleRow, **more: Any) -> ScheduleRecord:
+    return ScheduleRecord(
+        schedule_id=row.id,
+        name=row.name,
+        cron=row.cron,
+        time_zone=row.zone,
+        enabled=row.next_time is not None,
+        next_time=wire_time(row.next_time),
+        last_time=wire_time(row.last_time),
+        last_job_id=row.last_job_id,
+        last_error=row.last_error,
+        workspace_id=row.workspace_id,
+        user_id=row.owner or LOCAL_USER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modified_time=wire_time(row.modified_at),
+        **more,
+    )

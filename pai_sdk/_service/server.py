@@ -1,0 +1,418 @@
+"""A service, from its folder to its socket: started in one process, served until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import signal
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp
+
+from pai_sdk._host.execution.base import Executor, ExecutorSetup
+from pai_sdk._host.execution.registry import open_executor
+from pai_sdk._service.http.auditing import audit_into
+from pai_sdk._service.http.authentication import MAX_SKEW_S, Authenticator
+from pai_sdk._service.http.context import ServiceContext
+from pai_sdk._service.http.description import description_of
+from pai_sdk._service.http.foreign_cloud import AsForeignCloud
+from pai_sdk._service.http.gate import Gate
+from pai_sdk._service.http.health import health_of
+from pai_sdk._service.http.listening import info_of, listen
+from pai_sdk._service.http.metrics_endpoint import metrics_of
+from pai_sdk._service.http.nonces import NonceMemory
+from pai_sdk._service.http.tls import Certificate, certificate_of
+from pai_sdk._service.http_server import HttpServer, IdleWatch, Preconditions
+from pai_sdk._service.identity.audit import AuditLog
+from pai_sdk._service.identity.bucket_rights import BucketRights
+from pai_sdk._service.identity.users import Users
+from pai_sdk._service.identity.workspaces import WorkspaceTable
+from pai_sdk._service.jobs.changes import Changes
+from pai_sdk._service.jobs.experiment_table import ExperimentTable
+from pai_sdk._service.jobs.host_resources import capacity_now
+from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.jobs.log_reader import JobLogReader
+from pai_sdk._service.jobs.metric_pages import MetricPages
+from pai_sdk._service.jobs.metrics import MetricsCollector
+from pai_sdk._service.jobs.queueing.fair_share import Allocation
+from pai_sdk._service.jobs.scheduler import Scheduler
+from pai_sdk._service.jobs.schedules.schedule_runner import ScheduleRunner
+from pai_sdk._service.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.monitoring.job_figures import JobFigures
+from pai_sdk._service.monitoring.measured_requests import MeasuredRequests
+from pai_sdk._service.monitoring.measurements import Measurements
+from pai_sdk._service.monitoring.structured_logs import LoggedRequests, prepare_logs
+from pai_sdk._service.odps.job_tables import JobTables, TableKeys
+from pai_sdk._service.odps.table_store import TableStore
+from pai_sdk._service.odps.tables_app import TablesApp
+from pai_sdk._service.open_state import open_state
+from pai_sdk._service.oss.oss_app import create_app
+from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.process import allow_open_files, prepare_threads
+from pai_sdk._service.rate import KeyRates
+from pai_sdk._service.registry.algorithm_registry import AlgorithmRegistry
+from pai_sdk._service.registry.model_registry import ModelRegistry
+from pai_sdk._service.routes.api_app import Dispatcher, create_api
+from pai_sdk._service.routes.training_jobs import create_job
+from pai_sdk._service.runs.job_runs import JobRuns
+from pai_sdk._service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
+from pai_sdk._service.standby import Leadership, Standby
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.disk import DiskWatch
+from pai_sdk._service.state.folder import DataFolder, Keys
+from pai_sdk._service.state.reserve import Reserve
+from pai_sdk._service.web.browser_guard import SAFETY_HEADERS
+from pai_sdk._service.web.browser_keys import page_secret
+from pai_sdk._service.web.host_names import names_of_address
+from pai_sdk._service.web.page import Ability, Page, PageSettings
+from pai_sdk._service.web.page_routes import add_page
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk.errors import PaiError
+
+__all__ = ["Service", "serve"]
+
+logger = logging.getLogger(__name__)
+
+_OTHER_FILES = 1024  # databases, logs, objects
+_ABILITIES: tuple[Ability, ...] = ("stop", "rerun", "delete", "files", "trace", "usage", "media")
+
+
+def serve(
+    settings: ServiceSettings,
+    *,
+    on_ready: Callable[[ServiceInfo], None] | None = None,
+    on_standby: Callable[[str], None] | None = None,
+) -> None:
+    """Serves until SIGTERM or SIGINT, or until the service was idle for long enough.
+
+    Raises:
+        ServiceStartError: the folder or the database is in use, or the port is in use.
+        PaiError: the folder was deleted, or the database taken over, while it served.
+    """
+    prepare_threads()
+    prepare_logs(settings)
+    service = Service(settings)
+    allow_open_files(2 * settings.connections.max_connections + _OTHER_FILES)
+    previous = {name: signal.signal(name, service.on_signal) for name in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        service.run(on_ready=on_ready, on_standby=on_standby)
+    finally:
+        for name, handler in previous.items():
+            signal.signal(name, handler)
+
+
+class Service:
+    """One service; `run` serves, `stop` ends that from any thread."""
+
+    def __init__(self, settings: ServiceSettings, executor: Executor | None = None) -> None:
+        self._settings = settings
+        self._executor = executor
+        self._server: HttpServer | None = None
+        self._stopped = threading.Event()
+
+    def stop(self) -> None:
+        """Stops the service; returns at once."""
+        self._stopped.set()
+        if self._server is not None:
+            self._server.should_exit = True
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Stops the service, as a signal handler."""
+        self.stop()
+
+    def run(
+        self,
+        *,
+        on_ready: Callable[[ServiceInfo], None] | None = None,
+        on_standby: Callable[[str], None] | None = None,
+    ) -> None:
+        """Serves until `stop`. With a PostgreSQL database, the lease is acquired first and released last.
+
+        Raises:
+            ServiceStartError: it cannot start.
+            PaiError: its folder or its lease was lost.
+        """
+        settings = self._settings
+        certificate = certificate_of(settings)
+        with ExitStack() as stack:
+            # The stack closes in reverse order: scheduler and collector before the database, the lease last.
+            leadership = self._acquire_leadership(stack, certificate, on_standby)
+            if leadership is None:
+                return
+            folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
+            Reserve.of(folder.root).require_space()
+            executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
+            listener = leadership.listener or stack.enter_context(listen(settings, folder))
+            keys = folder.keys(settings)
+            info = info_of(settings, folder, keys, listener, executor.capabilities, certificate)
+            database, store = open_state(settings, folder, leadership.lease, stack)
+            store.create_bucket(settings.bucket)
+            changes = Changes()
+            jobs = Jobs(database, changes, dedupes=settings.foreign is None)
+            measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
+            tables = TableStore(folder.tables_dir)
+            identity = users, *_ = _identity(database, keys, settings.workspace_id)
+            table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
+            job_tables = JobTables(tables, info.endpoint, table_keys)
+            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
+            logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
+            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.max_stream_s)))
+            context = ServiceContext(
+                settings,
+                info,
+                jobs,
+                logs,
+                changes,
+                scheduler,
+                *_registries(database),
+                store.bucket_exists,
+                store.create_bucket,
+                runs,
+                executor.capabilities,
+                MetricPages(jobs, folder),
+                *identity,
+                page := _page_of(settings, info),
+            )
+            apps = (tables, table_keys), _health(database, folder, scheduler), measurements
+            dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
+            app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
+
+            # Before the first response: a client that gets a response reads this file to identify the service.
+            folder.save(info)
+
+            schedules = _start_schedules(context, leadership, stack)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
+            needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
+            server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
+            self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
+            if not self._stopped.is_set():  # before the server existed
+                server.run(sockets=[listener])
+            if needs.loss is None:
+                logger.info("the service on %s has ended", folder.root)
+        if needs.loss is not None:
+            raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+
+    def _acquire_leadership(
+        self, stack: ExitStack, certificate: Certificate | None, on_standby: Callable[[str], None] | None
+    ) -> Leadership | None:
+        """Waits until this service may start; returns None if it was stopped before."""
+        if self._settings.database_url is None:
+            return Leadership()
+        standby = Standby(self._settings, self._stopped.is_set, certificate)
+        if not self._settings.standby:
+            return standby.acquire(stack)
+
+        def serve(server: HttpServer) -> None:
+            self._server = server
+
+        def stands_by(url: str) -> None:
+            logger.info("standing by on %s", url)
+            if on_standby is not None:
+                on_standby(url)
+
+        return standby.wait(stack, serve=serve, on_standby=stands_by)
+
+
+def _on_started(changes: Changes, info: ServiceInfo, on_ready: Callable[[ServiceInfo], None] | None) -> None:
+    """Runs in the event loop once the service listens."""
+    changes.attach(asyncio.get_running_loop())
+    logger.info("serving %s from %s", info.endpoint, info.data_dir)
+    if on_ready is not None:
+        on_ready(info)
+
+
+def _open_executor(
+    settings: ServiceSettings, folder: DataFolder, stack: ExitStack, is_closing: Callable[[], bool]
+) -> Executor:
+    """Opens the executor of the settings; closed with the stack."""
+    setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
+    return stack.enter_context(closing(open_executor(settings.executor, setup)))
+
+
+def _start_scheduler(
+    settings: ServiceSettings,
+    folder: DataFolder,
+    store: ObjectStore,
+    executor: Executor,
+    jobs: Jobs,
+    tables: JobTables,
+    leadership: Leadership,
+    stack: ExitStack,
+) -> Scheduler:
+    """Starts the scheduler and the metrics collector; both stop with the stack."""
+    collector = MetricsCollector(jobs)
+    capacity = partial(capacity_now, settings, executor)
+    scheduler = Scheduler(
+        jobs, folder, store, executor, collector, capacity=capacity, tables=tables, can_act=leadership.may_act
+    )
+    collector.start()
+    stack.callback(collector.close)
+    scheduler.start()
+    stack.callback(scheduler.close)
+    return scheduler
+
+
+def _measure(
+    settings: ServiceSettings,
+    jobs: Jobs,
+    executor: Executor,
+    certificate: Certificate | None,
+    reserved: Callable[[], Sequence[Allocation]],
+) -> Measurements | None:
+    """Returns the Prometheus metrics; an embedded service has none, because it belongs to one user."""
+    if settings.embedded:
+        return None
+    measurements = Measurements(settings.executor)
+    measurements.watch_database(jobs.database.engine)
+    jobs.on_status = measurements.job_changed_status
+    measurements.add(JobFigures(jobs.database, reserved, partial(capacity_now, settings, executor)))
+    if certificate is not None:
+        measurements.expire_at(lambda: certificate.expires_at)
+    return measurements
+
+
+def _observed(app: ASGIApp, measurements: Measurements, settings: ServiceSettings) -> ASGIApp:
+    """Wraps the application so that its requests are measured and logged."""
+    return LoggedRequests(MeasuredRequests(app, measurements), access=settings.access_log)
+
+
+def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASGIApp:
+    """Returns the application of the health check."""
+    is_writable = Reserve.of(folder.root).is_writable
+    return health_of(
+        {
+            "database": (database.responds, "The database does not respond."),
+            "disk": (is_writable, "The data folder cannot be written, or its disk is full."),
+            "scheduler": (lambda: scheduler.is_working, "Nothing starts jobs any more."),
+        }
+    )
+
+
+def _table_keys(
+    keys: Keys,
+    users: Users,
+    jobs: Jobs,
+    tables: TableStore,
+    request_of: Callable[[str], TrainingJobRequest | None],
+) -> TableKeys:
+    """Returns the keys that open tables: those of users and of running jobs."""
+    return TableKeys(
+        keys,
+        users,
+        request_of=request_of,
+        owner_of_job=lambda job_id: jobs.get(job_id).owner,
+        owner_of_table=tables.owner,
+    )
+
+
+def _identity(
+    database: Database, keys: Keys, workspace_id: str
+) -> tuple[Users, BucketRights, AuditLog, WorkspaceTable]:
+    users = Users(database, keys)
+    workspaces = WorkspaceTable(database, workspace_id, users.changing)
+    return users, BucketRights(database, users), AuditLog(database), workspaces
+
+
+def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry, ScheduleTable]:
+    registries = AlgorithmRegistry(database), ExperimentTable(database), ModelRegistry(database)
+    return (*registries, ScheduleTable(database))
+
+
+def _start_schedules(context: ServiceContext, leadership: Leadership, stack: ExitStack) -> ScheduleRunner:
+    """Starts the runner that creates the jobs of schedules; it stops with the stack."""
+    runner = ScheduleRunner(
+        context.schedules,
+        partial(create_job, context),
+        owner_of=context.users.with_key,
+        has_finished=context.jobs.has_finished,
+        audit=context.audit,
+        disk=DiskWatch(context.info.data_dir),
+        on_job=context.runner.wake,
+        can_act=leadership.may_act,
+    )
+    runner.start()
+    stack.callback(runner.close)
+    return runner
+
+
+def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
+    """Returns the page of a service; a simulated foreign cloud has none."""
+    if settings.foreign is not None:
+        return None
+    address = urlsplit(info.endpoint)
+    port = address.port or 0
+    is_default = info.data_dir == Path(DEFAULT_DATA_DIR).expanduser().absolute()
+    page_settings = PageSettings(
+        kind="service",
+        title=f"{'embedded service' if settings.embedded else 'service'} on {socket.gethostname()}",
+        command="pai-sdk ui --embedded"
+        if is_default
+        else shlex.join(["pai-sdk", "ui", "--data", str(info.data_dir)]),
+        endpoint=info.endpoint,
+        port=port,
+        session=_session_of(settings, info, is_default),
+        can=_ABILITIES,
+        names=[*names_of_address(settings.host), *names_of_address(address.hostname or ""), *settings.names],
+        secret=page_secret(info.access_key_secret, port),
+        scheme="https" if info.certificate else "http",
+    )
+    return Page(page_settings)
+
+
+def _session_of(settings: ServiceSettings, info: ServiceInfo, is_default: bool) -> str:
+    """Returns Python code that opens a session of the service, for the page; it contains no key."""
+    if settings.embedded:
+        return "Session.embedded()" if is_default else f"Session.embedded({str(info.data_dir)!r})"
+    endpoints = ", ".join(f"{name}='{{url}}'" for name in ("endpoint", "aiworkspace_endpoint", "oss_endpoint"))
+    return f"Session({info.region_id!r}, {info.workspace_id!r}, {endpoints})"
+
+
+def _open_dispatcher(
+    context: ServiceContext,
+    page: Page | None,
+    keys: Keys,
+    folder: DataFolder,
+    store: ObjectStore,
+    tables: tuple[TableStore, TableKeys],
+    health: ASGIApp,
+    measurements: Measurements | None,
+    stack: ExitStack,
+) -> Dispatcher:
+    """Returns the ASGI application: the API behind its gate, objects and tables; closed with the stack."""
+    settings = context.settings
+    context.create_missing_buckets()
+    nonces = NonceMemory(lifetime_s=MAX_SKEW_S, path=folder.nonces_file)
+    stack.callback(nonces.close)
+    rates = KeyRates(settings.requests_per_s)
+    api = create_api(context)
+    authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
+    guarded = partial(
+        Gate,
+        api,
+        max_body_bytes=settings.max_body_bytes,
+        audit=audit_into(context.audit),
+        is_current=context.users.is_current,
+    )
+    gate = guarded(authenticator.admit)
+    front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
+    browsers = None
+    if page is not None:
+        add_page(api, page)
+        browsers = guarded(page.guard(context.users.principal).admit, headers=SAFETY_HEADERS)
+    objects = create_app(
+        store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
+    )
+    table_store, table_keys = tables
+    tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rates=rates)
+    metrics = None
+    if measurements is not None:
+        metrics = metrics_of(measurements.text, token=settings.metrics_token, admit=authenticator.admit)
+    return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers, metrics=metrics)

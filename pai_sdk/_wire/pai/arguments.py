@@ -1,0 +1,93 @@
+"""Checks the arguments of searches for jobs and of waits, before anything is sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from pai_sdk._core.names.hints import is_of_type, wrong_type
+from pai_sdk._wire.pai.status import STATUSES
+from pai_sdk.errors import InvalidInputError, Problem
+
+_MAX_TIMEOUT_S = 1e9  # 30 years; waits of the operating system overflow at a few times that
+
+
+def check_job_id(job_id: object) -> None:
+    """Checks the id of a job.
+
+    Raises:
+        InvalidInputError: it is no string, or empty.
+    """
+    if not isinstance(job_id, str) or not job_id.strip():
+        problem = "is empty" if isinstance(job_id, str) else is_of_type(job_id)
+        raise InvalidInputError([Problem("job_id", problem, "give a job's id; `pai-sdk ps` shows them")])
+
+
+def check_filters(status: object, name: object, labels: object) -> None:
+    """Checks the filters of a list of jobs; each can be None.
+
+    Raises:
+        InvalidInputError: with all problems.
+    """
+    problems = []
+    if status is not None and status not in STATUSES:
+        # A service would find no job, and give no reason.
+        problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(STATUSES)}"))
+    if name is not None and not isinstance(name, str):
+        problems.append(wrong_type("name", name, "give a string"))
+    if labels is not None and not _are_labels(labels):
+        problems.append(_NO_LABELS)
+    if problems:
+        raise InvalidInputError(problems)
+
+
+def check_labels(labels: object) -> None:
+    """Checks labels.
+
+    Raises:
+        InvalidInputError: they are no mapping of strings.
+    """
+    if not _are_labels(labels):
+        raise InvalidInputError([_NO_LABELS])
+
+
+def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
+    """Checks that a parameter is one of a few strings.
+
+    Raises:
+        InvalidInputError: it is none of them.
+    """
+    if value not in choices:
+        raise InvalidInputError([Problem(name, f"{value!r} is not known", f"there is: {', '.join(choices)}")])
+
+
+def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seconds") -> float | None:
+    """Returns a timeout in seconds, from 0 to 1e9.
+
+    Args:
+        timeout: the value.
+        name: the parameter, for the message.
+        unit: what it counts, for the message.
+
+    Raises:
+        InvalidInputError: it is no number.
+
+    Example:
+        >>> seconds_or_none(60), seconds_or_none(-1), seconds_or_none(None)
+        (60.0, 0.0, None)
+    """
+    if timeout is None:
+        return None
+    # numpy's numbers are Real, too. What is not even equal to itself is not a number.
+    if not isinstance(timeout, Real) or timeout != timeout:
+        raise InvalidInputError([Problem(name, f"{timeout!r} is not a number of {unit}", "such as 3600")])
+    seconds: Any = timeout
+    return float(min(max(seconds, 0), _MAX_TIMEOUT_S))
+
+
+_NO_LABELS = Problem("labels", "must be a dict of strings", "such as {'team': 'vision'}")
+
+
+def _are_labels(labels: object) -> bool:
+    return isinstance(labels, Mapping) and all(isinstance(text, str) for pair in labels.items() for text in pair)

@@ -1,0 +1,133 @@
+"""The retries of a job: how many, and after which outcomes; stored as tags in the settings of its request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pai_sdk._core import reasons
+from pai_sdk._core.names.hints import nearest
+from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from pai_sdk._wire.pai.request import TrainingJobRequest
+
+__all__ = ["INTERRUPTIONS", "RETRYABLE_REASONS", "JobRetries"]
+
+INTERRUPTIONS = (
+    reasons.REASON_PREEMPTED,
+    reasons.REASON_NODE_LOST,
+    reasons.REASON_ENGINE_RESTARTED,
+    reasons.REASON_SUPERVISOR_LOST,
+)
+"""The reason codes of jobs that were interrupted from outside: the default."""
+
+RETRYABLE_REASONS = (
+    *INTERRUPTIONS,
+    reasons.REASON_STOPPED_FROM_OUTSIDE,
+    reasons.REASON_KILLED_BY_SIGNAL,
+    reasons.REASON_OUT_OF_MEMORY,
+    reasons.REASON_DISK_FULL,
+    reasons.REASON_NON_ZERO_EXIT,
+    reasons.REASON_REQUIREMENTS_FAILED,
+)
+"""All reason codes after which another attempt is possible; a stop and a time limit are final."""
+
+_PREFIX = "pai-sdk."
+_MAX_RETRIES, _RETRY_ON = f"{_PREFIX}max_retries", f"{_PREFIX}retry_on"
+_RETRY_LIMIT = 1000
+_FIRST_WAIT_S = 5.0
+
+MAX_WAIT_S = 600.0
+"""The longest pause between two attempts, in seconds."""
+
+
+@dataclass(frozen=True)
+class JobRetries:
+    """How often a job is started again, and after which outcomes.
+
+    Attributes:
+        num_retries: the maximum number of attempts after the first one.
+        on: the reason codes of these outcomes.
+
+    Example:
+        >>> retries = JobRetries.checked(3, ["Preempted"])
+        >>> retries.tags()
+        {'pai-sdk.max_retries': '3', 'pai-sdk.retry_on': 'Preempted'}
+        >>> JobRetries.of_tags(retries.tags()) == retries
+        True
+    """
+
+    num_retries: int = 0
+    on: tuple[str, ...] = INTERRUPTIONS
+
+    @classmethod
+    def checked(cls, max_retries: int | None, retry_on: Sequence[str] | None) -> JobRetries:
+        """Checks the parameters of a job.
+
+        Raises:
+            InvalidInputError: the number is out of range, or a code is unknown; with all problems.
+        """
+        limit = max_retries or 0
+        problems = []
+        if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _RETRY_LIMIT:
+            hint = f"give a whole number from 0 to {_RETRY_LIMIT}"
+            problems.append(Problem("max_retries", f"{max_retries!r} is no number of retries", hint))
+        if retry_on is not None and not limit and not problems:
+            problems.append(Problem("retry_on", "has no effect without max_retries", "give max_retries=3, say"))
+        if isinstance(retry_on, str) or (retry_on is not None and not retry_on):
+            problems.append(Problem("retry_on", "is no list of reason codes", "such as ('Preempted', 'NodeLost')"))
+            retry_on = None
+        for number, code in enumerate(retry_on or ()):
+            if code not in RETRYABLE_REASONS:
+                near = nearest(str(code), RETRYABLE_REASONS)
+                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(RETRYABLE_REASONS)}"
+                problems.append(
+                    Problem(f"retry_on[{number}]", f"{code!r} cannot be followed by another attempt", hint)
+                )
+        if problems:
+            raise InvalidInputError(problems)
+        return cls(limit, INTERRUPTIONS if retry_on is None else tuple(dict.fromkeys(retry_on)))
+
+    def tags(self) -> dict[str, str]:
+        """Returns the tags of `settings`; none for a job without retries."""
+        return {_MAX_RETRIES: str(self.num_retries), _RETRY_ON: ",".join(self.on)} if self.num_retries else {}
+
+    @classmethod
+    def of_tags(cls, tags: Mapping[str, str] | None) -> JobRetries:
+        """Parses the tags of `settings`.
+
+        Raises:
+            InvalidInputError: the tags are malformed.
+        """
+        text, on = (tags or {}).get(_MAX_RETRIES), (tags or {}).get(_RETRY_ON)
+        if text is None and on is None:
+            return cls()
+        if text is not None and not text.isdecimal():
+            where = f"settings.tags[{_MAX_RETRIES!r}]"
+            raise InvalidInputError([Problem(where, f"{text!r} is no number of retries", "write '3', say")])
+        return cls.checked(int(text or 0), None if on is None else [code.strip() for code in on.split(",")])
+
+    @classmethod
+    def of(cls, request: TrainingJobRequest) -> JobRetries:
+        """Returns the retries of a job.
+
+        Raises:
+            InvalidInputError: its tags are malformed.
+        """
+        return cls.of_tags(request.settings.tags if request.settings else None)
+
+    def allow(self, attempt: int, reason_code: str | None) -> bool:
+        """Returns True if another attempt follows this one, which counts from 1, after such an outcome."""
+        return attempt <= self.num_retries and reason_code in self.on
+
+    @staticmethod
+    def wait_s(attempt: int) -> float:
+        """Returns the pause between this attempt and the next one, in seconds; it doubles each time.
+
+        Example:
+            >>> [JobRetries.wait_s(attempt) for attempt in (1, 2, 3, 20)]
+            [5.0, 10.0, 20.0, 600.0]
+        """
+        return min(MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))

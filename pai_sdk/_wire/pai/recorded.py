@@ -1,0 +1,71 @@
+"""Restores the request of a job from its record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import ValidationError
+
+from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.wire import problems_of
+from pai_sdk.errors import InvalidInputError
+
+__all__ = ["recorded_fields", "request_of"]
+
+_ONLY_OF_RECORDS = ("unknown_field", "extra_forbidden")
+_OF_A_REGISTERED_ALGORITHM = ("AlgorithmName", "AlgorithmVersion", "AlgorithmProvider")
+_MAX_PASSES = 20  # each removes fields that only records have, one level of nesting at a time
+
+
+def recorded_fields(record: JobRecord) -> dict[str, Any]:
+    """Returns the fields of a record that a request has too, by their names on the wire; without empty ones.
+
+    Example:
+        >>> recorded_fields(JobRecord(training_job_id="train1", training_job_name="digits"))
+        {'TrainingJobName': 'digits'}
+    """
+    TrainingJobRequest.model_rebuild()  # before pydantic 2.12, fields of a deferred model have no alias until then
+    names = {field.alias or name for name, field in TrainingJobRequest.model_fields.items()}
+    recorded = record.model_dump(mode="json", by_alias=True, exclude_none=True)
+    fields = {name: value for name, value in recorded.items() if name in names and value not in ([], {})}
+    if "AlgorithmSpec" in fields and record.is_temp_algo is not False:
+        return {name: value for name, value in fields.items() if name not in _OF_A_REGISTERED_ALGORITHM}
+    if "AlgorithmName" in fields:
+        fields.pop("AlgorithmSpec", None)
+    return fields
+
+
+def request_of(record: JobRecord) -> TrainingJobRequest:
+    """Returns the request of a job, as far as its record has it.
+
+    Args:
+        record: of the job. Fields that a service adds to it are left out.
+
+    Raises:
+        InvalidInputError: the record lacks what a request needs, or has values that no request may have.
+
+    Example:
+        >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "TrainingJobName": "digits",
+        ...     "ComputeResource": {"EcsSpec": "ecs.c6.large", "InstanceCost": 1}})
+        >>> request_of(record).compute_resource.ecs_spec
+        'ecs.c6.large'
+    """
+    fields = recorded_fields(record)
+    for _ in range(_MAX_PASSES):
+        try:
+            return TrainingJobRequest.model_validate(fields)
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False)
+            unknown = [detail["loc"] for detail in details if detail["type"] in _ONLY_OF_RECORDS]
+            if not unknown:
+                raise InvalidInputError(problems_of(error, f"job {record.training_job_id}")) from None
+            for location in unknown:
+                _remove(fields, location)
+    raise AssertionError("unreachable: each pass removes a level of fields")
+
+
+def _remove(fields: Any, location: tuple[int | str, ...]) -> None:
+    for step in location[:-1]:
+        fields = fields[step]
+    fields.pop(location[-1], None)

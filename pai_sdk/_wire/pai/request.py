@@ -1,0 +1,75 @@
+"""The body of CreateTrainingJob: the one description of a job."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from pai_sdk._wire.pai.compute import (
+    AssignNodeSpec,
+    ComputeResource,
+    CredentialConfig,
+    ExperimentConfig,
+    SchedulerConfig,
+    Settings,
+    UserVpcConfig,
+)
+from pai_sdk._wire.pai.numbers import Integer
+from pai_sdk._wire.pai.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
+from pai_sdk._wire.pai.wire import Sent
+
+SUBMISSION_LABEL = "pai-sdk-submission"
+"""Label whose value is unique to one submission: a job whose create got no response is found by it."""
+
+ACCESSIBILITY_LABEL = "pai-sdk-accessibility"
+"""Label with `PUBLIC` where all members of the workspace may see a job; a service of ours reads it."""
+
+IDEMPOTENCY_LABEL = "pai-sdk-idempotency-key"
+"""Label with the idempotency key of the caller; the submission label is then computed from it."""
+
+SCHEDULE_LABEL = "pai-sdk-schedule"
+"""Label with the id of the schedule that a service has created a job for."""
+
+
+class TrainingJobRequest(Sent):
+    """A training job, described. What runs is either an `algorithm_spec` or a registered algorithm's name."""
+
+    training_job_name: str
+    workspace_id: str | None = None
+    training_job_description: str | None = None
+
+    algorithm_spec: AlgorithmSpec | None = None
+    algorithm_name: str | None = None
+    algorithm_version: str | None = None
+    algorithm_provider: str | None = None
+    code_dir: CodeDir | None = None
+
+    compute_resource: ComputeResource
+    hyperparameters: list[HyperParameter] = Field(default_factory=list, alias="HyperParameters")
+    input_channels: list[InputChannel] = Field(default_factory=list)
+    output_channels: list[OutputChannel] = Field(default_factory=list)
+    environments: dict[str, str] | None = Field(default=None, repr=False)  # values may be secrets
+    python_requirements: list[str] | None = Field(default=None, repr=False)  # an index URL may hold a password
+    labels: list[Label] = Field(default_factory=list)
+
+    scheduler: SchedulerConfig | None = None
+    settings: Settings | None = None
+    priority: Integer | None = None
+    experiment_config: ExperimentConfig | None = None
+    user_vpc: UserVpcConfig | None = None
+    role_arn: str | None = None
+    assign_node_spec: AssignNodeSpec | None = None
+    credential_config: CredentialConfig | None = None
+
+    @property
+    def instance_count(self) -> int:
+        """The number of instances."""
+        return self.compute_resource.ecs_count or self.compute_resource.instance_count or 1
+
+    def label(self, key: str) -> str | None:
+        """Returns the value of a label; None if the request has no such label."""
+        return next((label.value for label in self.labels if label.key == key), None)
+
+    def with_label(self, key: str, value: str) -> TrainingJobRequest:
+        """Returns a copy with one label more, or replaced."""
+        labels = [label for label in self.labels if label.key != key]
+        return self.model_copy(update={"labels": [*labels, Label(key=key, value=value)]})

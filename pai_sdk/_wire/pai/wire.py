@@ -1,0 +1,163 @@
+"""Base classes of the models of the wire: PascalCase outside, strict when written, tolerant when read."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    model_validator,
+)
+from pydantic.alias_generators import to_pascal
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from pai_sdk._core.names.hints import name_hint
+from pai_sdk.errors import InvalidInputError, Problem
+
+_Model = TypeVar("_Model", bound="Sent")
+_T = TypeVar("_T")
+
+NullableList: TypeAlias = Annotated[list[_T], BeforeValidator(lambda value: [] if value is None else value)]
+"""A list of a `Received` model; some services send null in place of an empty one."""
+
+_UNKNOWN_FIELD = "unknown_field"
+# Replaces texts of pydantic that name its schema.
+_SENTENCES = {"missing": "is missing"}
+
+
+class Sent(BaseModel):
+    """A model that we write: immutable, and a field it does not know is an error, not a loss.
+
+    Raises:
+        InvalidInputError: with all fields that are unknown, missing or wrong.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_pascal,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        protected_namespaces=(),
+        defer_build=True,  # importing this library must cost almost nothing
+    )
+
+    def __init__(self, /, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise InvalidInputError(problems_of(error, type(self).__name__)) from None
+
+    # Without this, pydantic would call __init__ for a model inside another, and lose the path of the error.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _suggest_near_fields(cls: type[_Model], value: Any, validate: ModelWrapValidatorHandler[_Model]) -> _Model:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            details = [_with_suggestion(cls, detail) for detail in error.errors(include_url=False)]
+        raise ValidationError.from_exception_data(cls.__name__, details)
+
+    def to_wire(self) -> dict[str, Any]:
+        """Returns the JSON object that is sent: wire names, without unset fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns `to_wire()`; the name is that of alipai."""
+        return self.to_wire()
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Returns the JSON as a string; compact unless an indent is given."""
+        separators = (",", ":") if indent is None else None
+        return json.dumps(self.to_wire(), ensure_ascii=False, indent=indent, separators=separators)
+
+
+def problems_of(error: ValidationError, where: str) -> list[Problem]:
+    """Returns the problems of a failed validation.
+
+    Args:
+        error: from pydantic.
+        where: the name of the validated value, for messages.
+    """
+    problems = []
+    for detail in error.errors(include_url=False, include_input=False):
+        path = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
+        message = _SENTENCES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
+        problems.append(Problem(where + path, message))
+    return problems
+
+
+def _with_suggestion(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:
+    """Returns the error; for an unknown field, with the nearest field in the message."""
+    kind: str | PydanticCustomError = detail["type"]
+    if kind == "extra_forbidden" and len(detail["loc"]) == 1:
+        kind = PydanticCustomError(_UNKNOWN_FIELD, _unknown(model, str(detail["loc"][0])))
+    elif kind == _UNKNOWN_FIELD:  # of a model inside this one
+        kind = PydanticCustomError(_UNKNOWN_FIELD, detail["msg"])
+    suggested: InitErrorDetails = {"type": kind, "loc": detail["loc"], "input": detail["input"]}
+    if "ctx" in detail:
+        suggested["ctx"] = detail["ctx"]
+    return suggested
+
+
+def _unknown(model: type[BaseModel], name: str) -> str:
+    fields = model.model_fields
+    # Its own name in Python is unknown in a body, where only the alias is.
+    by_name = name == name.lower() and name not in fields
+    names = [*fields] if by_name else [field.alias or key for key, field in fields.items()]
+    return f"is not known; {name_hint(name, names, max_names=len(names))}"
+
+
+class Received(BaseModel):
+    """A model that we read: what is missing is None, what is unknown is kept."""
+
+    model_config = ConfigDict(
+        alias_generator=to_pascal,
+        populate_by_name=True,
+        extra="allow",
+        coerce_numbers_to_str=True,  # ids come as numbers from some services, as text from others
+        frozen=True,
+        protected_namespaces=(),
+        defer_build=True,
+    )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the JSON object that was received: names of the wire, without unset fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def wire_time(seconds: float | None) -> str | None:
+    """Converts seconds since 1970 to a time of the wire; None for no time, and outside of the years 1 to 9999.
+
+    Example:
+        >>> wire_time(0.25), wire_time(float("nan")), wire_time(1e300)
+        ('1970-01-01T00:00:00.250Z', None, None)
+    """
+    if seconds is None:
+        return None
+    try:
+        moment = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds_of(moment: str | None) -> float | None:
+    """Converts a time of the wire to seconds since 1970; None for no time, or a malformed one.
+
+    Example:
+        >>> seconds_of("1970-01-01T00:00:00.250Z"), seconds_of("yesterday"), seconds_of(None)
+        (0.25, None, None)
+    """
+    try:
+        parsed = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
+        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
+    except (ValueError, OverflowError):
+        return None

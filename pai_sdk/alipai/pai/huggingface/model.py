@@ -1,0 +1,5 @@
+"""alipai's model of Transformers: left out. The name can be imported; its use names the replacement."""
+
+from pai_sdk.alipai.unsupported import SERVING, unsupported_names
+
+__getattr__ = unsupported_names(__name__, ("HuggingFaceModel",), SERVING)

@@ -1,0 +1,53 @@
+"""ModelScopeEstimator: an `Estimator` whose image is found by the version of ModelScope."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from pai_sdk._client.image import ImageScope, image_of_version
+from pai_sdk._client.submit.estimator import Estimator
+from pai_sdk._client.submit.submitter import Description
+from pai_sdk._core.names.keywords import init_checks_keywords
+from pai_sdk._core.short_traceback import short_tracebacks
+
+__all__ = ["ModelScopeEstimator"]
+
+
+@short_tracebacks
+@init_checks_keywords
+@dataclass(repr=False, eq=False)
+class ModelScopeEstimator(Estimator):
+    """Trains with your own code, in an official image of ModelScope.
+
+    All other parameters are those of `Estimator`. The image is looked up with each `plan()` and `fit()`, which
+    needs the network.
+
+    Attributes:
+        image_uri: an image of your own, in place of the official one.
+        modelscope_version: such as `1.34`; `latest` for the newest.
+
+    Example:
+        >>> estimator = ModelScopeEstimator("python train.py", modelscope_version="latest")
+        >>> estimator.training_image_uri()  # doctest: +SKIP
+        'dsw-registry-vpc.cn-hangzhou.cr.aliyuncs.com/pai/modelscope:1.34.0-pytorch2.9.1-gpu-py311-…'
+    """
+
+    image_uri: str | None = field(default=None, kw_only=True)  # type: ignore[assignment]
+    modelscope_version: str | None = field(default=None, kw_only=True)
+
+    def training_image_uri(self) -> str:
+        """The image that jobs run in: `image_uri`, or the official one of the version, for GPUs.
+
+        Raises:
+            InvalidInputError: neither of them is given.
+            ImageLookupError: there is no image of that version; the versions that there are are listed.
+        """
+        if self.image_uri:
+            return self.image_uri
+        return image_of_version(
+            "ModelScope", "modelscope_version", self.modelscope_version, ImageScope.DEVELOP, self.session
+        )
+
+    def describe(self) -> Description:
+        """The description of the estimator's jobs."""
+        return replace(super().describe(), image=self.training_image_uri())

@@ -1,0 +1,95 @@
+"""Stand-ins for unsupported names of alipai: they can be imported, and raise when they are used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn
+
+from pai_sdk.alipai.replacements import instead_of
+from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
+
+__all__ = ["DEPLOYING", "SERVING", "unsupported", "unsupported_module", "unsupported_names"]
+
+DEPLOYING = "deploy it with PAI-EAS: in the console, with `eascmd`, or by the package alibabacloud_eas20210701"
+"""How a model is deployed without this package."""
+
+SERVING = (
+    "pai_sdk does not serve models. estimator.model_data() is the URI of the model, and "
+    f"job.download('model', 'model/') fetches it; {DEPLOYING}"
+)
+"""The replacement of deploying."""
+
+
+class _Unsupported(type):
+    """The class of the stand-ins: they can be imported and subclassed, and raise when a member is used."""
+
+    name: str
+    instead: str
+
+    def __call__(cls, *_: Any, **__: Any) -> Any:
+        raise NotOfferedError(cls.name, cls.instead)
+
+    def __getattr__(cls, attribute: str) -> Any:
+        if attribute.startswith("_"):
+            raise AttributeError(attribute)  # asked by Python itself
+        error = NotOfferedAttributeError(cls.name, attribute, cls.instead)
+        error.args = (f"{error.name} is not part of pai_sdk: {cls.instead}",)
+        raise error
+
+
+def unsupported(name: str, instead: str) -> type:
+    """Returns a class that stands for an unsupported name.
+
+    Example:
+        >>> Model = unsupported("Model", "the model is at estimator.model_data()")
+        >>> Model(model_data="oss://models/7/")
+        Traceback (most recent call last):
+        pai_sdk.errors.NotOfferedError: Model is not part of pai_sdk: the model is at estimator.model_data()
+    """
+    return _Unsupported(name.rpartition(".")[2], (), {"name": name, "instead": instead})
+
+
+def unsupported_names(module: str, names: Iterable[str], instead: str) -> Callable[[str], type]:
+    """Returns the `__getattr__` of a module with unsupported names."""
+    offered = frozenset(names)
+
+    def find(name: str) -> type:
+        if name not in offered:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        return unsupported(f"{module}.{name}", instead)
+
+    return find
+
+
+def unsupported_module(module: str) -> tuple[list[str], Callable[[str], type]]:
+    """Returns `__path__` and `__getattr__` of an unsupported module, from which any name can be imported.
+
+    Example:
+        >>> _, find = unsupported_module("pai_sdk.common.git_utils")
+        >>> find("git_clone_repo")({"repo": "…"})
+        Traceback (most recent call last):
+        pai_sdk.errors.NotOfferedError: pai_sdk.common.git_utils.git_clone_repo is not part of pai_sdk: \
+git_config= of an Estimator
+    """
+
+    def find(name: str) -> type:
+        if name.startswith("__"):
+            raise AttributeError(name)  # asked by Python itself
+        return unsupported(f"{module}.{name}", _instead(f"{module}.{name}"))
+
+    return _NoModules(module), find
+
+
+def _instead(name: str) -> str:
+    return instead_of(name.replace("pai_sdk", "pai", 1))
+
+
+class _NoModules(list[str]):
+    """The `__path__` of a module without submodules: the search for one raises."""
+
+    def __init__(self, module: str) -> None:
+        super().__init__()
+        self._module = module
+
+    def __iter__(self) -> NoReturn:
+        raise NotOfferedError(self._module, _instead(self._module))

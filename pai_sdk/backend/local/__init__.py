@@ -1,5 +1,0 @@
-"""Jobs in Docker on this machine: `instance_type="local"`."""
-
-from pai_sdk.backend.local.backend import LocalBackend
-
-__all__ = ["LocalBackend"]

@@ -1,5 +1,0 @@
-"""alipai's helpers for Docker: left out. Names can be imported, and their use names the replacement."""
-
-from pai_sdk.compat.left_out import unsupported_module
-
-__path__, __getattr__ = unsupported_module(__name__)

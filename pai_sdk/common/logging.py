@@ -1,8 +1,0 @@
-"""alipai's helpers for logging: of these, `get_logger` is here. The use of another name names the replacement."""
-
-from logging import getLogger as get_logger
-
-from pai_sdk.compat.left_out import unsupported_module
-
-__all__ = ["get_logger"]
-__path__, __getattr__ = unsupported_module(__name__)

@@ -1,5 +1,0 @@
-"""Settings and credentials."""
-
-from pai_sdk.config.settings import Settings, load_settings, save_config
-
-__all__ = ["Settings", "load_settings", "save_config"]

@@ -1,6 +1,0 @@
-"""Run stores: the places of runs and data, and the checkpoints in them."""
-
-from pai_sdk.base.lazy_names import lazy_names
-
-# The stores need storage; modules beside them need the standard library only.
-__all__, __getattr__ = lazy_names(__name__)

@@ -1,7 +1,0 @@
-# The names of the package, each with its home; `pai_sdk.base.lazy_names` reads this file, and type checkers do.
-
-from pai_sdk.run.store.run_store import DbfsRunStore as DbfsRunStore
-from pai_sdk.run.store.run_store import HdfsRunStore as HdfsRunStore
-from pai_sdk.run.store.run_store import LocalRunStore as LocalRunStore
-from pai_sdk.run.store.run_store import RemoteRunStore as RemoteRunStore
-from pai_sdk.run.store.run_store import RunStore as RunStore

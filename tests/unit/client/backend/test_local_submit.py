@@ -1,0 +1,133 @@
+"""A local job whose start is cut off: it is gone with all it had, or it can still be found."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._client.submission import submit
+from pai_sdk._host.agent.journal import Journal
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.docker.executor import DockerExecutor
+from pai_sdk._host.execution.docker.launch import Launch
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk.errors import EngineNotFoundError, InvalidInputError, LocalRunError
+
+PLAN = {
+    "TrainingJobName": "t",
+    "ComputeResource": {"EcsSpec": "local", "EcsCount": 1},
+    "AlgorithmSpec": {"Image": "i", "Command": ["true"]},
+}
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> LocalBackend:
+    return LocalBackend(tmp_path, executor=DockerExecutor(lambda: SimpleNamespace()))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("fault", [KeyboardInterrupt(), LocalRunError("the engine refused")])
+@pytest.mark.parametrize("removal_fault", [None, EngineNotFoundError("it is gone"), KeyboardInterrupt()])
+def test_a_start_that_is_cut_off(
+    backend: LocalBackend,
+    monkeypatch: pytest.MonkeyPatch,
+    fault: BaseException,
+    removal_fault: BaseException | None,
+) -> None:
+    removed: list[str] = []
+
+    def run(launch: Launch, **_: Any) -> None:
+        Journal(Sandbox(launch.sandbox.root).state_dir).write_job({"job_id": launch.spec.job_id, "instances": []})
+        raise fault
+
+    def remove(job_id: str) -> None:
+        if removal_fault:
+            raise removal_fault
+        removed.append(job_id)
+
+    monkeypatch.setattr(Launch, "run", run)
+    monkeypatch.setattr(backend._executor._containers, "remove", remove)
+    with pytest.raises(type(fault) if not isinstance(removal_fault, KeyboardInterrupt) else KeyboardInterrupt):
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
+    left = [path.name for path in (backend.data_dir / "jobs").iterdir()]
+    if removal_fault is None:
+        assert (left, len(removed)) == ([], 1)
+    else:
+        assert len(left) == 1, "containers that may be there cannot be found any more"
+        assert Journal(Sandbox(backend.data_dir / "jobs" / left[0]).state_dir).read_job() is not None
+
+
+def test_an_interrupted_start_says_what_became_of_the_job(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(launch: Launch, **_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Launch, "run", run)
+    with pytest.raises(KeyboardInterrupt, match=r"local-\w+ was cancelled before it started") as caught:
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
+    assert caught.value.__suppress_context__
+
+
+@pytest.mark.parametrize("place", ["a file", "a file/below", "a dead link"])
+def test_an_output_that_cannot_be_a_folder_is_refused_before_anything_is_made(
+    backend: LocalBackend, tmp_path: Path, place: str
+) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "a file").touch()
+    (outside / "a dead link").symlink_to(outside / "nowhere")
+    outputs = [{"Name": "model", "OutputUri": (outside / place).as_uri()}]
+    request = TrainingJobRequest.model_validate({**PLAN, "OutputChannels": outputs})
+    with pytest.raises(InvalidInputError, match=rf"outputs\['model'\].*{place}.*is not a folder"):
+        submit(Plan(request), backend, progress=False)
+    assert not (backend.data_dir / "jobs").exists()
+
+
+def test_an_output_that_is_not_the_users_to_write_to_is_refused(
+    backend: LocalBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "access", lambda path, mode: path != tmp_path)  # root may do anything
+    outputs = [{"Name": "model", "OutputUri": (tmp_path / "new" / "model").as_uri()}]
+    request = TrainingJobRequest.model_validate({**PLAN, "OutputChannels": outputs})
+    with pytest.raises(InvalidInputError, match=f"you may not write to {tmp_path}"):
+        submit(Plan(request), backend, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("number", "advice"),
+    [
+        (errno.ENOSPC, "Free some space there"),
+        (errno.EDQUOT, "set PAI_LOCAL_DIR"),
+        (errno.EACCES, "that you may write to"),
+        (errno.EROFS, "that you may write to"),
+        (errno.ENOTDIR, "a file in place of a folder"),
+    ],
+)
+@pytest.mark.parametrize("names_a_file", [True, False])
+def test_a_fault_of_the_file_system_names_the_file_and_what_to_do(
+    backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, number: int, advice: str, names_a_file: bool
+) -> None:
+    file = str(backend.data_dir / "some file")
+
+    def create(sandbox: Sandbox, request: TrainingJobRequest) -> None:
+        raise OSError(number, os.strerror(number), *([file] if names_a_file else []))
+
+    monkeypatch.setattr(Sandbox, "create", create)
+    with pytest.raises(LocalRunError, match=advice) as refused:
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
+    assert (file if names_a_file else str(backend.data_dir)) in str(refused.value)
+    assert isinstance(refused.value.__cause__, OSError)
+
+
+def test_a_data_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "data").touch()
+    backend = LocalBackend(tmp_path / "data", executor=DockerExecutor(lambda: SimpleNamespace()))  # type: ignore[arg-type]
+    with pytest.raises(LocalRunError, match=f"{tmp_path}/data.*file in place of a folder"):
+        submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)

@@ -1,0 +1,123 @@
+"""The end of a job, announced to a webhook and to DingTalk."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from pai_sdk import DingTalk, Estimator, Webhook
+from pai_sdk._client.job import notifications
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.retry import RetryPolicy
+from pai_sdk.errors import InvalidInputError, JobFailed, WaitTimeoutError
+from tests.unit.client.api.scripted_server import Reply, ScriptedServer
+from tests.unit.fake_backend import FAST, FakeBackend
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ScriptedServer]:
+    monkeypatch.setattr(notifications, "_RETRY", RetryPolicy(max_attempts=3, sleep=lambda _: None))
+    made = ScriptedServer()
+    yield made
+    made.close()
+
+
+def ended(backend: FakeBackend, status: str, *where: notifications.Notification) -> TrainingJob:
+    backend.status = status
+    backend.lines = {"train1-master-0": ["bye"]}
+    job = TrainingJob("train1", backend)
+    job.notifications = where
+    return job
+
+
+def test_a_webhook_gets_the_facts_once(fake_backend: FakeBackend, server: ScriptedServer) -> None:
+    job = ended(fake_backend, "Succeed", Webhook(f"{server.endpoint}/hook/a-secret", headers={"X-Token": "t"}))
+    job.wait(show_logs=False, policy=FAST)
+    job.wait(show_logs=False, policy=FAST)
+    (asked,) = server.asked
+    assert (asked.method, asked.path) == ("POST", "/hook/a-secret")
+    facts = json.loads(asked.body)
+    assert (facts["job_id"], facts["name"], facts["status"]) == ("train1", "fake", "Succeed")
+    assert facts["reason_code"] is None
+
+
+def test_a_failure_is_announced_with_its_first_line(fake_backend: FakeBackend, server: ScriptedServer) -> None:
+    fake_backend.extra = {"ReasonCode": "OutOfMemory", "ReasonMessage": "It took too much memory."}
+    job = ended(fake_backend, "Failed", Webhook(server.endpoint))
+    with pytest.raises(JobFailed):
+        job.wait(show_logs=False, policy=FAST)
+    facts = json.loads(server.asked[0].body)
+    assert facts["reason_code"] == "OutOfMemory"
+    assert facts["message"] == "job fake (train1) Failed: It took too much memory."
+
+
+def test_a_wait_that_ends_before_the_job_announces_nothing(
+    fake_backend: FakeBackend, server: ScriptedServer
+) -> None:
+    job = ended(fake_backend, "Running", Webhook(server.endpoint))
+    with pytest.raises(WaitTimeoutError):
+        job.wait(0.05, show_logs=False, policy=FAST)
+    assert server.asked == []
+    fake_backend.status = "Succeed"
+    job.wait(show_logs=False, policy=FAST)
+    assert len(server.asked) == 1
+
+
+def test_a_busy_receiver_is_asked_again(fake_backend: FakeBackend, server: ScriptedServer) -> None:
+    server.script = [Reply({}, 503), Reply({"errcode": -1, "errmsg": "busy"}), Reply({"errcode": 0})]
+    ended(fake_backend, "Succeed", DingTalk(server.endpoint)).wait(show_logs=False, policy=FAST)
+    assert len(server.asked) == 3
+
+
+def test_what_cannot_be_sent_is_a_warning_without_the_secret(
+    fake_backend: FakeBackend, server: ScriptedServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script = [Reply({}, 404)]
+    refused = Webhook(f"{server.endpoint}/hunter2")
+    nowhere = DingTalk("http://127.0.0.1:9/send?access_token=hunter2", "SEChunter2")
+
+    class Broken:
+        def send(self, facts: object) -> None:
+            raise RuntimeError("hunter2")
+
+    ended(fake_backend, "Succeed", refused, nowhere, Broken()).wait(show_logs=False, policy=FAST)
+    assert "HTTP 404" in caplog.text
+    assert "no response (ConnectionError)" in caplog.text
+    assert len([record for record in caplog.records if "was not sent" in record.message]) == 3
+    assert len(server.asked) == 1, "a refusal is not repeated"
+    assert "hunter2" not in caplog.text.replace("Broken", "")
+    assert "hunter2" not in repr([refused, nowhere])
+
+
+def test_dingtalk_signs_its_url(fake_backend: FakeBackend, server: ScriptedServer) -> None:
+    robot = DingTalk(f"{server.endpoint}/robot/send?access_token=abc", "SECxyz")
+    ended(fake_backend, "Succeed", robot).wait(show_logs=False, policy=FAST)
+    (asked,) = server.asked
+    text = f"{asked.query['timestamp']}\nSECxyz".encode()
+    sign = base64.b64encode(hmac.new(b"SECxyz", text, hashlib.sha256).digest()).decode()
+    assert (asked.query["access_token"], asked.query["sign"]) == ("abc", sign)
+    body = json.loads(asked.body)
+    assert body["msgtype"] == "markdown"
+    assert body["markdown"]["title"] == "fake: Succeed"
+    assert "train1" in body["markdown"]["text"]
+    assert parse_qs(urlsplit(robot.signed_url(1.0)).query)["timestamp"] == ["1000"]
+
+
+@pytest.mark.parametrize("url", ["", "hooks.example.com", "ftp://a/b", 7])
+def test_wrong_urls(url: Any) -> None:
+    for make in (Webhook, DingTalk):
+        with pytest.raises(InvalidInputError, match="no URL of a webhook"):
+            make(url)
+
+
+def test_only_notifications_can_be_given() -> None:
+    wrong: Any = ["https://hooks.example.com"]
+    with pytest.raises(InvalidInputError, match=r"notify.*\[Webhook\(url\)"):
+        Estimator("image", "true", instance_type="local", notify=wrong).plan()
