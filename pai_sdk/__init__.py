@@ -9,13 +9,14 @@ estimator.fit({"train": "data/train.csv"}).download("model", "model/")
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from pai_sdk._core import default_session
-from pai_sdk._core.names import aliases
+from pai_sdk._core.names import aliases, import_paths
 from pai_sdk._core.names.lazy_names import lazy_names
 
-__all__, __getattr__ = lazy_names(__name__)
+__all__, __getattr__, __dir__ = lazy_names(__name__)
 
 
 def _default_sessions() -> Any:
@@ -29,14 +30,9 @@ def _default_sessions() -> Any:
 default_session.register(_default_sessions)
 # Attributes by the names of other SDKs; no class imports this module.
 aliases.register("pai_sdk.alipai.member_aliases")
+import_paths.install("pai_sdk.alipai.paths")
 
 
 def load_ipython_extension(shell: Any) -> None:
     """`%load_ext pai_sdk` in a notebook: the cell magic `%%pai_job`."""
-    from pai_sdk.cli.cell_magic import load
-
-    load(shell)
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    import_module("pai_sdk.cli.cell_magic").load(shell)  # by name: nothing below the command line imports it

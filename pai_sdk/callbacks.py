@@ -1,4 +1,5 @@
 """Callbacks for Lightning, Transformers, Keras, XGBoost and LightGBM, which report metrics and checkpoints."""
 
-from pai_sdk._data.run.report.callbacks import *  # noqa: F403
-from pai_sdk._data.run.report.callbacks import __all__ as __all__
+from pai_sdk._core.names.lazy_names import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -1,11 +1,5 @@
-"""Keys, and where they come from: the public names of `pai_sdk._core.config.credentials`."""
+"""Keys of Alibaba Cloud, and where they come from."""
 
-from pai_sdk._core.config.credentials import (
-    Credentials,
-    CredentialsProvider,
-    default_credentials,
-    provider_of,
-    static_credentials,
-)
+from pai_sdk._core.names.lazy_names import lazy_names
 
-__all__ = ["Credentials", "CredentialsProvider", "default_credentials", "provider_of", "static_credentials"]
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pai_sdk.alipai.job_names import JobAliases
+from pai_sdk.alipai.replacements import instead_of
 from pai_sdk.alipai.session_names import SESSION_REPLACEMENTS, SessionAliases
 from pai_sdk.alipai.submitter_names import ModelAliases, SubmitterAliases
+from pai_sdk.alipai.unsupported import unsupported
 
-__all__ = ["ALIASES", "REPLACEMENTS"]
+__all__ = ["ALIASES", "MODULE_MEMBERS", "REPLACEMENTS"]
 
 ALIASES: Mapping[str, type] = {
     "JobSubmitter": SubmitterAliases,
@@ -20,3 +22,20 @@ ALIASES: Mapping[str, type] = {
 
 REPLACEMENTS: Mapping[str, Mapping[str, str]] = {"Session": SESSION_REPLACEMENTS}
 """What replaces an attribute, for its error."""
+
+_PIPELINE_NAMES = (
+    "ContainerComponent",
+    "PipelineArtifact",
+    "PipelineParameter",
+    "PipelineRunStatus",
+    "PipelineStep",
+    "PipelineVariable",
+    "RegisteredComponent",
+)
+
+MODULE_MEMBERS: Mapping[str, Mapping[str, type]] = {
+    "pai_sdk.pipeline": {
+        name: unsupported(f"pai_sdk.pipeline.{name}", instead_of("pai.pipeline")) for name in _PIPELINE_NAMES
+    }
+}
+"""Names of alipai's modules that are left out, in modules of ours."""

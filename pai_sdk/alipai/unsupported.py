@@ -56,7 +56,7 @@ def unsupported_names(module: str, names: Iterable[str], instead: str) -> Callab
     def find(name: str) -> type:
         if name not in offered:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
-        return unsupported(f"{module}.{name}", instead)
+        return unsupported(f"{_path(module)}.{name}", instead)
 
     return find
 
@@ -75,9 +75,14 @@ git_config= of an Estimator
     def find(name: str) -> type:
         if name.startswith("__"):
             raise AttributeError(name)  # asked by Python itself
-        return unsupported(f"{module}.{name}", _instead(f"{module}.{name}"))
+        return unsupported(f"{_path(module)}.{name}", _instead(f"{_path(module)}.{name}"))
 
     return _NoModules(module), find
+
+
+def _path(module: str) -> str:
+    """Returns the path of a module by which it is imported."""
+    return module.replace("pai_sdk.alipai.pai.", "pai_sdk.")
 
 
 def _instead(name: str) -> str:
@@ -92,4 +97,4 @@ class _NoModules(list[str]):
         self._module = module
 
     def __iter__(self) -> NoReturn:
-        raise NotOfferedError(self._module, _instead(self._module))
+        raise NotOfferedError(_path(self._module), _instead(_path(self._module)))

@@ -31,7 +31,7 @@ from pai_sdk._wire.pai.secret_values import masked_command
 from pai_sdk._wire.pai.spec import HyperParameter
 from pai_sdk.errors import InvalidInputError
 
-PACKAGES = ("service", "schemas", "api", "storage")
+PACKAGES = ("_service", "_wire.pai", "_client.api", "_data.storage")
 ATOMS = ("a", " ", "-", "1", "a ", "=", ",", "/", "(", "\\", "'")
 ENDS = ("", "\0!")
 SMALL, LARGE = 1_000, 4_000

@@ -129,7 +129,7 @@ def test_what_tests_import_from_each_other_is_there() -> None:
 
 def test_these_rules_see_the_package() -> None:
     assert {"pai_sdk/__init__.py", "pai_sdk/errors.py"} <= {_name(path) for path in MODULES}
-    assert "tenacity" in _imported(PACKAGE / "base" / "retry.py")
+    assert "tenacity" in _imported(PACKAGE / "_core" / "retry.py")
     assert _is_there(ROOT / "tests" / "unit", "test_structure")
     assert _is_there(Path(__file__).with_suffix(""), "PACKAGE")
     assert not _is_there(Path(__file__).with_suffix(""), "PACKAGES")

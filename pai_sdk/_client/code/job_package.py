@@ -28,29 +28,37 @@ CHANNEL = "pai_sdk"
 """The input channel that has the package."""
 
 SHIPPED = (
-    "base/__init__.py",
-    "base/files.py",
-    "base/version.py",
+    "_core/__init__.py",
+    "_core/files.py",
+    "_core/names/__init__.py",
+    "_core/names/import_paths.py",
+    "_core/names/lazy_names.py",
+    "_core/version.py",
+    "_data/__init__.py",
+    "_data/run/__init__.py",
+    "_data/run/events/__init__.py",
+    "_data/run/events/writer.py",
+    "_data/run/report/__init__.py",
+    "_data/run/report/callbacks.py",
+    "_data/run/report/checkpoints.py",
+    "_data/run/report/launch.py",
+    "_data/run/report/layout.py",
+    "_data/run/report/preemption.py",
+    "_data/run/report/session.py",
     "callbacks.py",
+    "callbacks.pyi",
+    "checkpoints.py",
+    "checkpoints.pyi",
     "errors.py",
-    "run/__init__.py",
-    "run/callbacks.py",
-    "run/checkpoints.py",
-    "run/events/__init__.py",
-    "run/events/writer.py",
-    "run/preemption.py",
-    "run/report/__init__.py",
-    "run/report/callbacks.py",
-    "run/report/checkpoints.py",
-    "run/report/launch.py",
-    "run/report/layout.py",
-    "run/report/preemption.py",
-    "run/report/session.py",
+    "reports.py",
+    "reports.pyi",
+    "runs.py",
+    "runs.pyi",
 )
 """The modules in the package, standard library only. Its `__init__.py` is `_data/run/report/in_jobs.py`."""
 
-_PACKAGE = Path(__file__).resolve().parents[1]
-_INIT = "run/report/in_jobs.py"
+_PACKAGE = Path(__file__).resolve().parents[2]
+_INIT = "_data/run/report/in_jobs.py"
 _MENTIONED = re.compile(rb"\bpai_sdk\b")
 # After the PYTHONPATH of the image and of the user, both of which are kept.
 _USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/input/data/pai_sdk}"; '

@@ -33,4 +33,3 @@ from pai_sdk._wire.pai.spec import OssLocation as OssLocation
 from pai_sdk._wire.pai.spec import UriInput as UriInput
 from pai_sdk._wire.pai.spec import UriOutput as UriOutput
 from pai_sdk._wire.pai.status import JobStatus as JobStatus
-from pai_sdk.alipai.job_names import TrainingJobStatus as TrainingJobStatus

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.store.run_store import RunStore
     from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._data.storage.oss.client import OssClient
-    from pai_sdk._service.settings import ServiceInfo
 
 
 @short_tracebacks
@@ -563,11 +563,12 @@ class _EmbeddedService:
         """
         if self.data_dir is None:
             return None
-        return _ensure_running(self.data_dir, None, {}).endpoint
+        return str(_ensure_running(self.data_dir, None, {}).endpoint)
 
 
-def _ensure_running(data_dir: Path | None, executor: str | None, options: Mapping[str, str]) -> ServiceInfo:
+def _ensure_running(data_dir: Path | None, executor: str | None, options: Mapping[str, str]) -> Any:
     """Returns the embedded service of a folder, started if it does not run; its libraries are loaded here."""
-    from pai_sdk._service.embedded import ChosenExecutor, ensure_running
-
-    return ensure_running(data_dir, executor=ChosenExecutor(executor, dict(options)) if executor else None)
+    service = import_module("pai_sdk._service.embedded")  # by name: the client does not import the service
+    return service.ensure_running(
+        data_dir, executor=service.ChosenExecutor(executor, dict(options)) if executor else None
+    )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk._core.names.peer_names import attribute_hint
 from pai_sdk.errors import NotOfferedAttributeError
 
-__all__ = ["Aliased", "register"]
+__all__ = ["Aliased", "module_member", "register"]
 
 _modules: list[str] = []
 
@@ -43,6 +43,12 @@ class Aliased:
         def __dir__(self) -> list[str]:
             names = (vars(aliases) for aliases in _tables("ALIASES", type(self)))
             return sorted({*super().__dir__(), *(name for table in names for name in table if name[0] != "_")})
+
+
+def module_member(module: str, name: str) -> Any:
+    """Returns what stands for a name of another SDK in a module of ours; None without one."""
+    tables = (import_module(path).MODULE_MEMBERS for path in _modules)
+    return next((table[module][name] for table in tables if name in table.get(module, ())), None)
 
 
 def _resolve(owner: object, name: str) -> Any:

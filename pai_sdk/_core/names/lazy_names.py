@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from importlib.util import find_spec
 from opcode import opmap
 from types import FrameType
 from typing import Any
@@ -15,17 +16,17 @@ __all__ = ["lazy_names"]
 _IMPORT_FROM = opmap["IMPORT_FROM"]
 
 
-def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
+def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """Returns `__all__` and `__getattr__` of a package, from its stub, which type checkers read too.
 
     Args:
         package: its `__name__`.
 
     Returns:
-        The package's `__all__` and `__getattr__`.
+        The `__all__`, `__getattr__` and `__dir__` of the package.
 
     Example:
-        >>> names, load = lazy_names("pai_sdk")
+        >>> names, load, _ = lazy_names("pai_sdk")
         >>> "Estimator" in names, load("Estimator").__module__
         (True, 'pai_sdk._client.submit.estimator')
     """
@@ -42,6 +43,10 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
     def load(name: str) -> Any:
         if name not in homes:
             is_import = _is_import(sys._getframe(1))
+            if find_spec("pai_sdk._core.names.aliases") is None:  # in a job, which has a part of the package
+                raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            if (stand_in := import_module("pai_sdk._core.names.aliases").module_member(package, name)) is not None:
+                return stand_in
             import_module("pai_sdk._core.names.peer_names").check_name(name, package, is_import=is_import)
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if homes[name] == package:
@@ -50,7 +55,8 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any]]:
         setattr(module, name, value)
         return value
 
-    return [tokens[5] for tokens in imports if tokens[1] != package and len(tokens) == 6], load
+    names = [tokens[5] for tokens in imports if tokens[1] != package and len(tokens) == 6]
+    return names, load, lambda: sorted({*vars(module), *names})
 
 
 def _is_import(caller: FrameType | None) -> bool:

@@ -9,4 +9,4 @@ from __future__ import annotations
 
 from pai_sdk._core.names.lazy_names import lazy_names
 
-__all__, __getattr__ = lazy_names(__name__)
+__all__, __getattr__, __dir__ = lazy_names(__name__)

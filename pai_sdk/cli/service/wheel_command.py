@@ -29,7 +29,7 @@ WHEEL_NAME = f"{DISTRIBUTION.replace('-', '_')}-{__version__}-py3-none-any.whl"
 """The name of the file."""
 
 _PACKAGE = Path(__file__).resolve().parents[2]
-_SOURCES_OF_PAGE = _PACKAGE / "service" / "web" / "src"  # what is built from them is in the wheel
+_SOURCES_OF_PAGE = _PACKAGE / "_service" / "web" / "src"  # what is built from them is in the wheel
 _WHEEL = "Wheel-Version: 1.0\nGenerator: pai-sdk wheel\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
 _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time of zip, for a reproducible file
 

@@ -143,7 +143,7 @@ def test_no_name_is_one_of_ours() -> None:
     modules = {".".join(stub.relative_to(PACKAGE.parent).with_suffix("").parts) for stub in stubs}
     ours = {name for module in modules for name in import_module(module.removesuffix(".__init__")).__all__}
     assert "Estimator" in ours
-    assert ours & NAMES.keys() == set()
+    assert ours & NAMES.keys() == {"Environment"}  # of executors, not of Azure ML
 
 
 CLASSES = {each.__name__: each for each in (JobSubmitter, EstimatorBase, Processor, TrainingJob, Session)}

@@ -25,7 +25,6 @@ OTHERS = {
     "errors.py": "former names of classes",
     "_host/execution/docker": "the API of Docker",
     "_host/execution/ray": "the API of Ray",
-    "_client/job/__init__.py": "a class",
     "_client/job/failure/missing_modules.py": "modules of other libraries",
     "_data/run/store/oss_folder.py": "details of errors of OSS",
     "_data/run/watch/table.py": "words for statuses",

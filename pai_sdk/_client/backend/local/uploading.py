@@ -139,7 +139,7 @@ class LocalOutputs:
         descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as log:
             process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[3])],
+                [sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[4])],
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=log,

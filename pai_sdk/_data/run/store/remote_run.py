@@ -145,8 +145,11 @@ def _source() -> str:
 
 def sources_for_oss() -> dict[str, str]:
     """Returns the sources that send files to OSS without pai_sdk, by the names of their modules."""
-    package = Path(__file__).parents[2]
-    paths = {"oss_folder": package / "run/store/oss_folder.py", "oss_v4": package / "storage/oss/v4.py"}
+    package = Path(__file__).parents[3]
+    paths = {
+        "oss_folder": package / "_data/run/store/oss_folder.py",
+        "oss_v4": package / "_data/storage/oss/v4.py",
+    }
     return {name: path.read_text(encoding="utf-8") for name, path in paths.items()}
 
 

@@ -25,7 +25,7 @@ from pai_sdk.errors import PaiError
 __all__ = ["ProcessExecutor"]
 
 _START_TIMEOUT_S = 30.0
-_PACKAGE_PARENT = Path(__file__).parents[3]
+_PACKAGE_PARENT = Path(__file__).parents[4]
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 

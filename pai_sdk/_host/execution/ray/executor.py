@@ -56,7 +56,7 @@ _RESTORED_MESSAGE = (
     "The folder of this job was restored from a backup that was made while it ran. Its instances belong to the "
     "service of which the backup was made. Submit it again."
 )
-_PACKAGE_PARENT = str(Path(__file__).parents[3])
+_PACKAGE_PARENT = str(Path(__file__).parents[4])
 
 
 class RayExecutor(Executor):

@@ -6,14 +6,14 @@ from pathlib import Path
 
 __all__ = ["agent_package"]
 
-_PACKAGE = Path(__file__).resolve().parents[2]
-_AGENT_DEPENDENCIES = ("base/__init__.py", "base/files.py", "errors.py")
+_PACKAGE = Path(__file__).resolve().parents[3]
+_AGENT_DEPENDENCIES = ("_core/__init__.py", "_core/files.py", "_core/reasons.py", "_host/__init__.py", "errors.py")
 
 
 def agent_package() -> dict[str, bytes]:
     """Returns the modules by their path in a folder of `sys.path`."""
     names = [
         *_AGENT_DEPENDENCIES,
-        *(path.relative_to(_PACKAGE).as_posix() for path in _PACKAGE.glob("agent/**/*.py")),
+        *(path.relative_to(_PACKAGE).as_posix() for path in _PACKAGE.glob("_host/agent/**/*.py")),
     ]
     return {"pai_sdk/__init__.py": b"", **{f"pai_sdk/{name}": (_PACKAGE / name).read_bytes() for name in names}}

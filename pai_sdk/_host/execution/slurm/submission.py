@@ -25,7 +25,7 @@ _BATCH = (
     "import sys; sys.path.append(sys.argv[1]); from pai_sdk._host.agent.slurm.batch import main; "
     "sys.exit(main(*sys.argv[1:]))"
 )
-_PACKAGE_PARENT = str(Path(__file__).parents[3])
+_PACKAGE_PARENT = str(Path(__file__).parents[4])
 _MIB = 1 << 20
 _TIME_LIMIT_MARGIN_S = 300  # the supervisor enforces the limit; Slurm only if the supervisor fails
 _DOWN_STATE = re.compile("down|drain|fail|inval|maint|unk")

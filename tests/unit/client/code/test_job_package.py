@@ -113,7 +113,7 @@ def test_the_pythonpath_of_the_image_is_kept(tmp_path: Path) -> None:
 def test_the_folder_is_made_once_and_mended(tmp_path: Path) -> None:
     folder = job_package()
     before = FileTree.scan(folder).digest
-    (folder / "pai_sdk" / "run" / "report" / "session.py").write_text("changed by hand")
+    (folder / "pai_sdk" / "_data" / "run" / "report" / "session.py").write_text("changed by hand")
     (folder / "pai_sdk" / "errors.py").unlink()
     assert job_package() == folder
     assert FileTree.scan(folder).digest == before

@@ -7,7 +7,8 @@ import pytest
 from tests.interpreters import ROOT, SUPPORTED, imports_with_the_standard_library_only
 
 MODULES = sorted(
-    ".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / "pai_sdk" / "agent").rglob("*.py")
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "pai_sdk" / "_host" / "agent").rglob("*.py")
 )
 
 

@@ -1,0 +1,36 @@
+# The names of the package, each with its home; `pai_sdk._core.names.lazy_names` reads this file, and type checkers do.
+
+from pai_sdk._client.job.follow.stream import LogStream as LogStream
+from pai_sdk._client.job.training_job import TrainingJob as TrainingJob
+from pai_sdk._wire.pai.compute import AssignNodeSpec as AssignNodeSpec
+from pai_sdk._wire.pai.compute import ComputeResource as ComputeResource
+from pai_sdk._wire.pai.compute import CredentialConfig as CredentialConfig
+from pai_sdk._wire.pai.compute import ExperimentConfig as ExperimentConfig
+from pai_sdk._wire.pai.compute import InstanceSpec as InstanceSpec
+from pai_sdk._wire.pai.compute import ResourceType as ResourceType
+from pai_sdk._wire.pai.compute import SchedulerConfig as SchedulerConfig
+from pai_sdk._wire.pai.compute import Settings as Settings
+from pai_sdk._wire.pai.compute import SpotSpec as SpotSpec
+from pai_sdk._wire.pai.compute import SpotStrategy as SpotStrategy
+from pai_sdk._wire.pai.compute import UserVpcConfig as UserVpcConfig
+from pai_sdk._wire.pai.filesystems import CpfsFileSystemInput as CpfsFileSystemInput
+from pai_sdk._wire.pai.filesystems import FileSystemInput as FileSystemInput
+from pai_sdk._wire.pai.filesystems import FileSystemInputBase as FileSystemInputBase
+from pai_sdk._wire.pai.recipes import ModelRecipeSpec as ModelRecipeSpec
+from pai_sdk._wire.pai.record import InstanceUsage as InstanceUsage
+from pai_sdk._wire.pai.record import JobRecord as JobRecord
+from pai_sdk._wire.pai.record import LogLine as LogLine
+from pai_sdk._wire.pai.request import TrainingJobRequest as TrainingJobRequest
+from pai_sdk._wire.pai.spec import AlgorithmSpec as AlgorithmSpec
+from pai_sdk._wire.pai.spec import Channel as Channel
+from pai_sdk._wire.pai.spec import CodeDir as CodeDir
+from pai_sdk._wire.pai.spec import DatasetConfig as DatasetConfig
+from pai_sdk._wire.pai.spec import HyperParameter as HyperParameter
+from pai_sdk._wire.pai.spec import HyperParameterDefinition as HyperParameterDefinition
+from pai_sdk._wire.pai.spec import Label as Label
+from pai_sdk._wire.pai.spec import MetricDefinition as MetricDefinition
+from pai_sdk._wire.pai.spec import OssLocation as OssLocation
+from pai_sdk._wire.pai.spec import UriInput as UriInput
+from pai_sdk._wire.pai.spec import UriOutput as UriOutput
+from pai_sdk._wire.pai.status import JobStatus as JobStatus
+from pai_sdk.alipai.job_names import TrainingJobStatus as TrainingJobStatus

@@ -1,0 +1,5 @@
+"""Checkpoints as jobs write and read them. Standard library only."""
+
+from pai_sdk._core.names.lazy_names import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

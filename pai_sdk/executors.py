@@ -1,0 +1,5 @@
+"""What starts the processes of a job; the base of executors of your own."""
+
+from pai_sdk._core.names.lazy_names import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

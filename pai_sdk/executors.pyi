@@ -1,0 +1,14 @@
+from pai_sdk._host.execution.base import ClusterCapacity as ClusterCapacity
+from pai_sdk._host.execution.base import Environment as Environment
+from pai_sdk._host.execution.base import ExecutionState as ExecutionState
+from pai_sdk._host.execution.base import Executor as Executor
+from pai_sdk._host.execution.base import ExecutorCapabilities as ExecutorCapabilities
+from pai_sdk._host.execution.base import ExecutorSetup as ExecutorSetup
+from pai_sdk._host.execution.base import Hosts as Hosts
+from pai_sdk._host.execution.base import InstanceState as InstanceState
+from pai_sdk._host.execution.base import JobFiles as JobFiles
+from pai_sdk._host.execution.base import LaunchSpec as LaunchSpec
+from pai_sdk._host.execution.base import Limits as Limits
+from pai_sdk._host.execution.base import Mounts as Mounts
+from pai_sdk._host.execution.base import outcome as outcome
+from pai_sdk._host.execution.process.executor import ProcessExecutor as ProcessExecutor

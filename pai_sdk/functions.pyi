@@ -1,0 +1,14 @@
+from pai_sdk._data.run.functions.function_run import FunctionRun as FunctionRun
+from pai_sdk._data.run.functions.function_run import wrap as wrap
+from pai_sdk._data.run.functions.runner import FunctionRunner as FunctionRunner
+from pai_sdk._data.run.functions.runner import StatusReporter as StatusReporter
+from pai_sdk._data.run.functions.runner import checkpoint_dir as checkpoint_dir
+from pai_sdk._data.run.functions.runner import get_checkpoint as get_checkpoint
+from pai_sdk._data.run.functions.runner import get_context as get_context
+from pai_sdk._data.run.functions.runner import get_trial_dir as get_trial_dir
+from pai_sdk._data.run.functions.runner import get_trial_id as get_trial_id
+from pai_sdk._data.run.functions.runner import get_trial_logdir as get_trial_logdir
+from pai_sdk._data.run.functions.runner import get_trial_name as get_trial_name
+from pai_sdk._data.run.functions.runner import is_session_enabled as is_session_enabled
+from pai_sdk._data.run.functions.runner import report as report
+from pai_sdk._data.run.functions.runner import wrap_function as wrap_function

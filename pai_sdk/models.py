@@ -1,0 +1,5 @@
+"""Registered models, and the recipes that train them."""
+
+from pai_sdk._core.names.lazy_names import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

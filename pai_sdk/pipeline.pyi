@@ -1,0 +1,2 @@
+from pai_sdk._client.pipeline import Pipeline as Pipeline
+from pai_sdk._client.pipeline import PipelineRun as PipelineRun

@@ -1,0 +1,13 @@
+from pai_sdk._data.run.report import Context as Context
+from pai_sdk._data.run.report import Report as Report
+from pai_sdk._data.run.report import ReportSession as ReportSession
+from pai_sdk._data.run.report import StopTraining as StopTraining
+from pai_sdk._data.run.report import checkpoint_dir as checkpoint_dir
+from pai_sdk._data.run.report import get_all_reported_checkpoints as get_all_reported_checkpoints
+from pai_sdk._data.run.report import get_checkpoint as get_checkpoint
+from pai_sdk._data.run.report import get_context as get_context
+from pai_sdk._data.run.report import is_session_enabled as is_session_enabled
+from pai_sdk._data.run.report import report as report
+from pai_sdk._data.run.report import set_checkpoint_config as set_checkpoint_config
+from pai_sdk._data.run.report.preemption import PreemptionInfo as PreemptionInfo
+from pai_sdk._data.run.report.preemption import get_preemption_info as get_preemption_info

@@ -1,0 +1,5 @@
+"""Runs: stores, watching, metrics, event files, checkpoints in stores."""
+
+from pai_sdk._core.names.lazy_names import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)

@@ -1,0 +1,6 @@
+"""Sessions: settings, keys and the backends made of them."""
+
+from pai_sdk._core.names.lazy_names import lazy_names
+
+__all__, __getattr__, __dir__ = lazy_names(__name__)
+__path__: list[str] = []  # the import system asks for its former submodules

@@ -1,0 +1,15 @@
+from pai_sdk._data.trace import OdpsSink as OdpsSink
+from pai_sdk._data.trace import ParquetSink as ParquetSink
+from pai_sdk._data.trace import TraceData as TraceData
+from pai_sdk._data.trace import TraceHook as TraceHook
+from pai_sdk._data.trace import TraceStats as TraceStats
+from pai_sdk._data.trace import TraceToOdpsHook as TraceToOdpsHook
+from pai_sdk._data.trace import TraceWriter as TraceWriter
+from pai_sdk._data.trace import add_to_trace as add_to_trace
+from pai_sdk._data.trace import clear_trace_map as clear_trace_map
+from pai_sdk._data.trace import get_trace_map as get_trace_map
+from pai_sdk._data.trace import read_trace as read_trace
+from pai_sdk._data.trace import retry as retry
+from pai_sdk._data.trace import trace as trace
+from pai_sdk._data.trace.adapters import lightning_callback as lightning_callback
+from pai_sdk._data.trace.adapters import trainer_callback as trainer_callback

@@ -1,0 +1,9 @@
+from pai_sdk._client.tune import Choice as Choice
+from pai_sdk._client.tune import IntRange as IntRange
+from pai_sdk._client.tune import LogUniform as LogUniform
+from pai_sdk._client.tune import Objective as Objective
+from pai_sdk._client.tune import PopulationBased as PopulationBased
+from pai_sdk._client.tune import Trial as Trial
+from pai_sdk._client.tune import TrialList as TrialList
+from pai_sdk._client.tune import Tuner as Tuner
+from pai_sdk._client.tune import Uniform as Uniform
