@@ -1,4 +1,4 @@
-"""The names of alipai for members of our classes, by the class; `pai_sdk._core.names.aliases` reads both tables."""
+"""The names of alipai for members of our classes, by the class, for `pai_sdk._core.names.aliases`."""
 
 from __future__ import annotations
 

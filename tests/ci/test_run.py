@@ -54,7 +54,7 @@ def clone(tmp_path: Path) -> Path:
         (folder / "tests" / name / "test_made_up.py").write_text(SUITE)
         (folder / "tests" / name / "test_made_up.failures").write_text("0")
     (folder / "tests" / "__init__.py").touch()
-    page = folder / "pai_sdk" / "service" / "web" / "src"
+    page = folder / "pai_sdk" / "_service" / "web" / "src"
     (page / "node_modules").mkdir(parents=True)
     (page / "package-lock.json").touch()
     (page / "node_modules" / ".made").touch()  # its packages are installed

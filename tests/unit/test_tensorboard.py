@@ -52,7 +52,9 @@ def test_it_stops_by_itself_after_the_longest_time(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_it_ends_with_the_program(tmp_path: Path) -> None:
-    code = "import sys; from pai_sdk._client.tensorboard import TensorBoard; print(TensorBoard.create(sys.argv[1]).app_uri)"
+    code = (
+        "import sys; from pai_sdk.tensorboard import TensorBoard; print(TensorBoard.create(sys.argv[1]).app_uri)"
+    )
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)],
         capture_output=True,

@@ -67,7 +67,7 @@ class TrainingJobs:
         self.offers_changes = False
 
     def create_once(self, body: Mapping[str, Any], *, response_timeout_s: float | None = None) -> str:
-        """CreateTrainingJob, sent again only when it cannot have arrived; `pai_sdk._client.submission` does the rest.
+        """Sends CreateTrainingJob, again only when it cannot have arrived; the rest is in `_client.submission`.
 
         Args:
             body: the request.

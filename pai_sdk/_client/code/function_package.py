@@ -1,7 +1,8 @@
 """A function call as the code of a job: the pickled call, the versions it needs, its signature.
 
-The code folder gets a folder `_pai_function`, with the program of the job, a copy of `_data/run/functions/calling.py`, a
-copy of cloudpickle, and the pickled call, signed with a key that only the job and the submitter have.
+The code folder gets a folder `_pai_function`, with the program of the job, a copy of
+`_data/run/functions/calling.py`, a copy of cloudpickle, and the pickled call, signed with a key that only the job
+and the submitter have.
 """
 
 from __future__ import annotations

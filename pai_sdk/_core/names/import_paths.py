@@ -32,7 +32,7 @@ FORMER = {
     "pai_sdk.run.buckets": "pai_sdk.runs",
     "pai_sdk.run.callbacks": "pai_sdk.callbacks",
     "pai_sdk.run.checkpoints": "pai_sdk.checkpoints",
-    "pai_sdk.run.event_data": "pai_sdk.alipai.mindinsight.event_data",
+    "pai_sdk.run.event_data": "pai_sdk.alipai.mindinsight",
     "pai_sdk.run.events": "pai_sdk.runs",
     "pai_sdk.run.function": "pai_sdk.functions",
     "pai_sdk.run.function_runner": "pai_sdk.functions",
@@ -42,7 +42,7 @@ FORMER = {
     "pai_sdk.run.series": "pai_sdk.runs",
     "pai_sdk.run.store": "pai_sdk.runs",
     "pai_sdk.run.stored_checkpoints": "pai_sdk.runs",
-    "pai_sdk.run.summary_watcher": "pai_sdk.alipai.mindinsight.summary_watcher",
+    "pai_sdk.run.summary_watcher": "pai_sdk.alipai.mindinsight",
     "pai_sdk.run.watched_run": "pai_sdk.runs",
     "pai_sdk.service.embedded": "pai_sdk.service",
     "pai_sdk.storage.filesystem": "pai_sdk.storage",
@@ -67,15 +67,16 @@ _FORMER_PACKAGES = frozenset(
 def install(aliases: str = "") -> None:
     """Adds the finders of former paths.
 
-    One is asked before the usual finders: the `__path__` of an alias is that of the module behind it, so they would load
-    a submodule a second time. The other one is asked last, for modules that do not exist.
+    One is asked before the usual finders: the `__path__` of an alias is that of the module behind it, so they
+    would load a submodule a second time. The second is asked last, for modules that do not exist.
 
     Args:
         aliases: the path of a module with a mapping `PATHS`, former path to module; empty for none.
     """
     # A program may have removed the package from `sys.modules` and import it again.
-    others = [finder for finder in sys.meta_path if type(finder).__qualname__ != _Finder.__qualname__]
-    sys.meta_path[:] = [_Finder(aliases, is_first=True), *others, _Finder(aliases, is_first=False)]
+    mine = (_Finder.__module__, _Finder.__qualname__)
+    usual = [f for f in sys.meta_path if (type(f).__module__, type(f).__qualname__) != mine]
+    sys.meta_path[:] = [_Finder(aliases, is_first=True), *usual, _Finder(aliases, is_first=False)]
 
 
 class _Finder(MetaPathFinder):
@@ -102,7 +103,7 @@ class _Finder(MetaPathFinder):
 
 
 class _EmptyLoader(Loader):
-    """Makes an empty package, so that the finder is asked for the module in it and its error has the whole path."""
+    """Makes an empty package, so that the finder is asked for the module in it and can name its whole path."""
 
     def exec_module(self, module: ModuleType) -> None:
         pass

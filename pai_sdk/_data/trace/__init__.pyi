@@ -1,4 +1,4 @@
-# The names of the package, each with its home; `pai_sdk._core.names.lazy_names` reads this file, and type checkers do.
+# The names of the package, each with its home. Read by type checkers and by `pai_sdk._core.names.lazy_names`.
 
 from pai_sdk._data.trace.hook import TraceHook as TraceHook
 from pai_sdk._data.trace.hook import add_to_trace as add_to_trace

@@ -1,4 +1,4 @@
-# The names of the module, each with its home; `pai_sdk._core.names.lazy_names` reads this file, and type checkers do.
+# The names of the module, each with its home. Read by type checkers and by `pai_sdk._core.names.lazy_names`.
 
 from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator as AlgorithmEstimator
 from pai_sdk._client.submit.estimator import Estimator as Estimator

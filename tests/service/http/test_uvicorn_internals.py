@@ -15,8 +15,8 @@ from uvicorn.server import ServerState
 
 ROOT = Path(__file__).resolve().parents[3]
 ADVICE = (
-    f"uvicorn {uvicorn.__version__} differs from what pai_sdk/_service/http builds on: adapt guarded_connections.py"
-    " and http_server.py, or narrow the range of uvicorn in pyproject.toml"
+    f"uvicorn {uvicorn.__version__} differs from what pai_sdk/_service/http builds on: adapt"
+    " guarded_connections.py and http_server.py, or narrow the range of uvicorn in pyproject.toml"
 )
 OVERRIDDEN = {
     HttpToolsProtocol: {

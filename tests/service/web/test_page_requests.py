@@ -13,7 +13,7 @@ import pai_sdk
 from pai_sdk._service.http.description import describe
 from pai_sdk._service.routes.api_app import create_api
 
-_SOURCE = Path(pai_sdk.__file__).parent / "service/web/src/api.ts"
+_SOURCE = Path(pai_sdk.__file__).parent / "_service/web/src/api.ts"
 _ENTRY = re.compile(r'^  (\w+): \{ method: "(\w+)", path: (.+?), query: (\[.*?\]|\w+) \},$', re.MULTILINE)
 _DESCRIPTION = describe(create_api(None))  # type: ignore[arg-type] # no request is answered by this one
 

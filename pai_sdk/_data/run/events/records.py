@@ -1,7 +1,7 @@
 """Reads event files record by record, without numpy: the reader of a plain install.
 
-`pai_sdk._data.run.events.files` reads the same files about a hundred times as fast, and needs numpy. Both parse messages
-with `message`; they differ only in how they find the records.
+`pai_sdk._data.run.events.files` reads the same files about a hundred times as fast, and needs numpy. Both parse
+messages with `message`; they differ only in how they find the records.
 """
 
 from __future__ import annotations

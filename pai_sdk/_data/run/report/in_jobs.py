@@ -50,6 +50,7 @@ def _use_installed(folder: Path) -> bool:
 
 
 if __name__ != "pai_sdk" or not _use_installed(Path(__file__).resolve().parents[1]):
+    from pai_sdk._core.names import import_paths
     from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig
     from pai_sdk._data.run.report.preemption import get_preemption_info
     from pai_sdk._data.run.report.session import (
@@ -63,6 +64,9 @@ if __name__ != "pai_sdk" or not _use_installed(Path(__file__).resolve().parents[
         report,
         set_checkpoint_config,
     )
+
+    if __name__ == "pai_sdk":
+        import_paths.install()
 
 
 def __getattr__(name: str) -> object:

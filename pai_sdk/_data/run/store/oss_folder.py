@@ -1,7 +1,7 @@
 """Sends files to a folder in OSS from a process without pai_sdk.
 
-A pickled `RemoteRun` carries the source of this module and of `_data/storage/oss/v4.py`, which signs. Standard library
-only, for Python 3.8 and newer.
+A pickled `RemoteRun` carries the source of this module and of `_data/storage/oss/v4.py`, which signs. Standard
+library only, for Python 3.8 and newer.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ class RunManager:
     end of the previous read. All points are stored; down-sampling is for `compare` and drawing.
 
     Args:
-        prefixes: folders: local paths, URIs (`oss://bucket/runs`), run stores, or stores of `pai_sdk._data.storage`.
+        prefixes: folders: local paths, URIs (`oss://bucket/runs`), run stores, or stores of `pai_sdk.storage`.
             They need not exist yet.
         records: returns data about runs from another source, such as the status of their jobs; called in each
             pass.

@@ -51,7 +51,10 @@ _POLL_INTERVAL_S = 0.5
 _WITHDRAW_PATIENCE_S = 5.0
 _WITHHELD_PREFIXES = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")  # keys and settings of the service
 # The package is imported from where this process found it, with the lowest precedence in sys.path.
-_BOOT = "import sys; sys.path.append(sys.argv[1]); from pai_sdk._host.execution.ray.mirror import main; main(*sys.argv[2:])"
+_BOOT = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from pai_sdk._host.execution.ray.mirror import main; main(*sys.argv[2:])"
+)
 _RESTORED_MESSAGE = (
     "The folder of this job was restored from a backup that was made while it ran. Its instances belong to the "
     "service of which the backup was made. Submit it again."

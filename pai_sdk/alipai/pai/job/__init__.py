@@ -8,10 +8,10 @@ from pai_sdk._core.names.lazy_names import lazy_names
 from pai_sdk.alipai.unsupported import unsupported_names
 
 __all__, _load, __dir__ = lazy_names(__name__)
-_left_out = unsupported_names(
+_unsupported = unsupported_names(
     __name__, ("LocalTrainingJob",), "TrainingJob, also for local jobs: fit() returns it"
 )
 
 
 def __getattr__(name: str) -> Any:
-    return _left_out(name) if name == "LocalTrainingJob" else _load(name)
+    return _unsupported(name) if name == "LocalTrainingJob" else _load(name)

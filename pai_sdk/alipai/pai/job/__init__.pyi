@@ -1,4 +1,4 @@
-# The names of the package, each with its home; `pai_sdk._core.names.lazy_names` reads this file, and type checkers do.
+# The names of the package, each with its home. Read by type checkers and by `pai_sdk._core.names.lazy_names`.
 
 from pai_sdk._client.job.follow.stream import LogStream as LogStream
 from pai_sdk._client.job.training_job import TrainingJob as TrainingJob

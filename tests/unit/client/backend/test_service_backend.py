@@ -274,7 +274,8 @@ def test_a_service_that_sleeps_is_woken_before_files_are_moved(server: ScriptedS
 
 def test_oss_is_loaded_only_when_needed() -> None:
     check = (
-        "import sys; from pai_sdk._client.backend.service import ServiceBackend; from pai_sdk._core.config import Settings;"
+        "import sys; from pai_sdk._client.backend.service import ServiceBackend;"
+        "from pai_sdk._core.config import Settings;"
         "ServiceBackend(Settings(region_id='r'), lambda: None).code_dir('oss://bucket/key/');"
         "sys.exit('oss2' in sys.modules)"
     )

@@ -69,7 +69,9 @@ def test_all_of_the_contract_is_shipped(tmp_path: Path) -> None:
 
 
 def test_every_shipped_module_is_checked_on_each_python() -> None:
-    names = {name.removesuffix(".py").removesuffix("/__init__") for name in SHIPPED if name.startswith("run/")}
+    names = {
+        name.removesuffix(".py").removesuffix("/__init__") for name in SHIPPED if name.startswith("_data/run/")
+    }
     assert {f"pai_sdk.{name.replace('/', '.')}" for name in names} - {"pai_sdk._data.run"} <= set(MODULES)
 
 
@@ -87,9 +89,9 @@ def test_the_images_own_package_comes_first(tmp_path: Path) -> None:
 )
 def test_a_package_of_the_image_that_does_not_work_is_replaced(tmp_path: Path, init: str) -> None:
     own = tmp_path / "own" / "pai_sdk"
-    (own / "base").mkdir(parents=True)
+    (own / "_core").mkdir(parents=True)
     (own / "__init__.py").write_text(init)
-    (own / "base" / "__init__.py").write_text("")
+    (own / "_core" / "__init__.py").write_text("")
     # Behind the shipped one on the path, as what is installed in an image is.
     program = f"import sys; sys.path.append({str(own.parent)!r}); {TRAIN}"
     done = run(program, tmp_path)

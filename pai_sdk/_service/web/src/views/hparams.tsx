@@ -37,7 +37,7 @@ const acrossField = field("across");
 const upField = field("up");
 const colourField = field("colour");
 
-const HOW = `from pai_sdk._data.run.events.writer import EventWriter
+const HOW = `from pai_sdk.runs import EventWriter
 
 with EventWriter("runs/first") as writer:
     writer.hparams({"lr": 0.1})

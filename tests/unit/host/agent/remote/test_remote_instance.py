@@ -69,7 +69,10 @@ def wait(instance: HostedInstance) -> tuple[ExecutionState, str]:
 
 
 def test_the_package_for_nodes_is_whole(package: Path) -> None:
-    check = "import sys; sys.path.append(sys.argv[1]); import pai_sdk._host.agent.supervisor, pai_sdk._host.agent.remote.instance"
+    check = (
+        "import sys; sys.path.append(sys.argv[1]); "
+        "import pai_sdk._host.agent.supervisor, pai_sdk._host.agent.remote.instance"
+    )
     subprocess.run([sys.executable, "-I", "-S", "-c", check, str(package)], check=True, cwd="/")
 
 

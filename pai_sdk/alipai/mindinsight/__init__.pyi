@@ -1,0 +1,15 @@
+from pai_sdk.alipai.mindinsight.event_data import BaseCacheItemUpdater as BaseCacheItemUpdater
+from pai_sdk.alipai.mindinsight.event_data import BriefCacheManager as BriefCacheManager
+from pai_sdk.alipai.mindinsight.event_data import CachedTrainJob as CachedTrainJob
+from pai_sdk.alipai.mindinsight.event_data import CacheStatus as CacheStatus
+from pai_sdk.alipai.mindinsight.event_data import DataManager as DataManager
+from pai_sdk.alipai.mindinsight.event_data import DataManagerStatus as DataManagerStatus
+from pai_sdk.alipai.mindinsight.event_data import DetailCacheManager as DetailCacheManager
+from pai_sdk.alipai.mindinsight.event_data import ParamValueError as ParamValueError
+from pai_sdk.alipai.mindinsight.event_data import SummaryLogIsLoading as SummaryLogIsLoading
+from pai_sdk.alipai.mindinsight.event_data import TensorEvent as TensorEvent
+from pai_sdk.alipai.mindinsight.event_data import TrainJob as TrainJob
+from pai_sdk.alipai.mindinsight.event_data import TrainJobDetailNotInCacheError as TrainJobDetailNotInCacheError
+from pai_sdk.alipai.mindinsight.event_data import TrainJobNotExistError as TrainJobNotExistError
+from pai_sdk.alipai.mindinsight.summary_watcher import SummaryDirectory as SummaryDirectory
+from pai_sdk.alipai.mindinsight.summary_watcher import SummaryWatcher as SummaryWatcher
