@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._client.api.job_logs import JobLogs
+from pai_sdk._client.api.job_logs import JobLogs, _end_of
 from pai_sdk._client.api.responses import ApiResponse as Answer
 from pai_sdk._client.api.responses import api_error
 from pai_sdk._client.api.transport import Transport
@@ -369,3 +369,18 @@ def test_a_log_of_a_round_number_of_lines_is_hardly_asked_for_more() -> None:
     for _ in range(80):
         assert read(logs, 5000).lines == ()
     assert service.asked - before < 80 + 10 * 10
+
+
+@pytest.mark.parametrize(
+    ("previous", "lines", "near", "is_part_start", "end"),
+    [
+        (["a", "b"], ["x", "a", "b", "c"], 0, False, 3),
+        (["a", "b"], ["a", "b", "a", "b"], 4, False, 4),
+        (["a", "b"], ["b", "c"], 0, True, 1),
+        (["a", "b"], ["b", "c"], 0, False, None),
+    ],
+)
+def test_previous_lines_locate_the_ones_after_them(
+    previous: list[str], lines: list[str], near: int, is_part_start: bool, end: int | None
+) -> None:
+    assert _end_of(previous, lines, near=near, is_part_start=is_part_start) == end

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._client.api.training_jobs import TrainingJobs
-from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.api.training_jobs import TrainingJobs, offers_of
+from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidResponseError, NotFoundError
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
@@ -271,3 +271,8 @@ def test_pages_before_the_first_job_are_not_requested(
     server.answer = paged("TrainingJobs", everything, largest=largest, total=total)
     assert [job.training_job_id for job in jobs.list(skip=skip)] == [f"t-{number}" for number in range(skip, 260)]
     assert [each.query["PageNumber"] for each in server.asked] == asked
+
+
+def test_offers_are_split_at_commas() -> None:
+    assert offers_of(ApiResponse({}, headers={"x-pai-offers": "wait, First-Line"})) == {"wait", "first-line"}
+    assert offers_of(ApiResponse({})) == set()

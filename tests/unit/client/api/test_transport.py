@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.api.transport import Transport, form_of
 from pai_sdk._core.config.credentials import Credentials, static_credentials
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.retry import RetryPolicy
@@ -319,6 +319,17 @@ def test_half_a_character_is_reported(transport: Transport) -> None:
         transport.call("CreateThing", "POST", "/things", body={"Name": "a\ud800b"})
     with pytest.raises(InvalidInputError, match="lone surrogate"):
         transport.call("ListThings", "GET", "/things", query={"Name": "a\ud800b"})
+
+
+def test_an_endpoint_without_a_scheme_is_https() -> None:
+    transport = Transport("pai.cn-hangzhou.aliyuncs.com", KEY, version="2022-01-12")
+    assert repr(transport) == "<Transport https://pai.cn-hangzhou.aliyuncs.com 2022-01-12>"
+    transport.close()
+
+
+def test_a_form_leaves_none_out_and_encodes_the_rest() -> None:
+    fields = {"AlgorithmName": "digits", "DisplayName": "a & b", "WorkspaceId": None}
+    assert form_of(fields) == b"AlgorithmName=digits&DisplayName=a%20%26%20b"
 
 
 @pytest.mark.parametrize("endpoint", ["ftp://x", "http://u:pw-secret@host", "http://host/path", "a b", ""])

@@ -225,8 +225,8 @@ def test_codes_of_no_capacity(code: str) -> None:
     assert is_capacity_code(code)
 
 
-@pytest.mark.parametrize("code", ["QuotaExceeded", "NonZeroExit", "OutOfMemory", "InsufficientBalance", ""])
-def test_other_codes(code: str) -> None:
+@pytest.mark.parametrize("code", ["QuotaExceeded", "NonZeroExit", "OutOfMemory", "InsufficientBalance", "", None])
+def test_other_codes(code: str | None) -> None:
     assert not is_capacity_code(code)
 
 
