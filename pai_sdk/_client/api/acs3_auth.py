@@ -14,24 +14,7 @@ from pai_sdk._wire.signature import ACS3, acs3_signature, payload_hash
 
 
 class Acs3Auth(AuthBase):
-    """Signs a request with ACS3-HMAC-SHA256; temporary keys (STS) and bearer tokens too.
-
-    Date and nonce are new for each attempt, because the service refuses a nonce that was used before.
-
-    Args:
-        credentials: gives the key that is valid now.
-        action: the API's name of the call, such as `GetTrainingJob`.
-        version: the API's version, such as `2022-01-12`.
-
-    Example:
-        >>> import requests
-        >>> from pai_sdk._core.config.credentials import static_credentials
-        >>> auth = Acs3Auth(static_credentials("LTAI-example", "secret"), "ListTrainingJobs", "2022-01-12")
-        >>> url = "https://pai.cn-hangzhou.aliyuncs.com/api/v1/trainingjobs"
-        >>> request = requests.Request("GET", url, auth=auth)
-        >>> request.prepare().headers["Authorization"][:40]
-        'ACS3-HMAC-SHA256 Credential=LTAI-example'
-    """
+    """Signs a request to an action with ACS3-HMAC-SHA256; temporary keys (STS) and bearer tokens too."""
 
     def __init__(self, credentials: CredentialsProvider, action: str, version: str) -> None:
         self._credentials = credentials

@@ -35,11 +35,11 @@ _VERSION = _VERSIONS + "/{algorithm_version}"
 
 
 class Algorithms:
-    """The actions on registered algorithms, one method each.
+    """Actions on registered algorithms; `session.algorithms`.
 
     Args:
         transport: to the PAI API, version `training_jobs.VERSION`.
-        workspace_id: the workspace of the algorithms, unless a call names another.
+        workspace_id: workspace of the algorithms, unless a call names another.
 
     Example:
         >>> algorithms = session.algorithms  # doctest: +SKIP
@@ -54,14 +54,7 @@ class Algorithms:
     # ---- algorithms ----
 
     def create(self, name: str, *, description: str | None = None, display_name: str | None = None) -> str:
-        """CreateAlgorithm, in the workspace.
-
-        Returns:
-            The new algorithm's id.
-
-        Raises:
-            ConflictError: there is one of this name.
-        """
+        """CreateAlgorithm; returns the id. Raises `ConflictError` if there is an algorithm of this name."""
         algorithm = NewAlgorithm(
             algorithm_name=name,
             algorithm_description=description,
@@ -89,10 +82,10 @@ class Algorithms:
         """ListAlgorithms, all pages.
 
         Args:
-            name: only algorithms with this text in their name.
-            provider: only algorithms of this provider, of whatever workspace; None for those of this workspace.
-            algorithm_id: only this one.
-            page_size: items in a page.
+            name: only algorithms with this string in their name.
+            provider: only algorithms of this provider, of any workspace; None for those of this workspace.
+            algorithm_id: only this algorithm.
+            page_size: algorithms per page.
         """
         query = wire_names(
             algorithm_name=name,
@@ -108,12 +101,9 @@ class Algorithms:
         return read_items(AlgorithmRecord, pages(fetch, AlgorithmList, page_size=page_size), "ListAlgorithms")
 
     def find(self, name: str, provider: str | None = None) -> AlgorithmRecord:
-        """The algorithm of exactly that name; the search of the service also matches parts of names.
-
-        Raises:
-            InvalidInputError: there is none, or there are several and the provider is not given.
-        """
+        """Returns the algorithm of exactly that name; `InvalidInputError` if several providers have one."""
         candidates = [*self.list(name=name, provider=provider)]
+        # The search of the service also matches parts of names.
         matches = [algorithm for algorithm in candidates if algorithm.algorithm_name == name]
         if len(matches) == 1:
             return matches[0]
@@ -151,15 +141,7 @@ class Algorithms:
     def create_version(
         self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]
     ) -> tuple[str, str]:
-        """CreateAlgorithmVersion.
-
-        Returns:
-            Id of the algorithm, and the version.
-
-        Raises:
-            InvalidInputError: the spec is wrong; the error lists all problems.
-            ConflictError: the version exists.
-        """
+        """CreateAlgorithmVersion; returns the id of the algorithm, and the version. `ConflictError`: it exists."""
         action = "CreateAlgorithmVersion"
         response = self._call(
             action, "POST", _VERSION, algorithm_id, version, form=_spec_form(spec), idempotent=False
@@ -193,10 +175,8 @@ class Algorithms:
         )
 
     def latest_version(self, algorithm_id: str) -> AlgorithmVersionRecord | None:
-        """The version that was created last, of all pages; None when there is none.
-
-        Of versions created in the same second, or without a time, the highest one: `v1.10` comes after `v1.9`.
-        """
+        """Returns the version that was created last; None without one."""
+        # Of versions from the same second, or without a time, the highest one.
         return max(self.list_versions(algorithm_id), key=_age, default=None)
 
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]) -> None:
@@ -223,11 +203,7 @@ class Algorithms:
 
 
 def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the form with the spec as JSON text.
-
-    Raises:
-        InvalidInputError: the spec is not one.
-    """
+    """Returns the form with the checked spec as JSON."""
     try:
         return AlgorithmVersionForm(algorithm_spec=AlgorithmSpec.model_validate(spec).to_json()).to_dict()
     except ValidationError as error:
@@ -238,4 +214,5 @@ def _age(version: AlgorithmVersionRecord) -> tuple[str, list[tuple[int, str]]]:
     # ISO 8601 in UTC sorts as text; only some responses have fractions of a second.
     second = (version.gmt_create_time or "")[:19]
     parts = re.findall(r"\d+|[^\d.]+", version.algorithm_version)
+    # By numbers: `v1.10` comes after `v1.9`.
     return second, [(int(part), "") if part.isdecimal() else (-1, part) for part in parts]

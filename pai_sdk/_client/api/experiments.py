@@ -29,11 +29,11 @@ _LABELS = _EXPERIMENT + "/labels"
 
 
 class Experiments:
-    """The actions on experiments, one method each.
+    """Actions on experiments; `session.experiments`.
 
     Args:
         transport: to the workspace API, version `workspaces.VERSION`.
-        workspace_id: the workspace of the experiments; the service's default one when None.
+        workspace_id: workspace of the experiments; None for the service's default one.
 
     Example:
         >>> experiment_id = session.experiments.create("digits")  # doctest: +SKIP
@@ -53,14 +53,7 @@ class Experiments:
         accessibility: Accessibility | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """CreateExperiment, in the workspace.
-
-        Returns:
-            The new experiment's id.
-
-        Raises:
-            ConflictError: the workspace has an experiment of this name.
-        """
+        """CreateExperiment; returns the id. Raises `ConflictError` if the workspace has one of this name."""
         experiment = NewExperiment(
             name=name,
             workspace_id=self._workspace_id,
@@ -89,10 +82,10 @@ class Experiments:
         """ListExperiment, all pages, the newest first.
 
         Args:
-            name: only experiments with this text in their name.
+            name: only experiments with this string in their name.
             exact: only the experiment of exactly that name.
             labels: only experiments that have all of these labels.
-            page_size: items in a page.
+            page_size: experiments per page.
         """
         query = wire_names(
             name=name,
@@ -110,11 +103,7 @@ class Experiments:
         return read_items(ExperimentRecord, pages(fetch, ExperimentList, page_size=page_size), "ListExperiment")
 
     def find(self, name: str) -> ExperimentRecord:
-        """The experiment of exactly that name.
-
-        Raises:
-            InvalidInputError: the workspace has none; the message suggests the nearest name.
-        """
+        """Returns the experiment of exactly that name; `InvalidInputError` suggests the nearest name."""
         # A service without the option `match_name_exactly` also returns names that contain this one.
         for experiment in self.list(name=name, exact=True):
             if experiment.name == name:

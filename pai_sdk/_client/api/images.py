@@ -17,10 +17,7 @@ _IMAGES = "/api/v1/images"
 
 
 class Images:
-    """The actions on images, one method each.
-
-    Args:
-        transport: to the workspace API, version `workspaces.VERSION`.
+    """Actions on images; `session.images`. The transport is that of the workspace API (`workspaces.VERSION`).
 
     Example:
         >>> [image.image_uri for image in session.images.list(name="pytorch")]  # doctest: +SKIP
@@ -43,9 +40,9 @@ class Images:
         """ListImages, all pages with labels, the newest first.
 
         Args:
-            name: only images with this text in their name.
+            name: only images with this string in their name.
             labels: only images that have all of these labels, each written `key=value`.
-            workspace_id: those of a workspace; None for the images that PAI offers to all.
+            workspace_id: only images of this workspace; None for the images that PAI offers to all.
         """
         query = wire_names(
             name=name,

@@ -44,21 +44,18 @@ _PartStart = Literal["early", "late", "end"]
 class JobLogs:
     """Reads logs with ListTrainingJobLogs, addressed by line.
 
-    The maximum page size of the service is not documented. If the service silently returns smaller pages than
-    requested, page 6 has other lines than expected. The first page starts with the same line in every size, so it
-    shows the size; until then, later pages are never larger than the largest one observed.
+    The maximum page size of PAI is not documented. If a service silently returns smaller pages than requested,
+    page 6 has other lines than expected. The first page starts with the same line in every size, so it shows the
+    size; until then, later pages are never larger than the largest one observed.
 
-    The embedded service needs none of this: it accepts the number of the line (`Prefer: first-line=N`), and offers
-    a long poll (`Prefer: wait=N`). It announces both (`x-pai-offers`); other services get no preference. It names
-    the instance in its response, so a response to another request is detected, and the request is sent again.
+    The embedded service needs none of this: it announces (`x-pai-offers`) and accepts the number of the line
+    (`Prefer: first-line=N`) and a long poll (`Prefer: wait=N`), and names the instance in its response, so that a
+    response to another request is detected.
 
-    A service may return no lines beyond some page, even if the log is longer. From there on, the log is read by
-    time (`StartTime`): such a part starts before the last line that was read, and the lines that both have in
-    common give the number of its first line. If more lines were written within a second than the service returns,
-    there is no such part. Then reading continues with the next part, and the page has the number of missing lines.
-
-    Args:
-        transport: to the PAI API.
+    A service may return no lines beyond some page of a longer log. From there on, the log is read by time
+    (`StartTime`): such a part starts before the last line that was read, and the lines that both have in common
+    give the number of its first line. If more lines were written within a second than the service returns, there
+    is no such part; then reading continues with the next one, and the page has the number of missing lines.
     """
 
     def __init__(self, transport: Transport) -> None:
@@ -202,11 +199,8 @@ class JobLogs:
         return start - part.first >= _MIN_SERVED_LINES and (total is None or total > start or is_round)
 
     def _later_part(self, search: _Search, total: int | None) -> _Part | None:
-        """Returns the part of the log that starts at a later time and has the line of a search; None without one.
-
-        If the service counts more lines, the part may start behind that line: the lines between cannot be read.
-        After an error, the next call reuses the pages of this one.
-        """
+        """Returns the part of the log that starts at a later time and has the line of a search; or None."""
+        # After an error, the next call starts here again, and reuses the pages of this one (`_Search.once`).
         late = early = search.started_at + 60  # a part since then starts behind the line
         result: _Part | _PartStart = "late" if self._filters_by_time(search, late) else "end"
         for span_s in _SEARCH_SPANS_S if result == "late" else ():
@@ -222,6 +216,7 @@ class JobLogs:
             early, late = (early, middle) if result == "late" else (middle, late)
         if not isinstance(result, str):
             return result
+        # The service counts more lines: the part may start behind the line, and the lines between cannot be read.
         return self._next_part(search, late, total) if total is not None and total > search.start else None
 
     def _filters_by_time(self, search: _Search, future: int) -> bool:
@@ -427,17 +422,15 @@ class _Search:
         return page
 
     def needs_search(self, total: int | None, now: float) -> bool:
-        """Records an empty page; returns whether to search for a later part of the log.
-
-        A total may be ahead of the lines for a moment. A search costs some requests, so it is made when the total
-        was the same twice, once for each total, and after 2, 4, 8 … empty pages. The next read continues a search
-        that an error has interrupted.
-        """
+        """Records an empty page; returns whether to search for a later part of the log."""
+        # A total may be ahead of the lines for a moment. A search costs some requests: it is made when the total
+        # was the same twice, once for each total, and after 2, 4, 8 … empty pages.
         is_settled = self.times > 0 and self.total == total
         self.times += 1
         if not is_settled:
             self.total, self.is_searched, self.pages = total, False, {}  # those pages belong to another total
         is_power = not self.times & (self.times - 1)  # of two
+        # With pages of an earlier call: an error has interrupted the search, and this read continues it.
         is_due = self.times > 1 and (is_power or bool(self.pages) or (is_settled and not self.is_searched))
         if is_due and not self.pages:
             self.is_searched, self.started_at = False, int(now) // 60 * 60
@@ -464,24 +457,13 @@ def _line_strings(lines: list[object], *, strip: bool) -> tuple[str, ...]:
 
 
 def _end_of(previous: list[str], lines: list[str], *, near: int, is_part_start: bool) -> int | None:
-    """Returns the index after the previous lines in other lines: of several, the nearest to `near`.
-
-    Args:
-        previous: the lines to search.
-        lines: where to search them.
-        near: the expected index; lines may repeat.
-        is_part_start: `lines` may start in the middle of the previous ones.
-
-    Example:
-        >>> _end_of(["a", "b"], ["x", "a", "b", "c"], near=0, is_part_start=False)
-        3
-        >>> _end_of(["a", "b"], ["b", "c"], near=0, is_part_start=True)
-        1
-    """
+    """Returns the index in `lines` after the previous lines, the nearest to `near` of several; or None."""
+    # Lines may repeat, so the match nearest to the expected index counts.
     for end in sorted(range(len(previous), len(lines) + 1), key=lambda end: abs(end - near)):
         if lines[end - len(previous) : end] == previous:
             return end
     min_size = min(_MIN_OVERLAP, len(previous) - 1)
+    # A part may start in the middle of the previous lines.
     for size in range(min(len(previous) - 1, len(lines)), min_size - 1, -1) if is_part_start else ():
         if lines[:size] == previous[-size:]:
             return size

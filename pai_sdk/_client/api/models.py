@@ -35,11 +35,11 @@ _PROVIDERS = "Alibaba Cloud offers models of the provider 'pai'; those of the wo
 
 
 class Models:
-    """The actions on registered models, one method each.
+    """Actions on registered models; `session.models`.
 
     Args:
         transport: to the workspace API, version `workspaces.VERSION`.
-        workspace_id: the workspace of the models; the service's default one when None.
+        workspace_id: workspace of the models; None for the service's default one.
 
     Example:
         >>> model_id = session.models.create("digits", task="classification")  # doctest: +SKIP
@@ -62,14 +62,7 @@ class Models:
         domain: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """CreateModel, in the workspace.
-
-        Returns:
-            The new model's id.
-
-        Raises:
-            ConflictError: the workspace has a model of this name.
-        """
+        """CreateModel; returns the id. Raises `ConflictError` if the workspace has a model of this name."""
         model = NewModel(
             model_name=name,
             workspace_id=self._workspace_id,
@@ -84,7 +77,7 @@ class Models:
         return read_model(ModelRecord, response, action).model_id
 
     def get(self, model_id: str) -> ModelRecord:
-        """GetModel, with its newest version."""
+        """GetModel; returns the model with its newest version."""
         response = self._call("GetModel", "GET", _MODEL, model_id)
         return read_model(ModelRecord, response, "GetModel", model_id=model_id)
 
@@ -100,12 +93,12 @@ class Models:
         """ListModels, all pages, the newest first; each model with its newest version.
 
         Args:
-            name: only models with this text in their name.
+            name: only models with this string in their name.
             exact: only the model of exactly that name.
-            provider: only models of this provider, of whatever workspace: `pai`, `huggingface`; None for
-                those of this workspace.
+            provider: only models of this provider, of any workspace: `pai`, `huggingface`; None for those of this
+                workspace.
             task: only models for this task.
-            page_size: items in a page.
+            page_size: models per page.
         """
         query = wire_names(
             model_name=f'"{name}"' if name and exact else name,
@@ -123,11 +116,7 @@ class Models:
         return read_items(ModelRecord, pages(fetch, ModelList, page_size=page_size), "ListModels")
 
     def find(self, name: str, provider: str | None = None) -> ModelRecord:
-        """The model of exactly that name.
-
-        Raises:
-            InvalidInputError: there is none; the message suggests the nearest name.
-        """
+        """Returns the model of exactly that name; `InvalidInputError` suggests the nearest name."""
         for model in self.list(name=name, exact=True, provider=provider):
             if model.model_name == name:
                 return model
@@ -141,16 +130,7 @@ class Models:
     def find_version(
         self, name: str, version: str | None = None, provider: str | None = None
     ) -> tuple[ModelRecord, ModelVersionRecord]:
-        """The model of exactly that name, and one of its versions.
-
-        Args:
-            name: of the model.
-            version: the newest one when None.
-            provider: of the model; None for those of the workspace.
-
-        Raises:
-            InvalidInputError: there is no such model or version.
-        """
+        """Returns the model of exactly that name, and a version: the newest one when `version` is None."""
         model = self.find(name, provider)
         if version is None:
             newest = model.latest_version or next(self.list_versions(model.model_id), None)
@@ -173,7 +153,7 @@ class Models:
         task: str | None = None,
         domain: str | None = None,
     ) -> None:
-        """UpdateModel; what is None stays as it is."""
+        """UpdateModel; None leaves a field unchanged."""
         changes = ModelChanges(model_description=description, task=task, domain=domain)
         self._call("UpdateModel", "PUT", _MODEL, model_id, body=changes.to_wire())
 
@@ -197,22 +177,19 @@ class Models:
         evaluation_spec: Mapping[str, Any] | None = None,
         compression_spec: Mapping[str, Any] | None = None,
     ) -> str:
-        """CreateModelVersion.
+        """CreateModelVersion; returns the name of the version.
 
         Args:
-            model_id: the model.
-            uri: where its files are: `oss://bucket/folder/`, or another source, such as `modelscope://…`.
-            version: its name; None for the next number.
+            model_id: id of the model.
+            uri: location of its files: `oss://bucket/folder/`, or another source, such as `modelscope://…`.
+            version: name of the version; None for the next number.
             training_spec: how it is trained further, as `ModelTrainingRecipe` reads it.
             description: free text for people.
             format_type: such as `SavedModel`.
             framework_type: such as `PyTorch`.
-            labels: free labels of the version.
+            labels: labels of the version.
             evaluation_spec: how it is evaluated, as `ModelRecipe` reads it.
             compression_spec: how it is compressed, as `ModelRecipe` reads it.
-
-        Returns:
-            The name of the version.
 
         Raises:
             InvalidInputError: a spec is wrong, or `uri` is not a URI; the error lists all problems.
@@ -240,7 +217,7 @@ class Models:
         return record.version_name or ""
 
     def get_version(self, model_id: str, version: str) -> ModelVersionRecord:
-        """GetModelVersion, with its specs."""
+        """GetModelVersion; returns the version with its specs."""
         response = self._call("GetModelVersion", "GET", _VERSION, model_id, version)
         return read_model(ModelVersionRecord, response, "GetModelVersion", version_name=version)
 
@@ -263,11 +240,7 @@ class Models:
         training_spec: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> None:
-        """UpdateModelVersion; what is None stays as it is.
-
-        Raises:
-            InvalidInputError: the spec is wrong; the error lists all problems.
-        """
+        """UpdateModelVersion; None leaves a field unchanged."""
         _check(training_spec=training_spec)
         changes = ModelVersionFields(training_spec=training_spec, version_description=description)
         self._call("UpdateModelVersion", "PUT", _VERSION, model_id, version, body=changes.to_wire())

@@ -12,16 +12,7 @@ __all__ = ["new_page_link"]
 
 
 def new_page_link(transport: Transport, job_id: str | None = None) -> str:
-    """Creates a link that signs one browser in, within a minute (CreatePageLink).
-
-    Args:
-        transport: to the PAI API.
-        job_id: the job that the page opens with; the list of jobs when None.
-
-    Raises:
-        InvalidInputError: the service has no page.
-        NotFoundError: there is no such job.
-    """
+    """Creates a link (CreatePageLink) that signs in one browser within a minute; None opens the list of jobs."""
     response = call_service_action(
         transport,
         "CreatePageLink",

@@ -19,21 +19,14 @@ def pages(
 ) -> Iterator[list[Any]]:
     """Yields the pages of a list; each is requested when the caller has consumed the one before.
 
-    The service may return smaller pages than requested, and may leave the total out.
+    The service may return smaller pages than requested, and may leave the total out. The pages of the first `skip`
+    items are not requested, unless the service returns smaller pages.
 
     Args:
         fetch: requests a page: (number, counted from 1; size).
-        body: the model of the response, whose first field has the page's items.
-        page_size: items in a page.
-        skip: the number of first items to leave out. Their pages are not requested, unless the service returns
-            smaller pages than requested.
-
-    Example:
-        >>> class Jobs(BaseModel):
-        ...     jobs: list[str]
-        >>> responses = {1: {"Jobs": ["a", "b"], "TotalCount": "3"}, 2: {"Jobs": ["c"], "TotalCount": "3"}}
-        >>> [*pages(lambda number, size: responses[number], Jobs, page_size=2)]
-        [['a', 'b'], ['c']]
+        body: model of the response, whose first field has the page's items.
+        page_size: items per page.
+        skip: number of first items to leave out.
     """
     key = items_key(body)
     number = skip // page_size + 1

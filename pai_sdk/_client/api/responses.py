@@ -52,28 +52,16 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class ApiResponse:
-    """A response of the service.
+    """A response of the service with a status of 2xx, or 304."""
 
-    Attributes:
-        json: the object; empty for 204 and 304, which have none.
-        status_code: of HTTP, 2xx or 304.
-        headers: names in any case.
-        request_id: the service's id of the request.
-    """
-
-    json: dict[str, Any]
+    json: dict[str, Any]  # empty for 204 and 304, which have no body
     status_code: int = 200
-    headers: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)  # names in any case
     request_id: str | None = None
 
 
 def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
-    """Reads and unpacks the body of a response.
-
-    Raises:
-        InvalidResponseError: it is too large.
-        requests.RequestException: it broke off.
-    """
+    """Reads and unpacks the body of a response, up to a maximum size."""
     body = bytearray()
     for chunk in response.iter_content(_CHUNK_BYTES):
         body += chunk
@@ -83,20 +71,10 @@ def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
 
 
 def read_response(response: requests.Response, body: bytes, *, action: str, host: str) -> ApiResponse:
-    """Reads a response.
-
-    Args:
-        response: without its body.
-        body: its body.
-        action: the API's name of the call; the prefix of each error message.
-        host: the host of the request.
-
-    Raises:
-        ApiError: the service refused.
-        InvalidResponseError: it is not a response of the service.
-    """
+    """Reads a response; raises `ApiError` if it is a refusal, `InvalidResponseError` if it is malformed."""
     status = response.status_code
     if status == 429 and not body.lstrip().startswith(b"{"):
+        # From a gateway: its 429 has a page of its own, not the JSON of the service.
         raise _throttled(response, action, host)
     if status in (204, 304):
         return ApiResponse({}, status, response.headers, _request_id(response, {}))
@@ -114,12 +92,7 @@ def read_response(response: requests.Response, body: bytes, *, action: str, host
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
-    """Returns the pause that a response requests: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date).
-
-    Example:
-        >>> retry_after_s({"x-acs-retry-after": "1500"}), retry_after_s({"Retry-After": "2"}), retry_after_s({})
-        (1.5, 2.0, None)
-    """
+    """Returns the requested pause: `x-acs-retry-after` (ms), or `Retry-After` (seconds, or a date)."""
     milliseconds = _number(headers.get("x-acs-retry-after"))
     if milliseconds is not None and milliseconds > 0:
         return milliseconds / 1000
@@ -238,18 +211,7 @@ def _number(text: str | None) -> float | None:
 def read_model(
     model: type[_Record], response: ApiResponse, action: str, content: Any = None, **defaults: Any
 ) -> _Record:
-    """Reads a response as a model.
-
-    Args:
-        model: of the body.
-        response: to read.
-        action: the API's name of the call.
-        content: the part of the body to read; None for all of it.
-        defaults: values of fields that the service may leave out, since the request has named them.
-
-    Raises:
-        InvalidResponseError: it is not what the API describes; the fields are named.
-    """
+    """Reads a response, or `content` of it, as a model; `defaults` are fields that the service may leave out."""
     try:
         return model.model_validate(_completed(response.json if content is None else content, defaults))
     except ValidationError as error:
@@ -319,12 +281,7 @@ _BY_CODE: dict[str, type[ApiError]] = {
 def api_error(
     message: str, *, code: str, status_code: int, request_id: str | None, retry_after_s: float | None = None
 ) -> ApiError:
-    """Builds the error for the code of the service, or else for the HTTP status.
-
-    Example:
-        >>> type(api_error("slow down", code="Throttling.User", status_code=400, request_id="r")).__name__
-        'ThrottledError'
-    """
+    """Builds the error for the code of the service, or else for the HTTP status."""
     family = _BY_CODE.get(code) or _BY_CODE.get(code.partition(".")[0]) or _BY_STATUS.get(status_code)
     if family is None:
         family = ServerError if status_code >= 500 else ApiError

@@ -23,11 +23,11 @@ _HINT = "a `pai-sdk serve` of this release has them; elsewhere, start `pai-sdk r
 
 
 class Schedules(Generic[_Plan]):
-    """The actions on schedules, one method each.
+    """Actions on schedules; `session.schedules`.
 
     Args:
         transport: to the PAI API.
-        prepare: uploads the files of a plan, and gives the body of its job.
+        prepare: uploads the files of a plan, and returns the body of its job.
 
     Example:
         >>> schedules = Session.embedded().schedules  # doctest: +SKIP
@@ -41,7 +41,7 @@ class Schedules(Generic[_Plan]):
         self._prepare = prepare
 
     def create(self, name: str, cron: str, plan: _Plan, *, time_zone: str = "UTC") -> ScheduleRecord:
-        """Let the service create a job at the times of a cron expression.
+        """Creates a schedule: the service creates a job at the times of a cron expression.
 
         The files of the plan are uploaded now. Each job gets a name and output folders of its own.
 
@@ -49,13 +49,12 @@ class Schedules(Generic[_Plan]):
             name: 1 to 100 letters, digits, `_`, `-` and `.`; unique among your schedules.
             cron: minute, hour, day of month, month and day of week, such as `0 3 * * *`.
             plan: the job, from `plan()` of an estimator or processor.
-            time_zone: in which the expression counts, such as `Europe/Berlin`.
+            time_zone: time zone of the expression, such as `Europe/Berlin`.
 
         Raises:
             InvalidInputError: the service has no schedules, or the plan cannot be scheduled.
             InvalidRequestError: the expression, the zone, the name or the job is wrong; it lists all problems.
             ConflictError: you have a schedule of this name.
-            TransferError: a file could not be uploaded.
         """
         # Fails here on a service without schedules, before anything is uploaded.
         self._call("ListSchedules", "GET", _SCHEDULES, query=wire_names(page_size=1))
@@ -74,20 +73,11 @@ class Schedules(Generic[_Plan]):
         return read_items(ScheduleRecord, pages(fetch, ScheduleList), "ListSchedules")
 
     def get(self, schedule_id: str) -> ScheduleRecord:
-        """One schedule, with the request of its jobs.
-
-        Raises:
-            NotFoundError: there is no such schedule.
-        """
+        """Returns a schedule, with the request of its jobs."""
         return self._read(self._on(schedule_id, "GetSchedule", "GET"), "GetSchedule")
 
     def find(self, name: str) -> ScheduleRecord:
-        """The schedule with this name or id.
-
-        Raises:
-            NotFoundError: there is none.
-            InvalidInputError: several users have one of this name.
-        """
+        """Returns the schedule with this name or id; `InvalidInputError` if several users have this name."""
         ids = [each.schedule_id for each in self.list() if name in (each.name, each.schedule_id)]
         if len(ids) > 1:
             raise InvalidInputError(
@@ -96,36 +86,19 @@ class Schedules(Generic[_Plan]):
         return self.get(ids[0] if ids else name)
 
     def change(self, schedule_id: str, *, cron: str | None = None, time_zone: str | None = None) -> ScheduleRecord:
-        """Change the times; they count from now on.
-
-        Raises:
-            NotFoundError: there is no such schedule.
-            InvalidRequestError: the expression or the zone is wrong.
-        """
+        """Changes the times of a schedule, from now on."""
         return self._update(schedule_id, ScheduleChanges(cron=cron, time_zone=time_zone))
 
     def pause(self, schedule_id: str) -> ScheduleRecord:
-        """Create no jobs until `resume`. Existing jobs continue.
-
-        Raises:
-            NotFoundError: there is no such schedule.
-        """
+        """Pauses a schedule: it creates no jobs until `resume`. Existing jobs continue."""
         return self._update(schedule_id, ScheduleChanges(enabled=False))
 
     def resume(self, schedule_id: str) -> ScheduleRecord:
-        """Create jobs again, from the next scheduled time on.
-
-        Raises:
-            NotFoundError: there is no such schedule.
-        """
+        """Resumes a schedule: it creates jobs again, from the next scheduled time on."""
         return self._update(schedule_id, ScheduleChanges(enabled=True))
 
     def delete(self, schedule_id: str) -> None:
-        """Delete a schedule. Its jobs stay.
-
-        Raises:
-            NotFoundError: there is no such schedule.
-        """
+        """Deletes a schedule. Existing jobs stay."""
         self._on(schedule_id, "DeleteSchedule", "DELETE")
 
     def _update(self, schedule_id: str, changes: ScheduleChanges) -> ScheduleRecord:

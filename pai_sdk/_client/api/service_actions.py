@@ -23,21 +23,7 @@ def call_service_action(
     hint: str,
     **options: Any,
 ) -> ApiResponse:
-    """Calls an action that only services of this package have.
-
-    Args:
-        transport: to the API.
-        action: the name of the action.
-        method: of HTTP.
-        path: with the names of its parameters.
-        path_params: values of the names in the path.
-        feature: what a service without the action does not have, for the message.
-        hint: what to do then.
-        options: further arguments of `Transport.call`.
-
-    Raises:
-        InvalidInputError: the service has no such action.
-    """
+    """Calls an action that only services of this package have; from others, raises `InvalidInputError`."""
     try:
         return transport.call(action, method, path, path_params, **options)
     except NotFoundError as error:

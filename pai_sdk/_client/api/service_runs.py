@@ -29,10 +29,7 @@ _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
 class ServiceRuns:
-    """The runs of a service.
-
-    Args:
-        transport: to the PAI API.
+    """The runs of a service over HTTP; `session.runs`.
 
     Example:
         >>> [run.id for run in session.runs.list("status=Running", sort="metrics.loss").runs]  # doctest: +SKIP
@@ -60,12 +57,7 @@ class ServiceRuns:
         cursor: str | None = None,
         tags: Sequence[str] | None = None,
     ) -> RunPage:
-        """The briefs of runs, a page at a time; the arguments are those of `RunManager.runs`.
-
-        Raises:
-            InvalidInputError: the service has no runs over HTTP.
-            InvalidRequestError: an argument cannot be used; it says where.
-        """
+        """Returns a page of the briefs of runs; the arguments are those of `RunManager.runs`."""
         query = {"filter": filter, "sort": sort, "limit": limit, "cursor": cursor}
         if tags is not None:
             query["tags"] = json.dumps([*tags])
@@ -77,12 +69,7 @@ class ServiceRuns:
             return RunPage(briefs, response.json["next"], response.json["total"], version)
 
     def scalars(self, run_id: str, tag: str) -> Series:
-        """All points of a metric.
-
-        Raises:
-            NotFoundError: there is no such run, or it has no such metric.
-            InvalidInputError: the service has no runs over HTTP.
-        """
+        """Returns all points of a metric; `NotFoundError` without the run or the metric."""
         import numpy as np
 
         from pai_sdk._data.run.events.series import Series
@@ -109,12 +96,7 @@ class ServiceRuns:
         group_by: Sequence[str] = (),
         band: Band | None = None,
     ) -> Comparison:
-        """One metric of many runs, as curves over one x axis; the arguments are those of `RunManager.compare`.
-
-        Raises:
-            InvalidInputError: the service has no runs over HTTP.
-            InvalidRequestError: an argument cannot be used, or there is no run with one of the ids.
-        """
+        """Returns a metric of many runs as curves over one x axis; for arguments see `RunManager.compare`."""
         body = {
             **({"filter": runs} if isinstance(runs, str) else {"runs": [*runs]}),
             **{"tags": [tag], "x": x, "from": start, "to": end, "buckets": buckets, "smooth": smooth},

@@ -53,26 +53,15 @@ class JobPage:
 
 
 class TrainingJobs:
-    """The actions on training jobs, one method each.
-
-    Args:
-        transport: to the PAI API, version `VERSION`.
-
-    Attributes:
-        offers_changes: whether the service has announced the action of `changes`.
-    """
+    """The actions on training jobs, one method each. The transport is that of the PAI API, version `VERSION`."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
+        # True after the service has announced the action of `changes`.
         self.offers_changes = False
 
     def create_once(self, body: Mapping[str, Any], *, response_timeout_s: float | None = None) -> str:
-        """Sends CreateTrainingJob, again only when it cannot have arrived; the rest is in `_client.submission`.
-
-        Args:
-            body: the request.
-            response_timeout_s: how long the response may take, in seconds; as for any other call when not given.
-        """
+        """Sends CreateTrainingJob, again only if it cannot have arrived; `_client.submission` does the rest."""
         connect_s, silence_s = self.transport.timeout_s
         response = self.transport.call(
             "CreateTrainingJob",
@@ -80,6 +69,7 @@ class TrainingJobs:
             _JOBS,
             body=body,
             idempotent=False,
+            # None: as for any other call.
             timeout_s=(connect_s, silence_s if response_timeout_s is None else response_timeout_s),
             final_codes=("SignatureNonceUsed",),  # the create has arrived, and must not be sent again
         )
@@ -95,12 +85,9 @@ class TrainingJobs:
         return created.training_job_id
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """GetTrainingJob.
+        """GetTrainingJob; returns `changed_from` itself when the job equals that snapshot.
 
-        Args:
-            job_id: the job.
-            changed_from: a snapshot; the same object is returned when the job has not changed.
-            wait_s: long poll: the service may delay its response so long for a change, if it offers this.
+        With a service that offers long polls, the response to an unchanged snapshot may take `wait_s` longer.
         """
         headers: dict[str, str] = {}
         timeout_s = self.transport.timeout_s
@@ -120,11 +107,9 @@ class TrainingJobs:
         return self._marked(record, offers_of(response), response.headers.get("ETag"))
 
     def changes(self, etags_by_job: Mapping[str, str | None], *, wait_s: float = 0.0) -> Changed:
-        """ListTrainingJobChanges, an action of the embedded service: the jobs that differ from given snapshots.
+        """ListTrainingJobChanges of the embedded service: jobs that differ from snapshots, given by their ETags.
 
-        Args:
-            etags_by_job: the ETag of the last snapshot, by job id; None without one.
-            wait_s: long poll: the service may delay a response without changes so long.
+        A job without a snapshot has the ETag None. The service may delay a response without changes by `wait_s`.
         """
         action = "ListTrainingJobChanges"
         response = self.transport.call(
@@ -176,18 +161,18 @@ class TrainingJobs:
 
         Args:
             status: only jobs in this status.
-            name: only jobs with this text in their name.
+            name: only jobs with this string in their name.
             labels: only jobs that have all of these.
             workspace_id: only jobs of this workspace.
             algorithm_name: only jobs of this registered algorithm.
             algorithm_provider: only jobs of algorithms of this provider.
-            is_temp_algo: only jobs with (or without) an algorithm of their own.
-            job_id: only this one.
-            start_time: created from here on; None leaves it to the service, which takes 7 days.
-            end_time: created until then.
+            is_temp_algo: True for jobs with an algorithm of their own, False for jobs of registered ones.
+            job_id: only this job.
+            start_time: created from this time on; None means the default of the service, 7 days.
+            end_time: created until this time.
             newest_first: the order.
-            page_size: items in a page.
-            skip: the number of first jobs to leave out; their pages are not requested.
+            page_size: jobs per page.
+            skip: number of first jobs to leave out; their pages are not requested.
         """
         query = wire_names(
             status=status,
@@ -219,14 +204,7 @@ class TrainingJobs:
     def list_page(
         self, number: int, *, workspace_id: str | None = None, start_time: str = BEGINNING, page_size: int = 100
     ) -> JobPage:
-        """ListTrainingJobs, one page, the newest jobs first.
-
-        Args:
-            number: of the page, from 1.
-            workspace_id: only jobs of this workspace.
-            start_time: created from here on.
-            page_size: items in a page; the service may give fewer.
-        """
+        """ListTrainingJobs, one page (from 1), newest jobs first; it may have fewer than `page_size`."""
         query = wire_names(
             workspace_id=workspace_id,
             start_time=start_time,
@@ -273,14 +251,7 @@ class TrainingJobs:
         return [str(event) for page in event_pages for event in page]
 
     def instance_metrics(self, job_id: str, metric: str, *, start_time: str, step: str) -> dict[str, float]:
-        """ListTrainingJobInstanceMetrics: the last value of one metric, by the name of the instance.
-
-        Args:
-            job_id: the job.
-            metric: such as `CpuCoreUsage`.
-            start_time: values before it are not read.
-            step: the length of time of one value, such as `10s`.
-        """
+        """ListTrainingJobInstanceMetrics: last values by instance; `step`: time of one value (`10s`)."""
         query = wire_names(metric_type=metric, start_time=start_time, time_step=step)
         action = "ListTrainingJobInstanceMetrics"
         response = self._on_job(action, "GET", job_id, "/instancemetrics", query)
@@ -293,7 +264,7 @@ class TrainingJobs:
         return last
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """GetTrainingJobErrorInfo, or None when there is no error."""
+        """GetTrainingJobErrorInfo; None when there is no error."""
         action = "GetTrainingJobErrorInfo"
         response = self._on_job(action, "GET", job_id, "/errorinfo")
         body = read_item(JobErrorInfo, response.json, action)
@@ -335,12 +306,7 @@ class TrainingJobs:
 
 
 def offers_of(response: ApiResponse) -> frozenset[str]:
-    """Returns the features of the service beyond PAI's API; only services of this package announce such offers.
-
-    Example:
-        >>> sorted(offers_of(ApiResponse({}, headers={"x-pai-offers": "wait, first-line"})))
-        ['first-line', 'wait']
-    """
+    """Returns the features beyond PAI's API that the service announces, as only those of this package do."""
     return frozenset(offer.strip() for offer in response.headers.get("x-pai-offers", "").lower().split(",")) - {""}
 
 

@@ -41,25 +41,7 @@ _MAX_STRANGE_RESPONSES = 5
 
 
 class Transport:
-    """Sends requests to one endpoint. Safe to use from many threads.
-
-    Args:
-        endpoint: of the API; a string without `http://` means https.
-        credentials: returns the valid key; called before each attempt.
-        version: the API's version, such as `2022-01-12`.
-        retry: the policy for every call.
-        timeout_s: to connect, and between two reads of a response, in seconds.
-
-    Attributes:
-        offers: the features beyond PAI's API, such as `submission-dedupe`, that the service has announced in a
-            response (`x-pai-offers`). The client uses no others.
-
-    Example:
-        >>> from pai_sdk._core.config.credentials import static_credentials
-        >>> key = static_credentials("LTAI-example", "secret")
-        >>> Transport("pai.cn-hangzhou.aliyuncs.com", key, version="2022-01-12")
-        <Transport https://pai.cn-hangzhou.aliyuncs.com 2022-01-12>
-    """
+    """Sends requests to one endpoint. Thread-safe."""
 
     def __init__(
         self,
@@ -70,10 +52,15 @@ class Transport:
         retry: RetryPolicy | None = None,
         timeout_s: tuple[float, float] = (5.0, 30.0),
     ) -> None:
+        # A string without `http://` means https.
         self._endpoint = endpoint if isinstance(endpoint, Endpoint) else Endpoint(endpoint)
         self.retry = retry or RetryPolicy()
+        # To connect, and between two reads of a response.
         self.timeout_s = timeout_s
+        # Features beyond PAI's API, such as `submission-dedupe`, that the service has announced in a response
+        # (`x-pai-offers`). The client uses no others.
         self.offers: frozenset[str] = frozenset()
+        # Called before each attempt, so that a renewed key is used at once.
         self._credentials = credentials
         self._version = version
         self._session = requests.Session()
@@ -85,7 +72,7 @@ class Transport:
 
     @property
     def endpoint(self) -> str:
-        """The endpoint as a URL."""
+        """Returns the endpoint as a URL."""
         return self._endpoint.url
 
     def __repr__(self) -> str:
@@ -112,27 +99,21 @@ class Transport:
     ) -> ApiResponse:
         """Calls an action, with retries as the policy allows.
 
-        A deletion has succeeded when it receives NotFound after an attempt whose response was lost.
+        A deletion has succeeded when it receives NotFound after an attempt whose response was lost. A call without
+        a response raises `ConnectionFailedError`; `maybe_arrived` is True if the action may have been carried out.
 
         Args:
-            action: its name, such as `GetTrainingJob`.
-            method: of HTTP.
+            action: name of the action, such as `GetTrainingJob`.
+            method: HTTP method.
             path_template: with `{names}` of `path_params`.
             path_params: values of these names, which are encoded.
             query: None is left out; lists and dicts are sent as JSON.
-            body: the JSON object to send; fields that are None are left out.
-            idempotent: whether it may be sent again although it may have arrived; by default all but POST.
-            headers: further ones.
-            timeout_s: in place of the transport's.
-            form: fields to send as a form, None left out, for the few actions that take one instead of JSON.
+            body: JSON object; fields that are None are left out.
+            idempotent: can be sent again although it may have arrived; by default all methods but POST.
+            headers: additional headers.
+            timeout_s: (connect, read) in place of the transport's.
+            form: fields of a form, in place of `body`; None is left out.
             final_codes: codes of errors after which it is not sent again.
-
-        Raises:
-            ApiError: the service refused.
-            InvalidResponseError: the response does not come from the service.
-            ConnectionFailedError: no response; `maybe_arrived` is True if the action may have been carried out.
-            CredentialsError: there is no key to sign with.
-            InvalidInputError: a part of the path is empty, or a string has a lone surrogate.
         """
         request = requests.Request(
             method,
@@ -151,6 +132,7 @@ class Transport:
         try:
             return self._attempt_until_response(attempt, repeatable, final_codes)
         except NotFoundError as error:
+            # An earlier attempt may have deleted it, and its response was lost.
             if method.upper() == "DELETE" and attempt.maybe_arrived:
                 return ApiResponse({}, error.status_code, request_id=error.request_id)
             raise
@@ -196,12 +178,7 @@ class Transport:
 
 
 class _Attempt:
-    """One call; each attempt goes to the current URL of the endpoint.
-
-    Attributes:
-        count: the attempts so far.
-        maybe_arrived: whether one of them may have been carried out although no valid response came.
-    """
+    """One call; each attempt goes to the current URL of the endpoint."""
 
     def __init__(
         self,
@@ -214,6 +191,7 @@ class _Attempt:
     ) -> None:
         self.request = request
         self.count = 0
+        # True if an attempt may have been carried out although no valid response arrived.
         self.maybe_arrived = False
         self._session = session
         self._action = action
@@ -268,38 +246,22 @@ _T = TypeVar("_T")
 
 
 def path_of(template: str, params: Mapping[str, str]) -> str:
-    """Returns a path with its parameters.
-
-    Raises:
-        InvalidInputError: one of them is empty, `.` or `..`, which would be another path.
-
-    Example:
-        >>> path_of("/api/v1/trainingjobs/{training_job_id}", {"training_job_id": "a/b ü"})
-        '/api/v1/trainingjobs/a%2Fb%20%C3%BC'
-    """
+    """Returns a path with its encoded parameters; refuses an empty one, `.` and `..`."""
     for name, value in params.items():
+        # Clients and proxies resolve such parts: the request would reach another action.
         if not value or value in (".", ".."):
             raise InvalidInputError([Problem(name, f"{value!r} is not an id")])
     return template.format(**{name: _encoded(name, value) for name, value in params.items()})
 
 
 def query_of(query: Mapping[str, Any]) -> str:
-    """Returns the query with its question mark, or an empty string. None is left out; lists and dicts become JSON.
-
-    Example:
-        >>> query_of({"Status": "Running", "Order": None, "Labels": {"team": "a b"}})
-        '?Status=Running&Labels=%7B%22team%22%3A%22a%20b%22%7D'
-    """
+    """Returns the query with its question mark, or "". None is left out; lists and dicts become JSON."""
     pairs = [f"{name}={_encoded(name, _value(value))}" for name, value in _present(query).items()]
     return "?" + "&".join(pairs) if pairs else ""
 
 
 def json_of(body: Mapping[str, Any]) -> bytes:
-    """Returns a JSON body, compact and in UTF-8. Fields that are None are left out.
-
-    Raises:
-        InvalidInputError: a string in it has a lone surrogate.
-    """
+    """Returns a JSON body, compact and in UTF-8. Fields that are None are left out."""
     try:
         return json.dumps(_present(body), ensure_ascii=False, separators=(",", ":")).encode()
     except UnicodeEncodeError as error:
@@ -307,15 +269,7 @@ def json_of(body: Mapping[str, Any]) -> bytes:
 
 
 def form_of(fields: Mapping[str, str | None]) -> bytes:
-    """Returns a body as a form. Fields that are None are left out.
-
-    Raises:
-        InvalidInputError: a string in it has a lone surrogate.
-
-    Example:
-        >>> form_of({"AlgorithmName": "digits", "DisplayName": "a & b"})
-        b'AlgorithmName=digits&DisplayName=a%20%26%20b'
-    """
+    """Returns a body as a form. Fields that are None are left out."""
     return "&".join(f"{name}={_encoded(name, value)}" for name, value in _present(fields).items()).encode()
 
 

@@ -32,10 +32,7 @@ _PAGE_SIZE = 100
 
 
 class ServiceUsers:
-    """The actions on users, one method each. They need the key of an administrator.
-
-    Args:
-        transport: to the PAI API.
+    """Actions on users; `session.users`. They need the key of an administrator.
 
     Example:
         >>> users = Session.embedded().users  # doctest: +SKIP
@@ -49,16 +46,12 @@ class ServiceUsers:
         self._transport = transport
 
     def add(self, name: str, *, right: str = "submit", workspace_id: str | None = None) -> ServiceUser:
-        """Add a user, with a bucket of their own, who is a member of one workspace; they have no key yet.
+        """Adds a user with a bucket, who is a member of one workspace and has no key yet.
 
         Args:
             name: 1 to 32 of a-z, 0-9 and `-`, beginning with a letter.
-            right: of all their keys: `read`, `submit` or `admin`.
-            workspace_id: of the workspace; the default one when not given.
-
-        Raises:
-            InvalidInputError: the service has no users.
-            ApiError: the name is not allowed or in use, or the key is no administrator's.
+            right: right of all keys of the user: `read`, `submit` or `admin`.
+            workspace_id: id of the workspace; None for the default one.
         """
         body = NewUser(name=name, right=right, workspace_id=workspace_id).to_wire()
         response = self._call("CreateUser", "POST", _USERS, body=body)
@@ -70,20 +63,20 @@ class ServiceUsers:
         return read_model(UserList, response, "ListUsers").users
 
     def set_right(self, name: str, right: str) -> None:
-        """Change the right of all keys of a user, at once."""
+        """Changes the right of all keys of a user, at once."""
         self._call("UpdateUser", "PUT", _USER, {"name": name}, body=UserChanges(right=right).to_wire())
 
     def remove(self, name: str) -> None:
-        """Remove a user with all keys. Their jobs and their bucket stay."""
+        """Removes a user with all keys. Jobs and bucket of the user stay."""
         self._call("DeleteUser", "DELETE", _USER, {"name": name})
 
     def quota(self, name: str) -> QuotaState:
-        """The quota of a user, and how much of it their jobs use."""
+        """Returns the quota of a user, and how much of it the jobs of the user use."""
         response = self._call("GetUserQuota", "GET", _QUOTA, {"name": name})
         return read_model(QuotaState, response, "GetUserQuota")
 
     def own_quota(self) -> QuotaState:
-        """The quota of the user whose key signs, and how much of it their jobs use. It needs no administrator."""
+        """Returns quota and usage of the user whose key signs. It needs no administrator."""
         response = self._call("GetOwnQuota", "GET", "/api/v1/quota")
         return read_model(QuotaState, response, "GetOwnQuota")
 
@@ -96,38 +89,30 @@ class ServiceUsers:
         running: int | None = None,
         queued: int | None = None,
     ) -> QuotaState:
-        """Replace the quota of a user. Running jobs continue, whatever they use.
+        """Replaces the quota of a user; running jobs continue. None is no limit.
 
         Args:
-            name: the user.
-            cpus: the maximum of CPUs of all running jobs. For each of these, None is no limit.
-            gpus: the maximum of GPUs of all running jobs.
-            running: the maximum of running jobs.
-            queued: the maximum of jobs that wait in the queue.
-
-        Raises:
-            InvalidRequestError: a limit is less than 0.
-            ApiError: there is no such user, or the key is no administrator's.
+            name: name of the user.
+            cpus: maximum of CPUs of all running jobs.
+            gpus: maximum of GPUs of all running jobs.
+            running: maximum of running jobs.
+            queued: maximum of jobs that wait in the queue.
         """
         body = QuotaAmounts(cpus=cpus, gpus=gpus, running=running, queued=queued).to_dict()
         response = self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body)
         return read_model(QuotaState, response, "SetUserQuota")
 
     def new_key(self, name: str) -> AccessKey:
-        """Create a key. The service does not return its secret again."""
+        """Creates a key. The service does not return its secret again."""
         response = self._call("CreateAccessKey", "POST", _KEYS, {"name": name})
         return read_model(AccessKey, response, "CreateAccessKey")
 
     def revoke(self, name: str, access_key_id: str) -> None:
-        """Delete a key; the service refuses it at once."""
+        """Deletes a key; the service refuses it at once."""
         self._call("DeleteAccessKey", "DELETE", _KEYS + "/{key_id}", {"name": name, "key_id": access_key_id})
 
     def audit(self, *, user: str | None = None) -> Iterator[AuditRecord]:
-        """The requests that changed something, or were refused for a lack of rights, the newest first.
-
-        Args:
-            user: only those of this user.
-        """
+        """Yields the requests (of a user) that changed something or lacked the right, the newest first."""
         before: int | None = None
         while True:
             query = wire_names(user=user, before=before, page_size=_PAGE_SIZE)

@@ -30,11 +30,7 @@ _MEMBERS = _WORKSPACE + "/members"
 
 
 class Workspaces:
-    """The actions on workspaces and their members, one method each.
-
-    Args:
-        transport: to the workspace API, version `VERSION`.
-    """
+    """Actions on workspaces and members; the transport is that of the workspace API, version `VERSION`."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -50,11 +46,7 @@ class Workspaces:
         return read_model(WorkspaceRecord, response, "GetDefaultWorkspace")
 
     def list(self, *, name: str | None = None) -> Iterator[WorkspaceRecord]:
-        """ListWorkspaces, all pages.
-
-        Args:
-            name: only workspaces with this text in their name.
-        """
+        """ListWorkspaces, all pages; with `name`, only workspaces with this string in their name."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
             query = wire_names(workspace_name=name, page_number=number, page_size=size)
@@ -63,11 +55,7 @@ class Workspaces:
         return read_items(WorkspaceRecord, pages(fetch, WorkspaceList), "ListWorkspaces")
 
     def create(self, name: str) -> WorkspaceRecord:
-        """CreateWorkspace, on a service of this package; Alibaba Cloud requires more than a name.
-
-        Args:
-            name: letters, digits, `-` and `_`, beginning with a letter.
-        """
+        """CreateWorkspace, on a service of this package; Alibaba Cloud requires more than a name."""
         body = NewWorkspace(workspace_name=name).to_wire()
         response = self._transport.call("CreateWorkspace", "POST", _WORKSPACES, body=body)
         return read_model(WorkspaceRecord, response, "CreateWorkspace", workspace_name=name)
@@ -87,11 +75,11 @@ class Workspaces:
         return read_items(MemberRecord, pages(fetch, MemberList), "ListMembers")
 
     def add_member(self, workspace_id: str, user_id: str, *, role: str = "PAI.AlgoDeveloper") -> None:
-        """CreateMember: make a user a member, or change their role.
+        """CreateMember: makes a user a member, or changes the role.
 
         Args:
-            workspace_id: of the workspace.
-            user_id: of the user; on a service of this package the name.
+            workspace_id: id of the workspace.
+            user_id: id of the user; on a service of this package the name.
             role: such as `PAI.WorkspaceAdmin`, `PAI.AlgoDeveloper` or `PAI.WorkspaceGuest`.
         """
         body = NewMembers(members=[NewMember(user_id=user_id, roles=[role])]).to_wire()
@@ -103,10 +91,7 @@ class Workspaces:
         self._transport.call("DeleteMembers", "DELETE", _MEMBERS, {"workspace_id": workspace_id}, query)
 
     def model_export_path(self, workspace_id: str) -> str | None:
-        """The folder for models that the workspace sets (GetConfig, `modelExportPath`), or None when it sets none.
-
-        The service writes it as an OSS URI whose bucket is the workspace's default one.
-        """
+        """Returns the folder for models that the workspace sets (GetConfig, `modelExportPath`), or None."""
         try:
             response = self._transport.call(
                 "GetConfig",
@@ -117,4 +102,5 @@ class Workspaces:
             )
         except NotFoundError:
             return None
+        # An OSS URI, whose bucket is the workspace's default one.
         return read_model(WorkspaceConfig, response, "GetConfig").config_value or None

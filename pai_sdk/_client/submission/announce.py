@@ -21,19 +21,7 @@ _announced_notes: set[str] = set()  # by the text before the colon: the note of 
 
 
 def announce(job: TrainingJob, plan: Plan, *, is_visible: bool) -> Display:
-    """Displays the job. No error is raised: it would hide the id of the job from the user.
-
-    Args:
-        job: the job.
-        plan: of the job.
-        is_visible: False to log the warnings only.
-
-    Returns:
-        The display for the further progress of the job.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; its message has the commands for the job, which continues.
-    """
+    """Displays the job, or logs only the warnings; returns the display for its further progress."""
     if not is_visible:
         for warning in plan.warnings:
             logger.warning("job %s: %s", job.id, warning)
@@ -44,10 +32,12 @@ def announce(job: TrainingJob, plan: Plan, *, is_visible: bool) -> Display:
         display.submitted(job.record)
         for note in (*plan.warnings, *_new(plan.notes)):
             display.notice(note)
+    # Not raised: the error would hide the id of the job from the user.
     except PaiError as error:
         display.submitted(JobRecord(training_job_id=job.id))
         display.notice(f"its state cannot be read: {error}")
     except KeyboardInterrupt:
+        # Ctrl-C: the job continues, and the message has the commands for it.
         raise detached(job.id, next_commands(JobRecord(training_job_id=job.id))) from None
     return display
 

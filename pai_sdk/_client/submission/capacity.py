@@ -30,12 +30,7 @@ _CAPACITY = re.compile(
 
 
 def is_capacity_code(code: str | None) -> bool:
-    """Returns True if the code of an error, or of a failed job, means that there are no such instances now.
-
-    Example:
-        >>> is_capacity_code("OperationDenied.NoStock"), is_capacity_code("QuotaExceeded"), is_capacity_code(None)
-        (True, False, False)
-    """
+    """Returns True if the code of an error, or of a failed job, means that there are no such instances now."""
     return bool(code and _CAPACITY.search(code))
 
 
@@ -52,25 +47,14 @@ def wait_with_fallback(
     plan_of: Callable[[TrainingJob], Plan | None],
     submit: Callable[[Plan], TrainingJob],
 ) -> TrainingJob:
-    """Waits for a job; one that failed for lack of capacity is submitted again with its next resources.
-
-    Only a job that has failed and never ran is submitted again, so that two jobs never run at once. The failure
-    of the first one causes no notification.
-
-    Args:
-        job: the job.
-        wait_for: waits until a job has finished, and raises the errors of a wait.
-        plan_of: returns the plan of a job; None if this process has not submitted it.
-        submit: submits a plan.
-
-    Returns:
-        The job that has succeeded.
-    """
+    """Waits for a job; without capacity, submits its next resources. Returns the job that has succeeded."""
     while True:
+        # Removed while it waits: a failure that another submission follows causes no notification.
         notifications, job.notifications = job.notifications, ()
         try:
             wait_for(job)
         except JobFailed as failure:
+            # None if another process has submitted the job.
             plan = plan_of(job)
             following = _following(failure, job, plan) if plan is not None else None
             if following is None:
@@ -90,6 +74,7 @@ def wait_with_fallback(
 
 def _following(failure: JobFailed, job: TrainingJob, plan: Plan) -> Plan | None:
     """Returns the plan to submit after a job without capacity, as a new submission; None if there is none."""
+    # Only a job that has failed and never ran is submitted again, so that two jobs never run at once.
     has_run = any(passed.status == "Running" for passed in job.record.status_transitions)
     untried = untried_fallbacks(plan)
     if has_run or has_key(plan.request) or not untried or not is_capacity_code(failure.reason_code):

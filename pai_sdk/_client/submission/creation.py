@@ -25,21 +25,16 @@ _ANNOUNCED_PAUSE_S = 2.0  # a search whose pauses are this long is announced by 
 
 @dataclass(frozen=True)
 class SubmissionPolicy:
-    """The limits of the search for the job of an unconfirmed create.
+    """The limits of the search for the job of an unconfirmed create."""
 
-    The lists of a cloud may lag behind. A search that stops too early causes a second job, which costs money; one
-    that stops late costs a minute, and only after a lost response.
-
-    Attributes:
-        search_s: the shortest search in seconds; it is longer after a create that took longer.
-        first_pause_s: the first pause between two polls of the list, in seconds; the next ones are longer.
-        max_pause_s: the longest pause.
-        repeat_s: an unconfirmed create is repeated once in any case, and again within this time after the first.
-    """
-
+    # The lists of a cloud may lag behind. A search that stops too early causes a second job, which costs money;
+    # one that stops late costs a minute, and only after a lost response. After a create that took longer, the
+    # search is longer.
     search_s: float = 60.0
+    # The pause between two polls of the list doubles up to `max_pause_s`.
     first_pause_s: float = 0.2
     max_pause_s: float = 5.0
+    # An unconfirmed create is repeated once in any case, and again within this time after the first.
     repeat_s: float = 180.0
 
 
@@ -47,14 +42,8 @@ class Creation:
     """The creates of one submission, and the searches for its job.
 
     While a create is unconfirmed, the job is searched for by the submission label before the request is sent
-    again. If a repeated create has created a second job, that one is stopped, with a warning.
-
-    Args:
-        plan: its request has a submission label.
-        backend: runs the job.
-        submission: the unconfirmed creates of earlier attempts; updated for the next one.
-        policy: the pauses.
-        progress: show bars.
+    again. If a repeated create has created a second job, that one is stopped, with a warning. The plan has a
+    submission label; `submission` has the unconfirmed creates of earlier attempts, and is updated.
     """
 
     def __init__(
@@ -71,9 +60,7 @@ class Creation:
     def run(self) -> str:
         """Creates the job, or finds the one of an earlier create; returns its id.
 
-        Raises:
-            ApiError: the service refused the job.
-            ConnectionFailedError: it is not known whether the job was created; the message names the label.
+        A `ConnectionFailedError` means that it is unknown whether the job exists; the message names the label.
         """
         if self._submission.unconfirmed and (job_id := self._existing_job(self._search)):
             return job_id
@@ -126,11 +113,7 @@ class Creation:
     # ---- the search
 
     def _existing_job(self, query: Callable[[], list[str]], error: PaiError | None = None) -> str | None:
-        """Returns the job of this submission, the first one if there are several; None when there is none.
-
-        Raises:
-            ConnectionFailedError: the list cannot be read.
-        """
+        """Returns the job of this submission, the first one if there are several; None when there is none."""
         try:
             job_ids = query()
         except PaiError as unreadable:
@@ -138,27 +121,23 @@ class Creation:
         return self._keep_first(job_ids) if job_ids else None
 
     def _search(self) -> list[str]:
-        """Searches the list until it has the job, or until the time limit.
-
-        After several unconfirmed creates there can be several jobs, so the search uses all of its time.
-        """
+        """Searches the list until it has the job, or until the time limit."""
         unconfirmed = self._submission.unconfirmed
         if unconfirmed is None:  # a job of another process is listed already
             return self._list_jobs()
         return self._poll_list(
             until_s=unconfirmed.abandoned_s + max(self._policy.search_s, unconfirmed.duration_s),
+            # After several unconfirmed creates there can be several jobs, so the search uses all of its time.
             is_enough=lambda job_ids: self._backend.dedupes or (bool(job_ids) and unconfirmed.count == 1),
         )
 
     def _without_surplus(self, job_id: str) -> str:
-        """Returns the job to keep after a repeated create: an earlier create can have created a job, too.
-
-        A list with the new job also has the earlier one.
-        """
+        """Returns the job to keep after a repeated create: an earlier create can have created a job, too."""
         if self._backend.dedupes:
             return job_id
         try:
             until_s = self._retry.clock() + self._policy.search_s
+            # A list with the new job also has the earlier one.
             job_ids = self._poll_list(until_s=until_s, is_enough=lambda job_ids: job_id in job_ids)
         except PaiError as error:
             logger.warning("%s; there may be a second job like %s; %s", error, job_id, self._search_hint)
@@ -171,16 +150,13 @@ class Creation:
         return self._keep_first(job_ids)
 
     def _poll_list(self, *, until_s: float, is_enough: Callable[[list[str]], bool]) -> list[str]:
-        """Polls the list for jobs of this submission until they are enough, or until the time limit.
-
-        Raises:
-            PaiError: the list cannot be read, not even at the end.
-        """
+        """Polls the list for jobs of this submission until they are enough, or until the time limit."""
         job_ids: list[str] = []
         for is_last in self._polls(until_s):
             try:
                 job_ids = self._list_jobs() or job_ids
             except PaiError as error:
+                # Permanent, or still there at the end: the caller cannot know whether the job exists.
                 if is_last or not error.may_pass:
                     raise
                 continue

@@ -14,11 +14,7 @@ _KEY = re.compile(r"[\w][\w.:/@+-]{0,127}")
 
 
 def with_key(request: TrainingJobRequest, key: str) -> TrainingJobRequest:
-    """Returns the request with the label of an idempotency key: all requests with that key are one submission.
-
-    Raises:
-        InvalidInputError: the key cannot be a label.
-    """
+    """Returns the request with the label of an idempotency key: all requests with that key are one submission."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         hint = "letters, digits and '_.:/@+-', 128 at most, such as 'nightly-2026-11-22'"
         raise InvalidInputError([Problem("", "is not usable", hint)])

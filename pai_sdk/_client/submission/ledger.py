@@ -20,32 +20,20 @@ __all__ = ["Submission", "UnconfirmedCreate", "submission_of", "untried_fallback
 
 @dataclass(frozen=True)
 class UnconfirmedCreate:
-    """Create requests of a submission that may have arrived, although no response came.
-
-    Attributes:
-        count: how many there were.
-        abandoned_s: monotonic time in seconds at which the last of them was abandoned.
-        duration_s: of the last of them, in seconds.
-    """
+    """Create requests of a submission that may have arrived, although no response came."""
 
     count: int
-    abandoned_s: float
-    duration_s: float
+    abandoned_s: float  # monotonic time at which the last of them was abandoned
+    duration_s: float  # of the last of them
 
 
 @dataclass
 class Submission:
-    """The submission of one plan by this process. The holder of `_lock` reads and writes the fields.
+    """The submission of one plan by this process. The holder of `_lock` reads and writes the fields."""
 
-    Attributes:
-        job_id: None until the create is confirmed.
-        unconfirmed: creates without a response; the job is searched for before another one is sent.
-        untried_fallbacks: resources that were not requested when the job was created.
-    """
-
-    job_id: str | None = None
-    unconfirmed: UnconfirmedCreate | None = None
-    untried_fallbacks: tuple[ComputeResource, ...] = ()
+    job_id: str | None = None  # None until the create is confirmed
+    unconfirmed: UnconfirmedCreate | None = None  # the job is searched for before another create is sent
+    untried_fallbacks: tuple[ComputeResource, ...] = ()  # not requested when the job was created
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_unconfirmed(self, *, started_s: float, now_s: float) -> None:

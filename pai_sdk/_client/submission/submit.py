@@ -29,18 +29,8 @@ def submit(
 ) -> str:
     """Uploads the files of a plan and creates its job; returns the id of the job.
 
-    After an error, the plan can be submitted again; the job of an unconfirmed create is found then.
-
-    Args:
-        plan: the plan.
-        backend: runs the job.
-        prepare: called before the upload, unless the job exists already.
-        policy: how long to search for the job of an unconfirmed create.
-        progress: show bars.
-
-    Raises:
-        InvalidInputError: the plan was submitted before. A second job would have the same name, and write into
-            the same folders. With an idempotency key, the id of the first job is returned instead.
+    After an error, the plan can be submitted again; the job of an unconfirmed create is found then. `prepare` is
+    called before the upload, unless the job exists already.
     """
     with submission_of(plan) as submission:
         if submission.job_id is None:
@@ -48,6 +38,7 @@ def submit(
                 plan, backend, submission, prepare, policy or SubmissionPolicy(), progress=progress
             )
         elif not has_key(plan.request):
+            # A second job would have the same name, and write into the same folders.
             raise _already_submitted(submission.job_id)
         return submission.job_id
 
@@ -83,17 +74,14 @@ def _submit(
 
 
 def _job_of_another(plan: Plan, backend: Backend, submission: Submission) -> str | None:
-    """Returns the existing job of another plan with the same idempotency key.
-
-    Raises:
-        InvalidInputError: the plan comes from a file, and was submitted from there before.
-    """
+    """Returns the existing job of another plan with the same idempotency key."""
     is_keyed = has_key(plan.request)
     is_copy = plan.loaded_from is not None and not submission.unconfirmed
     if not (is_keyed or is_copy) or plan.request.label(SUBMISSION_LABEL) is None:
         return None
     first = next(iter(backend.find(plan.request, of_any_age=True)), None)
     if first is not None and not is_keyed:
+        # The plan comes from a file, and was submitted from there before.
         raise _already_submitted(first)
     if first is not None:
         logger.warning("job %s has the same idempotency key; no second one is created", first)
