@@ -85,14 +85,7 @@ class Changes:
 
 
 class FinishTimes:
-    """The finish times of the latest jobs, for readers that must have read their last files. Thread-safe.
-
-    Example:
-        >>> times = FinishTimes()
-        >>> times.add("train1")
-        >>> times.of("train1") == times.of(None), times.of("train2")
-        (True, -inf)
-    """
+    """The finish times of the latest jobs, for readers that must have read their last files. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards both

@@ -32,16 +32,9 @@ _MAX_TIME_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minute
 def read_request(
     body: dict[str, Any], *, workspace_of: Callable[[str | None], str], slots: int, algorithms: AlgorithmRegistry
 ) -> Resolved:
-    """Parses a job, and resolves its algorithm.
+    """Parses a job, and resolves its algorithm; WireError lists all problems.
 
-    Args:
-        body: the received JSON; unset fields may be written in any form.
-        workspace_of: returns the requested workspace, or the default one; raises for invalid ones.
-        slots: maximum number of concurrent instances.
-        algorithms: the registered algorithms.
-
-    Raises:
-        WireError: this service cannot run it; the message lists all problems.
+    `workspace_of` returns the requested workspace or the default one. `slots` limits the concurrent instances.
     """
     request = read_model(TrainingJobRequest, body)
     resolved = resolve(request, algorithms, workspace_id=workspace_of(request.workspace_id))
@@ -57,11 +50,7 @@ def read_request(
 
 
 def read_spec(value: Any) -> AlgorithmSpec:
-    """Reads the `AlgorithmSpec` of a version that is registered: JSON text or an object.
-
-    Raises:
-        WireError: no job could run it; the message lists all problems.
-    """
+    """Reads the `AlgorithmSpec` of a version that is registered: JSON text or an object."""
     if isinstance(value, str):
         try:
             value = read_body(value.encode())

@@ -39,35 +39,20 @@ _MAX_LABEL_BYTES = 128
 
 @dataclass(frozen=True)
 class ExperimentQuery:
-    """The query of ListExperiment. None and empty mean: any.
+    """The query of ListExperiment. None and empty mean: any."""
 
-    Attributes:
-        name: part of the name, or the complete name with `is_exact`.
-        is_exact: the name must be equal.
-        workspace_id: only experiments of this workspace.
-        workspaces: only experiments of these workspaces; None for all.
-        labels: required keys and values.
-        order_by: columns of `ORDERS`, each with True for descending order.
-        offset: number of experiments to skip.
-        limit: maximum number of experiments.
-    """
-
-    name: str | None = None
+    name: str | None = None  # a part of the name; the complete name with `is_exact`
     is_exact: bool = False
     workspace_id: str | None = None
-    workspaces: Collection[str] | None = None
+    workspaces: Collection[str] | None = None  # that the user can see; None: all
     labels: Mapping[str, str] = field(default_factory=dict)
-    order_by: tuple[tuple[str, bool], ...] = (("GmtCreateTime", True),)
+    order_by: tuple[tuple[str, bool], ...] = (("GmtCreateTime", True),)  # keys of ORDERS; True: descending
     offset: int = 0
     limit: int = 10
 
 
 class ExperimentTable:
-    """All experiments, each in a workspace. Thread-safe.
-
-    Args:
-        database: the database.
-    """
+    """All experiments, each in a workspace. Thread-safe."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -82,13 +67,7 @@ class ExperimentTable:
         artifact_uri: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """Creates an experiment; returns its id.
-
-        Without an `artifact_uri`, the artifacts are stored in `bucket`.
-
-        Raises:
-            WireError: the name is invalid or exists already; a label or the URI is invalid.
-        """
+        """Creates an experiment and returns its id. Without `artifact_uri`, artifacts are stored in `bucket`."""
         _check_name(name)
         _check_labels(labels or {})
         now = time.time()
@@ -111,20 +90,12 @@ class ExperimentTable:
         return experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRow:
-        """Returns an experiment, with its labels.
-
-        Raises:
-            WireError: there is no such experiment.
-        """
+        """Returns an experiment with its labels; raises WireError if there is none."""
         with self._database.read() as session:
             return _existing(session, experiment_id)
 
     def require_visible(self, experiment_id: str, principal: Principal, right: Right) -> None:
-        """Checks that a user has a right in the workspace of an experiment.
-
-        Raises:
-            WireError: 404 if they are no member, as if it did not exist; 403 for missing rights.
-        """
+        """Raises 404 if a user is no member of the workspace of an experiment, and 403 if they lack the right."""
         with self._database.read() as session:
             workspace_id = _existing(session, experiment_id, principal).workspace_id
         principal.require_in(workspace_id, right)
@@ -154,11 +125,7 @@ class ExperimentTable:
             return list(session.scalars(page)), total
 
     def update(self, experiment_id: str, *, name: str | None = None, accessibility: str | None = None) -> None:
-        """Changes an experiment; None keeps a value.
-
-        Raises:
-            WireError: the name is invalid or exists already, or there is no such experiment.
-        """
+        """Changes an experiment; None keeps a value. Raises WireError for an invalid or existing name."""
         with self._database.write() as session:
             experiment = _existing(session, experiment_id)
             if name is not None and name != experiment.name:
@@ -170,21 +137,13 @@ class ExperimentTable:
             experiment.modified_at = time.time()
 
     def delete(self, experiment_id: str) -> None:
-        """Deletes an experiment, but not its jobs and their outputs.
-
-        Raises:
-            WireError: there is no such experiment.
-        """
+        """Deletes an experiment, but not its jobs and their outputs."""
         with self._database.write() as session:
             number = _existing(session, experiment_id).number
             session.execute(delete(ExperimentRow).where(ExperimentRow.number == number))
 
     def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
-        """Adds labels, or replaces those of the same key.
-
-        Raises:
-            WireError: a label is invalid, or there is no such experiment.
-        """
+        """Adds labels, or replaces those of the same key."""
         _check_labels(labels)
         now = time.time()
         with self._database.write() as session:
@@ -198,11 +157,7 @@ class ExperimentTable:
             experiment.modified_at = now
 
     def delete_label(self, experiment_id: str, key: str) -> None:
-        """Deletes a label; a missing one is ignored.
-
-        Raises:
-            WireError: there is no such experiment.
-        """
+        """Deletes a label; a missing one is ignored."""
         with self._database.write() as session:
             experiment = _existing(session, experiment_id)
             mine = (ExperimentLabel.experiment == experiment.number, ExperimentLabel.key == key)

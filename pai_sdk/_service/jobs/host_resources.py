@@ -23,29 +23,16 @@ _MAX_GPUS = 1024
 
 @dataclass(frozen=True)
 class Need:
-    """The resources of all instances of one job; resources that `InstanceSpec` does not set count as 0.
-
-    Attributes:
-        instances: number of instances.
-        cpus: requested CPUs.
-        memory_gib: requested memory.
-        gpus: requested GPUs.
-        unsized_instances: number of instances without requested CPUs.
-    """
+    """The resources of all instances of one job; resources that `InstanceSpec` does not set count as 0."""
 
     instances: int
     cpus: float = 0.0
     memory_gib: float = 0.0
     gpus: int = 0
-    unsized_instances: int = 0
+    unsized_instances: int = 0  # those without requested CPUs
 
     def on(self, cluster: ClusterCapacity | None) -> Need:
-        """Returns the resources of the job on a cluster, which assigns default CPUs to unsized instances.
-
-        Example:
-            >>> Need(2, unsized_instances=2).on(ClusterCapacity(8, 0, 0, 1, cpus_per_instance=1.5)).cpus
-            3.0
-        """
+        """Returns the resources of the job on a cluster, which assigns default CPUs to unsized instances."""
         if cluster is None or not self.unsized_instances:
             return self
         cpus = self.cpus + self.unsized_instances * cluster.cpus_per_instance
@@ -54,26 +41,13 @@ class Need:
 
 @dataclass(frozen=True)
 class Capacity:
-    """The resources for all running jobs; None is unlimited.
+    """The resources for all running jobs; None is unlimited."""
 
-    Attributes:
-        slots: maximum number of instances.
-        cpus: CPUs in total.
-        memory_gib: memory in total.
-        gpus: GPUs in total.
-        cluster: resources of the cluster, if jobs run on one. It may grow for a job that is larger than it.
-
-    Example:
-        >>> capacity = Capacity(slots=4, cpus=8)
-        >>> list(capacity.lacks(Need(3, cpus=4), [Need(2, cpus=6)]))
-        ['3 instances (2 of 4 are free)', '4 CPUs (2 of 8 are free)']
-    """
-
-    slots: int
+    slots: int  # concurrent instances
     cpus: float | None = None
     memory_gib: float | None = None
     gpus: int | None = None
-    cluster: ClusterCapacity | None = None
+    cluster: ClusterCapacity | None = None  # may grow for a job that is larger than it
 
     @classmethod
     def of(
@@ -125,11 +99,7 @@ def _lacks_in_cluster(cluster: ClusterCapacity, need: Need, running: Iterable[Ne
 
 
 def need_of(request: TrainingJobRequest) -> Need:
-    """Returns the resources of a job.
-
-    Raises:
-        InvalidInputError: its amounts are invalid.
-    """
+    """Returns the resources of a job; raises InvalidInputError for invalid amounts."""
     count = request.instance_count
     memory_bytes = contract.memory_limit_bytes(request) or 0
     cpus = _cpus(request)
@@ -146,11 +116,7 @@ def need_or_instances(request: TrainingJobRequest) -> Need:
 
 
 def refuse_oversized(request: TrainingJobRequest, capacity: Capacity) -> None:
-    """Checks that a job could run alone.
-
-    Raises:
-        WireError: it could not, and would wait forever.
-    """
+    """Raises WireError for a job that could not run alone, and would wait forever."""
     try:
         lacking = list(capacity.lacks(need_of(request)))
     except InvalidInputError as error:

@@ -45,41 +45,26 @@ _NAMES_PER_QUERY = 500
 
 
 class Jobs:
-    """The jobs of the service. Thread-safe.
-
-    Attributes:
-        database: the database, for other queries.
-        changes: notified of every change.
-        dedupes: a create with the submission label of an existing job returns that job.
-        finish_times: when jobs have finished since the service started.
-        on_status: called with a job after the commit of a new status.
-    """
+    """The jobs of the service. Thread-safe."""
 
     def __init__(self, database: Database, changes: Changes, *, dedupes: bool = True) -> None:
-        self.dedupes = dedupes
+        self.dedupes = dedupes  # a create that repeats a submission label returns the existing job
         self.database = database
         self.changes = changes
-        self.finish_times = FinishTimes()
+        self.finish_times = FinishTimes()  # since the service started
+        # Called after the commit of a new status: a listener never learns of a status that is rolled back.
         self.on_status: Callable[[Job], None] = lambda job: None
         self._submissions = Submissions(database, dedupes=dedupes)
 
     # ---- finding ------------------------------------------------------------------------------------------
 
     def get(self, job_id: str) -> Job:
-        """Returns a job, with its labels and transitions.
-
-        Raises:
-            WireError: there is no such job.
-        """
+        """Returns a job, with its labels and transitions; raises WireError if there is none."""
         with self.database.read() as session:
             return existing_job(session, job_id)
 
     def version(self, job_id: str) -> int:
-        """Returns the number of the job's last change.
-
-        Raises:
-            WireError: there is no such job.
-        """
+        """Returns the number of the job's last change; raises WireError if there is no such job."""
         with self.database.read() as session:
             version = session.scalar(select(Job.version).where(Job.id == job_id))
         if version is None:
@@ -87,11 +72,7 @@ class Jobs:
         return version
 
     def require_visible(self, job_id: str, principal: Principal, *, changes: bool = False) -> None:
-        """Checks that a user can see a job, and with `changes` that they may change it.
-
-        Raises:
-            WireError: 404 if they cannot see it or it does not exist; 403 if they may only see it.
-        """
+        """Raises 404 if a user cannot see a job, and 403 with `changes` if they may only see it."""
         if principal.has_right("admin"):
             return  # the query that reads the job checks whether it exists
         with self.database.read() as session:
@@ -125,12 +106,7 @@ class Jobs:
         return owners
 
     def first_in_queue(self, owner: str = OPERATOR, *, now: float | None = None) -> Job | None:
-        """Returns the oldest job with the highest priority of a user's queued jobs; None if there are none.
-
-        Args:
-            owner: the user.
-            now: the time; a job with a later retry is left out.
-        """
+        """Returns a user's oldest queued job of the highest priority, or None; later retries are left out."""
         now = time.time() if now is None else now
         # A retry later than the maximum wait was recorded before the clock was set back: it is due.
         is_early = Job.not_before > now + MAX_WAIT_S
@@ -165,14 +141,7 @@ class Jobs:
     # ---- changing -----------------------------------------------------------------------------------------
 
     def create(self, submission: NewJob) -> str:
-        """Adds a job to the queue; returns its id.
-
-        A request with the submission label of an existing job is a repetition after a lost response: it returns
-        that job.
-
-        Raises:
-            WireError: the quota of the user does not allow the job.
-        """
+        """Adds a job to the queue and returns its id, or the id of the job that has its submission label."""
         return self._submissions.submit(submission)
 
     def move(
@@ -188,28 +157,17 @@ class Jobs:
         started_at: float | None = None,
         ended_at: float | None = None,
     ) -> bool:
-        """Sets the status of a job; returns False if it has finished, or has this status.
-
-        Args:
-            job_id: id of the job.
-            status: the new status.
-            text: the event.
-            reason_code: machine-readable reason.
-            reason_message: reason for the user.
-            instances: states of the instances; None keeps them.
-            failed_instance: name of the first failed instance.
-            started_at: when the command started; now by default.
-            ended_at: when the instances exited; now by default.
-        """
+        """Sets the status of a job, with the event `text`; returns False if it has finished or has this status."""
         with self._change(job_id) as (session, job):
             if JobStatus(job.status).is_terminal or job.status == status:
                 return False
-            if instances is not None:
+            if instances is not None:  # None: the states do not change
                 _set_instances(session, job, instances)
             if failed_instance is not None:
                 job.failed_instance = failed_instance
                 job.exit_code = next((i["exit_code"] for i in job.instances if i["name"] == failed_instance), None)
             _enter(session, job, status, text, reason_code, reason_message)
+            # `_enter` has set both times to now; the executor may know the exact ones.
             if status == JobStatus.RUNNING:
                 job.started_at = started_at or job.started_at
             if status.is_terminal:
@@ -219,12 +177,9 @@ class Jobs:
     def requeue(
         self, job_id: str, *, attempt: int, wait_s: float, ending: Ending, instances: Sequence[InstanceState]
     ) -> bool:
-        """Puts a job back into the queue after a failed attempt.
-
-        Returns:
-            False if the job has finished, has a stop request, or was put back already.
-        """
+        """Puts a job back into the queue after a failed attempt; returns False if it is not to be retried."""
         with self._change(job_id) as (session, job):
+            # `attempt` differs if a step is repeated whose commit succeeded although it raised.
             if JobStatus(job.status).is_terminal or job.stop_requested or job.attempt != attempt:
                 return False
             _set_instances(session, job, instances)
@@ -253,11 +208,7 @@ class Jobs:
             _add_event(session, job_id, text, time.time(), instance)
 
     def set_latest_metrics(self, job_id: str, values: Mapping[str, Mapping[str, Any]]) -> None:
-        """Stores the last values of metrics: by name, the columns of `LatestMetric`.
-
-        Raises:
-            WireError: there is no such job.
-        """
+        """Stores the last values of metrics: by name, the columns of `LatestMetric`."""
         names = list(values)
         with self._change(job_id) as (session, _):
             # Databases limit the number of parameters of a statement (SQLite before 3.32: 999).
@@ -278,11 +229,7 @@ class Jobs:
                 session.merge(Progress(job_id=job_id, name=name, timestamp=now, value=value))
 
     def request_stop(self, job_id: str) -> bool:
-        """Requests that a job stops; a queued job finishes at once.
-
-        Returns:
-            True if the scheduler has to stop the job.
-        """
+        """Requests a stop; a queued job finishes at once. Returns True if the scheduler has to stop the job."""
         with self._change(job_id) as (session, job):
             if JobStatus(job.status).is_terminal or job.stop_requested:
                 return False
@@ -311,11 +258,7 @@ class Jobs:
                     _enter(session, job, JobStatus.TERMINATED, message, REASON_USER_REMOVED, message)
 
     def delete(self, job_id: str) -> None:
-        """Deletes a finished job.
-
-        Raises:
-            WireError: it has not finished, or there is no such job.
-        """
+        """Deletes a finished job; raises WireError if it has not finished."""
         with self.database.write() as session:
             job = existing_job(session, job_id)
             if not JobStatus(job.status).is_terminal:
@@ -326,11 +269,7 @@ class Jobs:
         self.changes.publish(job_id)
 
     def set_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
-        """Adds labels, or replaces those of the same key.
-
-        Raises:
-            WireError: one of them is too long, or there is no such job.
-        """
+        """Adds labels, or replaces those of the same key."""
         for key, value in labels.items():
             if not key or max(len(key), len(value)) > MAX_LABEL_LENGTH:
                 message = (
@@ -386,11 +325,7 @@ def latest_metrics_of(session: Session, job_ids: Collection[str]) -> dict[str, l
 
 
 def existing_job(session: Session, job_id: str) -> Job:
-    """Returns a job, in an open session.
-
-    Raises:
-        WireError: there is no such job.
-    """
+    """Returns a job, in an open session; raises WireError if there is none."""
     job = session.scalar(select(Job).where(Job.id == job_id))
     if job is None:
         raise job_not_found(job_id)

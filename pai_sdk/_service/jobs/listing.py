@@ -37,11 +37,7 @@ _SIZE = func.length(cast(Job.request, Text)).label("size")
 
 @dataclass(frozen=True)
 class JobQuery:
-    """The query of ListTrainingJobs. None and empty mean: any.
-
-    Without `started_at`, only jobs of the last seven days are listed, like in Alibaba Cloud's service. Only jobs
-    that `principal` can see are listed and counted.
-    """
+    """The query of ListTrainingJobs for the jobs that `principal` can see. None and empty mean: any."""
 
     principal: Principal
     status: str | None = None
@@ -61,11 +57,7 @@ class JobQuery:
 
 
 def find_jobs(session: Session, query: JobQuery) -> tuple[dict[str, int], int]:
-    """Returns the ids of a page of jobs, each with the size of its request in bytes, and the total number of jobs.
-
-    Raises:
-        WireError: the status or the sort field is invalid.
-    """
+    """Returns the ids of a page of jobs, each with the bytes of its request, and the total number of jobs."""
     if query.status and query.status not in STATUSES:
         raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(STATUSES)}.")
     if query.sort_by not in _ORDERS:
@@ -102,11 +94,7 @@ def jobs_in_parts(session: Session, sizes: Mapping[str, int]) -> Iterator[list[J
 
 
 def read_labels(text: str | None) -> dict[str, str]:
-    """Parses the parameter `Labels`: a JSON object, or a JSON array of `{Key, Value}`.
-
-    Raises:
-        WireError: it is neither.
-    """
+    """Parses the parameter `Labels`: a JSON object, or a JSON array of `{Key, Value}`."""
     if not text:
         return {}
     try:
@@ -140,6 +128,7 @@ def _filtered(selection: Select[Any], query: JobQuery) -> Select[Any]:
         labelled = select(JobLabel.job_id).where(JobLabel.key == key, JobLabel.value == value)
         conditions.append(Job.id.in_(labelled))
     started_at = query.started_at
+    # Only the last seven days, like in Alibaba Cloud's service.
     if started_at is None and not query.job_id:
         started_at = time.time() - _DEFAULT_WINDOW_S
     if started_at is not None:

@@ -18,26 +18,16 @@ _MAX_OPEN_LOGS = 512
 
 
 class JobLogReader:
-    """Opens the logs of jobs. Thread-safe.
-
-    Args:
-        files_of: returns the files of a job, by id.
-    """
+    """Opens the logs of jobs. Thread-safe."""
 
     def __init__(self, files_of: Callable[[str], JobFiles]) -> None:
         self._files_of = files_of
         self._logs: OpenLogs[tuple[str, str]] = OpenLogs(_MAX_OPEN_LOGS)
 
     def open(self, job: Job, instance: str | None, window: LogWindow = ALWAYS) -> LogReader:
-        """Opens the log of an instance, or of all instances, merged.
+        """Opens the log of an instance, or of all instances, merged (None).
 
-        Args:
-            job: read before the log: the log of a job that was finished then is complete.
-            instance: name of an instance, or None for all.
-            window: only lines that were written in this time.
-
-        Raises:
-            WireError: the job has no such instance.
+        Read the job before: the log of a job that was finished then is complete.
         """
         logs = self.instance_logs(job, instance)
         order = self._files_of(job.id).sandbox.logs_dir / "merged.order"
@@ -50,11 +40,7 @@ class JobLogReader:
         )
 
     def instance_logs(self, job: Job, instance: str | None) -> Sequence[InstanceLog]:
-        """Returns the logs of one instance or of all, by rank; they may be empty.
-
-        Raises:
-            WireError: the job has no such instance.
-        """
+        """Returns the logs of one instance or of all, by rank; they may be empty."""
         names = [member.name for member in instances(job.id, TrainingJobRequest.model_validate(job.request))]
         if instance is not None and instance not in names:
             raise WireError(

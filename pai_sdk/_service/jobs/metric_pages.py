@@ -32,16 +32,7 @@ _MAX_CACHED_POINTS = 2_000_000  # of all jobs, without the current page; a point
 
 
 class PointsQuery(NamedTuple):
-    """The points of a page.
-
-    Attributes:
-        name: only points of this metric; empty for all.
-        start: minimum time, in seconds since 1970.
-        end: maximum time, in seconds since 1970.
-        is_descending: newest points first.
-        offset: number of points before the page.
-        limit: maximum number of points.
-    """
+    """The points of a page; times are in seconds since 1970, an empty name means all metrics."""
 
     name: str = ""
     start: float | None = None
@@ -58,12 +49,7 @@ def open_points(job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> J
 
 
 class MetricPages:
-    """The points of jobs, sorted by time. Thread-safe: a lock is held while a page is created.
-
-    Args:
-        jobs: the jobs.
-        folder: of the service.
-    """
+    """The points of jobs, sorted by time. Thread-safe: a lock is held while a page is created."""
 
     def __init__(self, jobs: Jobs, folder: DataFolder) -> None:
         self._jobs, self._folder = jobs, folder
@@ -76,14 +62,7 @@ class MetricPages:
     ) -> tuple[int, list[dict[str, Any]]]:
         """Returns the number of points, and the points of one page in the format of the REST API.
 
-        Args:
-            job_id: id of the job.
-            query: the page.
-            hold: called with the number of points in memory; raises if there are too many.
-
-        Raises:
-            WireError: there is no such job, or it has too many points.
-            StorageError: a file cannot be read.
+        `hold` is called with the number of points in memory, and raises if there are too many.
         """
         with self._lock:
             key = job_id, query.name
@@ -103,6 +82,7 @@ class MetricPages:
             return table.page(query)
 
     def _new_table(self, job_id: str, name: str) -> _Table:
+        # The table has the points of jobs that finished before schema version 5; others are in event files.
         old = select(Metric).where(Metric.job_id == job_id, *([Metric.name == name] if name else []))
         parts: dict[tuple[str, str, bool], Part] = {}
         with self._jobs.database.read() as session:

@@ -146,15 +146,7 @@ class MetricsCollector:
         self._woken.set()
 
     def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
-        """Reads the remaining metrics of a job whose instances have exited, and stops watching it.
-
-        Args:
-            job_id: id of the job.
-            is_cancelled: checked after each chunk.
-
-        Returns:
-            True if all was read; False if it was cancelled.
-        """
+        """Reads the remaining metrics of a job and stops watching it; returns False if it was cancelled."""
         self._usage.finish(job_id)
         with self._lock:
             watched = self._watched.get(job_id)

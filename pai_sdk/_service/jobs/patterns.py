@@ -35,16 +35,7 @@ _NO_GROUP = "has no group; put the value in one: loss=([0-9.]+)"
 
 
 def pattern_problems(patterns: Sequence[str], *, readable: bool = True) -> list[str]:
-    """Returns the problem of each pattern; an empty string for a valid one.
-
-    Args:
-        patterns: regular expressions from a request.
-        readable: each must be valid and have a group, as for a metric; otherwise only its size is checked.
-
-    Example:
-        >>> pattern_problems(["loss=([0-9.]+)", "loss"])
-        ['', 'has no group; put the value in one: loss=([0-9.]+)']
-    """
+    """Returns the problem of each pattern, or an empty string; only of its size unless `readable`."""
     distinct = tuple(dict.fromkeys(patterns))
     problems = dict(zip(distinct, _verdicts(distinct), strict=True))
     return [problems[text] if readable or problems[text] in (_TOO_LONG, _TOO_LARGE) else "" for text in patterns]

@@ -48,14 +48,7 @@ class Publisher(OutputUploader):
 
 
 class LiveOutputs:
-    """Publishes the live outputs of one job, on a shared thread pool. Used by the scheduler's thread only.
-
-    Args:
-        publisher: of the job.
-        threads: copies files.
-        add_event: adds an event to the job, for outputs that cannot be saved.
-        log_error: logs an error of the service.
-    """
+    """Publishes the live outputs of one job, on a shared thread pool. Used by the scheduler's thread only."""
 
     def __init__(
         self,

@@ -29,11 +29,7 @@ _MAX_PROBLEMS = 20
 
 
 def read_body(body: bytes) -> dict[str, Any]:
-    """Parses a request's body as a JSON object.
-
-    Raises:
-        WireError: it is no JSON object, has too many values, or strings that cannot be stored.
-    """
+    """Parses a request's body as a JSON object; refuses too many values and strings that cannot be stored."""
     try:
         value = json.loads(body or b"{}")
         # The parser accepts values that cannot be encoded again: lone surrogates, NaN, infinity.
@@ -49,21 +45,7 @@ def read_body(body: bytes) -> dict[str, Any]:
 def read_model(model: type[_Model], value: Any, *, where: str = "") -> _Model:
     """Validates a JSON value by its names in the REST API, after all unset fields were removed from it.
 
-    An empty string is a value if the field accepts any string. The content of a free mapping, such as
-    `Environments`, is not changed, except that null is removed.
-
-    Args:
-        model: the model.
-        value: from `read_body`, or a part of it.
-        where: path of that part, for messages; empty for the complete body.
-
-    Raises:
-        WireError: the message lists all unknown, missing and invalid fields.
-
-    Example:
-        >>> from pai_sdk._wire.pai.compute import ComputeResource
-        >>> read_model(ComputeResource, {"EcsCount": 2, "SpotSpec": {}, "InstanceSpec": {"GPU": None}}).to_wire()
-        {'EcsCount': 2}
+    `where` is the path of the value in the body, for messages. WireError lists all problems.
     """
     cleaned = _without_unset(value, (model,))
     try:
@@ -151,7 +133,7 @@ def _without_unset(value: Any, models: _Models) -> Any:
         return [_without_unset(item, models) for item in value] if models else value
     if not isinstance(value, dict):
         return value
-    if not models:
+    if not models:  # a free mapping such as `Environments`: only null is unset
         return {key: item for key, item in value.items() if item is not None}
     fields = _fields_of(models)
     set_fields = {}
@@ -168,6 +150,7 @@ def _is_unset(value: Any, field: _Field) -> bool:
         return True
     if isinstance(value, (dict, list)):
         return not value and not field.is_required
+    # An empty string is a value if the field accepts any string.
     return value == "" and field.takes_a_container and not field.is_required
 
 

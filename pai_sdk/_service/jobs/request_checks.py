@@ -23,17 +23,8 @@ _SHARED_MEMORY = "ComputeResource.InstanceSpec.SharedMemory"
 
 
 def refuse_unknown_buckets(request: TrainingJobRequest, may_use: Callable[[str, Right], bool]) -> None:
-    """Checks that the user may use the buckets of a job's code, inputs and outputs.
-
-    The service itself copies the files, and could access any bucket.
-
-    Args:
-        request: the job.
-        may_use: returns whether a bucket exists that the user may read (`read`) or write (`submit`).
-
-    Raises:
-        WireError: a bucket does not exist, or the user may not use it.
-    """
+    """Checks that the user may use the buckets of a job's code, inputs and outputs."""
+    # The service itself copies the files, and could access any bucket.
     uses = list(_bucket_uses(request))
     missing = {used for used in {(bucket, right) for _, bucket, right in uses} if not may_use(*used)}
     problems = [
@@ -70,12 +61,7 @@ def unused_notice(request: TrainingJobRequest, executor: ExecutorCapabilities) -
 
 
 def _parameter(field: str) -> str:
-    """Returns the parameter name for a field of a request.
-
-    Example:
-        >>> _parameter("ComputeResource.ResourceId"), _parameter("InputChannels.Train.RoleArn")
-        ('resource_id', 'input_channels.Train.role_arn')
-    """
+    """Returns the parameter name for a field of a request."""
     first, *parts = field.removeprefix("ComputeResource.").split(".")
     if first == "UserVpc":
         return "user_vpc_config"

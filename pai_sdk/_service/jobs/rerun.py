@@ -61,14 +61,7 @@ class RerunChanges(BaseModel):
 
 
 def form_fields(request: RecordedRequest) -> dict[str, Any]:
-    """Returns the fields that a re-run can change, with their values; secrets are masked.
-
-    Example:
-        >>> fields = form_fields(RecordedRequest.model_validate({"TrainingJobName": "fit-3f2a9c",
-        ...     "HyperParameters": [{"Name": "lr", "Value": "0.1"}], "Environments": {"TOKEN": "abc"}}))
-        >>> fields["name"], fields["hyperparameters"], fields["environment"]
-        ('fit', {'lr': '0.1'}, {'TOKEN': '******'})
-    """
+    """Returns the fields that a re-run can change, with their values; secrets are masked."""
     public = RecordedRequest.model_validate(public_fields(request.to_wire()))
     spec, resource = public.algorithm_spec, public.compute_resource or RecordedCompute()
     fields: dict[str, Any] = {"name": without_suffix(public.training_job_name or "")}
@@ -88,22 +81,7 @@ def changed_request(request: RecordedRequest, changes: RerunChanges, token: str)
     """Returns the request of a new job: an earlier one with changes, a new name and new output folders.
 
     A masked value means the value of the earlier job. A registered algorithm stays a reference, unless its image
-    or command is changed.
-
-    Args:
-        request: of the earlier job.
-        changes: to its fields.
-        token: identifies the submission, so that a repeated request creates one job.
-
-    Raises:
-        WireError: lists all fields that cannot be changed.
-
-    Example:
-        >>> before = RecordedRequest.model_validate({"TrainingJobName": "fit-3f2a9c",
-        ...     "OutputChannels": [{"Name": "model", "OutputUri": "oss://b/fit-3f2a9c/model/"}]})
-        >>> new = changed_request(before, RerunChanges(name="fit"), "once")
-        >>> new.output_channels[0].uri.replace(new.training_job_name, "NAME")
-        'oss://b/NAME/model/'
+    or command is changed. Raises WireError with all fields that cannot be changed.
     """
     fields = form_fields(request)
     updates = {name: value for name, value in changes.values_set().items() if value != fields.get(name)}
@@ -131,6 +109,7 @@ def changed_request(request: RecordedRequest, changes: RerunChanges, token: str)
     if "max_runtime_s" in updates:
         limit = {"max_running_time_in_seconds": updates["max_runtime_s"]}
         update["scheduler"] = (request.scheduler or RecordedScheduler()).model_copy(update=limit)
+    # Derived from the token of the request: a repeated request creates one job.
     submission = hashlib.sha256(token.encode()).hexdigest()[:32]
     return request.model_copy(update=update).with_label(SUBMISSION_LABEL, submission)
 
@@ -195,6 +174,7 @@ def _with_new_folder(channel: ChannelUri, before: str, after: str) -> ChannelUri
     scheme, separator, path = channel.output_uri.partition("://")
     parts = path.split("/")
     renamed = [after if number and pattern.fullmatch(part) else part for number, part in enumerate(parts)]
+    # No part of the path has the name of the earlier job: the new job gets a subfolder.
     if renamed == parts:
         renamed = [*(parts[:-1] if parts[-1] == "" else parts), after, ""]
     return channel.model_copy(update={"output_uri": f"{scheme}{separator}{'/'.join(renamed)}"})

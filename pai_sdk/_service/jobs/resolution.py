@@ -26,25 +26,15 @@ _MAX_MATCH_S = 0.05
 
 @dataclass(frozen=True)
 class Resolved:
-    """A job with its resolved algorithm.
+    """A job with its resolved algorithm."""
 
-    Attributes:
-        request: with a copy of the spec; later versions of the algorithm have no effect on it.
-        workspace_id: workspace of the job.
-        algorithm_id: of its registered algorithm; None if the request has a spec.
-    """
-
-    request: TrainingJobRequest
+    request: TrainingJobRequest  # has a copy of the spec: later versions of the algorithm have no effect
     workspace_id: str
-    algorithm_id: str | None = None
+    algorithm_id: str | None = None  # None if the request has a spec
 
 
 def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, workspace_id: str) -> Resolved:
-    """Adds the spec of a registered algorithm and the defaults of hyperparameters to a request.
-
-    Raises:
-        WireError: there is no such algorithm, it accepts no code, or the request is contradictory.
-    """
+    """Adds the spec of a registered algorithm and the defaults of hyperparameters to a request."""
     algorithm_id = None
     if request.algorithm_name is not None:
         if request.algorithm_spec is not None:

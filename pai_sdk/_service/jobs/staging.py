@@ -40,12 +40,7 @@ REASON_DAMAGED = DAMAGED
 
 
 class StagingFailed(Exception):
-    """Raised when a job cannot start.
-
-    Attributes:
-        reason_code: machine-readable reason.
-        message: for the user.
-    """
+    """Raised when a job cannot start; the message is for the user."""
 
     def __init__(self, reason_code: str, message: str) -> None:
         super().__init__(message)
@@ -68,18 +63,8 @@ def stage(
 ) -> None:
     """Copies code, inputs and earlier checkpoints into the sandbox. Idempotent: it clears the sandbox first.
 
-    Args:
-        store: has code and inputs.
-        files: of the job.
-        request: the job.
-        is_cancelled: checked between files, and within large ones.
-        notify: receives messages before and after earlier checkpoints are copied.
-        put_table: prepares a table channel; arguments: the channel's store, the table's URI, whether the table
-            must exist.
-
-    Raises:
-        StagingFailed: something is missing, or not supported by this service.
-        StagingCancelled: `is_cancelled` returned True.
+    `is_cancelled` is checked between files and within large ones: then StagingCancelled is raised. `put_table` is
+    called with the store of a table channel, the table's URI, and whether the table must exist.
     """
     copier = _Copier(store, is_cancelled)
     try:
@@ -128,11 +113,7 @@ def stage(
 
 
 def store_uri(uri: str | None, description: str) -> OssUri:
-    """Parses a channel's URI in the service's object store.
-
-    Raises:
-        StagingFailed: it is not in this object store.
-    """
+    """Parses a channel's URI; raises StagingFailed if it is not in the service's object store."""
     if uri is None:
         raise StagingFailed(
             REASON_NOT_SUPPORTED, f"{description} is a dataset; this service reads and writes oss:// URIs only."

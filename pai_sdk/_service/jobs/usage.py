@@ -30,7 +30,7 @@ MEASURED = ("CpuCoreUsage", "MemoryUsage", "DiskReadRate", "DiskWriteRate")
 _EVERY_S = 10.0
 _FIRST_S = 1.0  # new jobs are sampled earlier: many finish within ten seconds
 _NEW_S = 60.0  # an instance without processes for so long is not starting any more
-_MARK = "PAI_INSTANCE_NAME"
+_MARK = "PAI_INSTANCE_NAME"  # a variable in the environment of all processes of an instance
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,7 @@ class _Watched:
 
 
 class UsageMeter:
-    """Samples the processes of running jobs in one thread, which sleeps without jobs.
-
-    The processes of an instance have the variable `PAI_INSTANCE_NAME`.
-
-    Args:
-        every_s: interval of samples.
-        first_s: interval of polls for instances without processes so far.
-    """
+    """Samples the processes of running jobs in one thread, which sleeps without jobs."""
 
     def __init__(self, *, every_s: float = _EVERY_S, first_s: float = _FIRST_S) -> None:
         self._every_s = every_s
@@ -118,15 +111,7 @@ class UsageMeter:
 
 
 def read_usage(log: Path, metric: str, *, start: float, end: float, step_s: float) -> list[tuple[float, float]]:
-    """Returns the values of one metric of one instance: start time and mean of each step.
-
-    Args:
-        log: the instance's log file.
-        metric: one of `MEASURED`; others have no values.
-        start: start time, in seconds since 1970.
-        end: end time, in seconds since 1970.
-        step_s: duration of a step.
-    """
+    """Returns one metric of one instance between two times (seconds since 1970): start and mean of each step."""
     steps: dict[float, list[float]] = {}
     if metric in MEASURED:
         for moment, values in _samples(_usage_file(log)):
@@ -186,6 +171,7 @@ def _append_sample(instance: _Watched, processes: Sequence[_Used], memory_bytes:
     """Appends the usage since the last sample; for new processes, since their start."""
     cpu_s = read_bytes = written_bytes = 0.0
     for used in processes:
+        # Without its start time, a process that reuses a pid would count as the earlier one.
         before = instance.used.get(used.process, _Used(used.process))
         cpu_s += used.cpu_s - before.cpu_s
         read_bytes += used.read_bytes - before.read_bytes

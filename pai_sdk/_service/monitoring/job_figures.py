@@ -26,13 +26,7 @@ _GIB = 1 << 30
 
 
 class JobFigures(Collector):
-    """Collects the metrics. If the database does not respond, those without it are still exported.
-
-    Args:
-        database: of the jobs.
-        allocations: returns the resources of the started jobs.
-        capacity: returns the resources for all jobs.
-    """
+    """Collects the metrics. If the database does not respond, those without it are still exported."""
 
     def __init__(
         self,
@@ -98,10 +92,8 @@ class JobFigures(Collector):
 
 
 def _oldest_in_queue(now: float) -> Select[float]:
-    """Selects since when the oldest job waits for resources.
-
-    A job with a later retry waits from the time at which that attempt may start.
-    """
+    """Selects since when the oldest job waits for resources."""
+    # A job with a later retry waits from the time at which that attempt may start.
     entered = case((Job.not_before > Transition.started_at, Job.not_before), else_=Transition.started_at)
     return (
         select(func.min(entered))

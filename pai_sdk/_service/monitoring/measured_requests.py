@@ -20,12 +20,7 @@ _NO_RESPONSE = "none"
 
 
 class MeasuredRequests:
-    """Forwards requests to the app, and counts them.
-
-    Args:
-        app: the wrapped ASGI application.
-        measurements: where the counters are.
-    """
+    """Forwards requests to the app, and counts them."""
 
     def __init__(self, app: ASGIApp, measurements: Measurements) -> None:
         self._app = app
@@ -92,13 +87,7 @@ class MeasuredRequests:
 
 
 def route_of(scope: Scope) -> str:
-    """Returns the path template of a handled request; for a refused one, the part of the service.
-
-    Example:
-        >>> scope = {"type": "http", "path": "/my-bucket/a/b.txt", "headers": [], "state": {"part": "objects"}}
-        >>> route_of(scope)
-        '/{bucket}/{key}'
-    """
+    """Returns the path template of a handled request; for a refused one, the part of the service."""
     part = part_of(scope)
     if part == "objects":
         bucket, _, key = str(scope["path"]).lstrip("/").partition("/")

@@ -36,11 +36,7 @@ _DATABASE_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5,
 
 
 class Measurements:
-    """The metrics of one service. Thread-safe.
-
-    Args:
-        executor: name of the executor.
-    """
+    """The metrics of one service. Thread-safe."""
 
     def __init__(self, executor: str) -> None:
         self.registry = registry = CollectorRegistry()
@@ -103,11 +99,7 @@ class Measurements:
         self.registry.register(collector)
 
     def expire_at(self, expires_at: Callable[[], float]) -> None:
-        """Exports when the TLS certificate expires.
-
-        Args:
-            expires_at: returns the time, in seconds since 1970.
-        """
+        """Exports when the TLS certificate expires, in seconds since 1970."""
         name = "pai_tls_certificate_expires_timestamp_seconds"
         gauge = Gauge(name, "When the TLS certificate expires", registry=self.registry)
         gauge.set_function(expires_at)

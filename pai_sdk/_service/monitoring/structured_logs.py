@@ -46,14 +46,7 @@ _MAX_PATH_LENGTH = 500
 
 
 class JsonFormatter(logging.Formatter):
-    """Formats each record as one line of JSON.
-
-    Example:
-        >>> record = logging.makeLogRecord({"levelname": "INFO", "msg": "job train0a1b2c3d4e5f waits"})
-        >>> line = json.loads(JsonFormatter().format(record))
-        >>> line["level"], line["message"], line["job_id"]
-        ('INFO', 'job train0a1b2c3d4e5f waits', 'train0a1b2c3d4e5f')
-    """
+    """Formats each record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Returns the line, without a line break."""
@@ -79,16 +72,11 @@ class JsonFormatter(logging.Formatter):
 
 
 class LoggedRequests:
-    """Forwards requests to the app; log lines of a request get its id.
-
-    Args:
-        app: the wrapped ASGI application.
-        access: also log a line for each request.
-    """
+    """Forwards requests to the app; log lines of a request get its id."""
 
     def __init__(self, app: ASGIApp, *, access: bool) -> None:
         self._app = app
-        self._access = access
+        self._access = access  # a line for each request
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""

@@ -119,17 +119,7 @@ def create_api(context: ServiceContext) -> FastAPI:
 
 
 class Dispatcher:
-    """Sends each request to the API, the page, the object store or the tables, and counts the requests.
-
-    Args:
-        api: the API behind its gate.
-        objects: the object store.
-        tables: the tables.
-        description: responds with the description of the API; it needs no key.
-        health: responds whether the service works; it needs no key, and is not counted as use.
-        page: the page, and the API as its scripts use it, behind the guard for browsers; None without a page.
-        metrics: responds with figures for Prometheus; not counted as use. None without them.
-    """
+    """Sends each request to the API, the page, the object store or the tables, and counts the requests."""
 
     def __init__(
         self,
@@ -146,11 +136,11 @@ class Dispatcher:
             "api": api,
             "objects": objects,
             "tables": tables,
-            "description": description,
-            "health": health,
+            "description": description,  # needs no key
+            "health": health,  # needs no key
         }
         if page is not None:
-            self._apps["page"] = page
+            self._apps["page"] = page  # behind the guard for browsers, with the API as its scripts use it
         if metrics is not None:
             self._apps["metrics"] = metrics
         self.requests_under_way = 0
@@ -163,6 +153,7 @@ class Dispatcher:
         app = self._apps[part]
         if part != "page":  # whose guard has stricter headers
             send = send_with(send, CONTENT_HEADERS)
+        # Not counted as use: a probe must not keep an idle service running.
         if part in ("health", "metrics"):
             await app(scope, receive, send)
             return

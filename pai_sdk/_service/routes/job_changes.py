@@ -63,11 +63,7 @@ async def list_training_job_changes(
 
 
 def _client_etags(body: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the ETag that the client has of each job; an empty string for none.
-
-    Raises:
-        WireError: the body has another form.
-    """
+    """Returns the ETag that the client has of each job; an empty string for none."""
     with suppress(ValidationError):
         client_etags = ChangesRequest.model_validate(body, by_alias=True, by_name=False).known
         if 0 < len(client_etags) <= _MAX_JOBS:

@@ -141,17 +141,14 @@ def _line_chunks(
     window: LogWindow,
     page: StoredPage,
 ) -> Iterator[list[str]]:
-    """Yields the lines of a page that is too large for the memory. Lines that were counted never change.
-
-    Raises:
-        WireError, RuntimeError: the job was deleted meanwhile. The response is truncated, which clients detect.
-    """
+    """Yields the lines of a page that is too large for the memory. Lines that were counted never change."""
     end = start + count
     while True:
         yield page.decoded_lines
         start += page.count
         if start >= end:
             return
+        # Raises if the job was deleted meanwhile: the response is truncated, which clients detect.
         page, _, _ = _read(context, job_id, name, start, end - start, window)
         if not page.count:
             raise RuntimeError(f"the log of job {job_id} ends before line {end}, which it had")

@@ -86,11 +86,7 @@ def delete_training_job_labels(
 
 
 def _names(text: str | None) -> list[str]:
-    """Reads a list in a query: joined by commas, or a JSON array.
-
-    Raises:
-        WireError: it is longer than a database accepts.
-    """
+    """Reads a list in a query: joined by commas, or a JSON array."""
     names = _split(text) if text else []
     if len(names) > _MAX_NAMES:
         raise invalid_parameter(f"The query has a list of {len(names)} names; {_MAX_NAMES} are allowed.")

@@ -61,20 +61,9 @@ def list_success(
     *,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Returns a response with a list, whose items are made one after the other: no more than it may have.
+    """Returns a response with a list in the first field of `model`; raises WireError beyond the budget."""
 
-    Args:
-        request: to respond to.
-        work: counts the bytes.
-        model: of the body; its first field has the items.
-        items: of the list.
-        tail: gives the other fields, when all items are made.
-        headers: further headers.
-
-    Raises:
-        WireError: the response is larger than the request may have, or takes longer.
-    """
-
+    # Called after the last item: `tail` may depend on the items.
     def fields() -> dict[str, Any]:
         return {**wire_names(request_id=request_id(request)), **response_body(tail())}
 
@@ -93,22 +82,13 @@ def etag(version: int) -> str:
 
 
 class LongPoll:
-    """The time for which a response waits for a change (`Prefer: wait=N`, RFC 7240).
-
-    Args:
-        request: without the preference, the response does not wait.
-        max_s: the most seconds.
-
-    Attributes:
-        deadline: when to respond, on the clock of the event loop.
-        applied: the preference as the response confirms it; empty without one.
-    """
+    """The time for which a response waits for a change (`Prefer: wait=N`, RFC 7240), 0 s by default."""
 
     def __init__(self, request: Request, max_s: float) -> None:
         self._clock = asyncio.get_running_loop().time
         match = _WAIT.search(request.headers.get("prefer", ""))
         wait_s = min(float(match[1]), max_s) if match else 0.0
-        self.deadline = self._clock() + wait_s
+        self.deadline = self._clock() + wait_s  # on the clock of the event loop
         self.applied = f"wait={wait_s:g}" if match else ""
 
     @property

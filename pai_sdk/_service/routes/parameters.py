@@ -27,11 +27,7 @@ Order: TypeAlias = Annotated[Literal["ASC", "DESC", "asc", "desc"], Query(alias=
 
 
 def _parse_time(text: str | None, parameter: str) -> float | None:
-    """Returns seconds since 1970 for a time in UTC (`2026-01-31T08:00Z`, also with seconds); None without a time.
-
-    Raises:
-        WireError: it is not a time.
-    """
+    """Returns seconds since 1970 for a time in UTC, such as `2026-01-31T08:00Z`; None without a time."""
     if not text:
         return None
     try:
@@ -58,15 +54,7 @@ TimeWindow = Annotated[LogWindow, Depends(_window)]
 
 
 def read_pairs(text: str | None) -> dict[str, str]:
-    """Reads the filter `Labels` of the form `key=value,key=value`.
-
-    Raises:
-        WireError: it has another form.
-
-    Example:
-        >>> read_pairs("a=1,b=2")
-        {'a': '1', 'b': '2'}
-    """
+    """Reads the filter `Labels` of the form `key=value,key=value`."""
     pairs = [pair.partition("=") for pair in (text or "").split(",") if pair]
     if wrong := [pair for pair in pairs if not (pair[0] and pair[1])]:
         raise invalid_parameter(
@@ -78,10 +66,6 @@ def read_pairs(text: str | None) -> dict[str, str]:
 def check_workspace(
     context: ServiceContext, principal: Principal, workspace_id: str | None, right: Right = "submit"
 ) -> str:
-    """Returns the workspace that a request names, or the default one, if the user has the right in it.
-
-    Raises:
-        WireError: there is no such workspace for the user, or they lack the right in it.
-    """
+    """Returns the workspace that a request names, or the default one, if the user has the right in it."""
     requested = context.workspaces.default_id if workspace_id is None else workspace_id
     return context.workspaces.require(requested, principal, right).id

@@ -98,11 +98,7 @@ def delete_schedule(request: Request, context: ContextOf, schedule_id: str) -> R
 
 
 def _checked_job(context: ServiceContext, new: NewSchedule, principal: Principal) -> Resolved:
-    """Checks a new schedule and its job.
-
-    Raises:
-        WireError: it would be refused, or the schedule is wrong; the message names every problem.
-    """
+    """Checks a new schedule and its job; WireError names every problem."""
     problems = list(schedule_problems(new.name, new.cron, new.time_zone))
     try:
         job = check_job(context, new.request, principal)

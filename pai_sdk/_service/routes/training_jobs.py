@@ -167,32 +167,20 @@ def _visible_before(context: ServiceContext, ended_at: float | None) -> float | 
 
 
 def stop_job(context: ServiceContext, job_id: str) -> None:
-    """Stops a job; a finished one stays as it is.
-
-    Raises:
-        WireError: there is no such job.
-    """
+    """Stops a job; a finished one stays as it is."""
     context.jobs.request_stop(job_id)
     context.runner.wake()
 
 
 def delete_job(context: ServiceContext, job_id: str) -> None:
-    """Deletes a job with its log and its folder; objects in the object store stay.
-
-    Raises:
-        WireError: it has not finished, or there is no such job.
-    """
+    """Deletes a finished job with its log and its folder; objects in the object store stay."""
     context.jobs.delete(job_id)
     context.logs.forget(job_id)
     context.runner.discard(job_id)
 
 
 def check_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> Resolved:
-    """Checks the request of a user for a job; returns the job.
-
-    Raises:
-        WireError: the request is refused.
-    """
+    """Checks the request of a user for a job; returns the job."""
     job = read_request(
         body,
         workspace_of=partial(check_workspace, context, principal),
@@ -217,17 +205,7 @@ def create_job(
     principal: Principal,
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
 ) -> tuple[str, str]:
-    """Creates a job of a user; returns its id and the notice about it.
-
-    Args:
-        context: of the service.
-        body: of the request.
-        principal: the user.
-        in_transaction: see `NewJob`.
-
-    Raises:
-        WireError: the request is refused.
-    """
+    """Creates a job of a user; returns its id and the notice about it. For `in_transaction` see `NewJob`."""
     job = check_job(context, body, principal)
     notice = unused_notice(job.request, context.executor)
     notices = (notice, image_notice(job.request, context.executor))

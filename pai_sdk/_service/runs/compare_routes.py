@@ -120,11 +120,7 @@ def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequ
 
 
 def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smoothed: bool) -> None:
-    """Refuses a comparison of one metric that would need too many points in memory.
-
-    Raises:
-        WireError: there are too many points.
-    """
+    """Refuses a comparison of one metric that would need too many points in memory."""
     points = sum(brief.tags[tag].count for brief in _having(briefs, tag))
     if is_smoothed:
         work.hold(_SMOOTHING_COSTS * points, f"points of {tag[:100]!r} in memory, as smoothing copies each")
@@ -145,11 +141,7 @@ def _having(briefs: Sequence[RunBrief], tag: str) -> list[RunBrief]:
 
 
 def _briefs(manager: RunManager, selected: str | list[str], work: Work) -> list[RunBrief]:
-    """Returns the selected runs; unknown ids are skipped, and refused by the comparison.
-
-    Raises:
-        WireError: there are too many, or the filter cannot be read.
-    """
+    """Returns the selected runs; unknown ids are skipped, and refused by the comparison."""
     if isinstance(selected, str):
         page = call_manager(manager.runs, selected, "-created", _MAX_RUNS)
         if page.total > _MAX_RUNS:
@@ -163,11 +155,7 @@ def _briefs(manager: RunManager, selected: str | list[str], work: Work) -> list[
 
 
 def _selected(body: _Selection) -> str | list[str]:
-    """Returns ids of runs, or a filter.
-
-    Raises:
-        WireError: the body has neither of them, or both.
-    """
+    """Returns ids of runs, or a filter."""
     if (body.runs is None) == (body.filter is None):
         raise invalid_parameter("runs, filter: give one of them.")
     return body.runs if body.runs is not None else body.filter or ""

@@ -23,30 +23,18 @@ _MAX_CURSOR_LENGTH = 16_384
 
 @dataclass(frozen=True)
 class Position:
-    """The position up to which one source was read.
-
-    Attributes:
-        epoch: of the source.
-        version: of what was read.
-        offset: number of points or lines that were read.
-    """
+    """The position up to which one source was read."""
 
     epoch: str
     version: int
-    offset: int
+    offset: int  # number of points or lines that were read
 
     def __str__(self) -> str:
         return f"{self.epoch}.{self.version}.{self.offset}"
 
 
 def join_cursor(positions: Mapping[str, Position]) -> str:
-    """Joins the positions of several sources in one cursor.
-
-    Example:
-        >>> cursor = join_cursor({"runs": Position("a1b2", 7, 0)})
-        >>> read_cursor(cursor, ["runs", "log:train-x7k2"])
-        {'runs': Position(epoch='a1b2', version=7, offset=0)}
-    """
+    """Joins the positions of several sources in one cursor."""
     return "~".join(f"{_key(source)}:{position}" for source, position in positions.items())
 
 

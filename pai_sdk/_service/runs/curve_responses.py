@@ -48,22 +48,10 @@ def series_response(
     smooth: float,
     work: Work,
 ) -> bytes:
-    """Returns the points of one metric, or their buckets.
+    """Returns the points of one metric, or their buckets unless `buckets` is 0.
 
-    Args:
-        series: the points.
-        media_type: of the response.
-        header: other keys of the response; ignored for CSV.
-        x: unit of the axis.
-        start: the minimum x; None for all points.
-        end: the maximum x; None for all points.
-        buckets: number of buckets; 0 for all points.
-        smooth: weight of the smoothing, from 0 to less than 1.
-        work: the request.
-
-    Raises:
-        InvalidInputError: an argument is invalid.
-        WireError: the response exceeds the budget of the request.
+    `header` has further keys of the response, which CSV has no place for. `smooth` is from 0 to less than 1.
+    Raises InvalidInputError for an invalid argument, and WireError beyond the budget of the request.
     """
     from pai_sdk._data.run.plots.buckets import compared
 
@@ -83,19 +71,10 @@ def comparison_response(
     has_last: bool = False,
     is_double: bool = False,
 ) -> bytes:
-    """Returns curves of one or more tags.
+    """Returns curves of one or more tags; raises WireError beyond the budget of the request.
 
-    Args:
-        comparisons: tag and curves, created one by one and not retained.
-        media_type: of the response.
-        header: other keys of the response; ignored for CSV.
-        members: run ids per tag, to which the members of curves are indices; empty if each curve is of one run.
-        work: the request, which counts the bytes.
-        has_last: include the last value of each bucket.
-        is_double: columns have double precision.
-
-    Raises:
-        WireError: the response exceeds the budget of the request.
+    `comparisons` are created one by one and not retained. `members` has run ids per tag, to which the members of
+    curves are indices; it is empty if each curve is of one run.
     """
     if media_type == CSV:
         names = ("tag", "curve", "x", "to", "value", "low", "high", "count", "nan", "inf")

@@ -42,17 +42,7 @@ _HEADERS = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class EventStream:
-    """The topics that one client follows. Not thread-safe: one thread at a time.
-
-    Args:
-        source: the runs.
-        topics: names and parts, from `read_topics`.
-        cursor: of an earlier stream with some of these topics; empty for a new stream.
-        work: the request.
-
-    Raises:
-        WireError: there is no such run, or the topics have too many points.
-    """
+    """The topics that one client follows, from the cursor of an earlier stream. Not thread-safe."""
 
     def __init__(
         self, source: RunSource, topics: Sequence[tuple[str, list[str]]], cursor: str, work: Work

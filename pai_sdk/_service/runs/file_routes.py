@@ -94,11 +94,7 @@ def _tickets(request: Request) -> Tickets[tuple[Principal, str, str]]:
 
 
 def _store_of(stores: Mapping[str, Store], path: str) -> tuple[Store, str]:
-    """Returns the store of the first part of a path and the remaining path; or the root store and the path.
-
-    Raises:
-        WireError: there is no such store, or the path is outside of it.
-    """
+    """Returns the store of the first part of a path and the remaining path; or the root store and the path."""
     name, subpath = (ROOT_FOLDER, path) if ROOT_FOLDER in stores else path.partition("/")[::2]
     if name not in stores:
         raise _not_found(path)

@@ -34,12 +34,7 @@ _MAX_INSTANCES = 1000
 
 
 class FolderRuns:
-    """The runs below a folder, with the logs and checkpoints next to their event files if these are local.
-
-    Args:
-        prefix: the folder, or its URI.
-        max_stream_s: duration of an event stream.
-    """
+    """The runs below a folder or URI, with logs and checkpoints if these are local."""
 
     def __init__(self, prefix: str | Path, *, max_stream_s: float = 3600.0) -> None:
         self.responses = ResponseCache()
@@ -74,11 +69,7 @@ class FolderRuns:
         return self
 
     def log(self, run_id: str, instance: str | None) -> LogReader:
-        """Opens the log of a run: the files `*.log` of its folder `logs`.
-
-        Raises:
-            WireError: there is no such run, or it has no such log.
-        """
+        """Opens the log of a run: the files `*.log` of its folder `logs`; raises WireError if it has none."""
         folder = self._folder_of(run_id)
         files = {} if folder is None else self._log_files(Path(RunLayout(str(folder)).logs))
         if instance is not None:
@@ -86,6 +77,7 @@ class FolderRuns:
         if not files:
             description = f"a log of {instance[:100]!r}" if instance is not None else "a log here"
             raise WireError(404, NO_LOG, f"Run {run_id[:200]!r} has no {description}.")
+        # By inodes: a new training in this folder replaces the files, and a reader starts over.
         epoch = blake2b(
             repr([file_stat.st_ino for file_stat in files.values()]).encode(), digest_size=8
         ).hexdigest()
@@ -93,11 +85,7 @@ class FolderRuns:
         return LogReader(self._open(files), is_open=is_open, epoch=epoch)
 
     def files(self, run_id: str) -> Mapping[str, Store]:
-        """Returns the folder of a run and its subfolders, if they are local.
-
-        Raises:
-            WireError: there is no such run.
-        """
+        """Returns the folder of a run and its subfolders, if they are local."""
         folder = self._folder_of(run_id)
         if folder is None or self._root is None or not is_within(folder, self._root):
             return {}
@@ -109,11 +97,7 @@ class FolderRuns:
         return {}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
-        """Returns the checkpoints of a run.
-
-        Raises:
-            WireError: there is no such run.
-        """
+        """Returns the checkpoints of a run."""
         folder = self._folder_of(run_id)
         if folder is None or self._root is None:
             return []

@@ -50,14 +50,6 @@ class JobRuns:
 
     Each active user has a manager, which reads only the runs that they can see. So nothing that it counts,
     compares or streams is of another run. It is closed when they are idle.
-
-    Args:
-        jobs: the jobs.
-        logs: opens the logs of jobs.
-        folder: of the service.
-        store: with the published outputs of jobs.
-        max_stream_s: duration of an event stream.
-        principal: the user; the service itself by default.
     """
 
     def __init__(
@@ -94,6 +86,7 @@ class JobRuns:
     def _new_manager(self) -> RunManager:
         from pai_sdk._data.run.watch.manager import RunManager
 
+        # A new manager has read nothing: it needs all records.
         self._cached_records = {}
         manager = RunManager(
             records=self._records,
@@ -110,6 +103,7 @@ class JobRuns:
 
     def visible_to(self, principal: Principal) -> JobRuns:
         """Returns the source of the runs that a user can see; it is cached while their rights are unchanged."""
+        # An administrator sees all runs, and shares the manager of the service.
         if principal.view_key == self._principal.view_key or principal.has_right("admin"):
             return self
         with self._lock:
@@ -135,19 +129,11 @@ class JobRuns:
         return self._jobs.changes.closed
 
     def log(self, run_id: str, instance: str | None) -> LogReader:
-        """Opens the log of a job.
-
-        Raises:
-            WireError: there is no such job, or it has no such instance.
-        """
+        """Opens the log of a job; raises WireError if there is no such job or instance."""
         return self._logs.open(self._job(run_id), instance)
 
     def files(self, run_id: str) -> Mapping[str, Store]:
-        """Returns the output channels of a job, local or published, and its logs.
-
-        Raises:
-            WireError: there is no such job.
-        """
+        """Returns the output channels of a job, local or published, and its logs."""
         job, sandbox = self._job(run_id), self._sandbox(run_id)
         stores: dict[str, Store] = {}
         for name, uri in output_uris(job.request).items():
@@ -174,17 +160,14 @@ class JobRuns:
             return {row.id: row.place for row in rows if row.is_visible}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
-        """Returns the statuses, events and checkpoints of a job.
-
-        Raises:
-            WireError: there is no such job.
-        """
+        """Returns the statuses, events and checkpoints of a job."""
         job = self._job(run_id)
         marks = [RunMark("status", change.status, change.started_at) for change in job.transitions]
         with self._jobs.database.read() as session:
             events = session.scalars(select(Event).where(Event.job_id == run_id).order_by(Event.number))
             marks += [RunMark("event", event.text, event.happened_at) for event in events]
         local = Path(RunLayout(str(self._sandbox(run_id).ml / "output")).checkpoints)
+        # A local folder is not published yet, or not completely.
         published = None if local.is_dir() else _published(job, "checkpoints")
         if published is not None:
             return [*marks, *self._published_checkpoints(published)]

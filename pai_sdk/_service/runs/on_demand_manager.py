@@ -28,14 +28,8 @@ class OnDemandManager:
 
         none ──(get)──> running ──(no get for `idle_s`)──> none;  close() from any state ──> none, finally
 
-    Without clients its passes become rare: the interval is a quarter of the time since the last `get`.
-
     `_lock` guards all fields and is held while a manager is created, which reads no files. A manager is closed
     outside of it.
-
-    Args:
-        factory: creates and starts a manager.
-        idle_s: seconds after the last `get` at which the manager is closed.
     """
 
     def __init__(self, factory: Callable[[], RunManager], idle_s: float = 600.0) -> None:
@@ -72,6 +66,7 @@ class OnDemandManager:
             with self._lock:
                 idle_s = time.monotonic() - self._used_at
                 if self._manager is not None and idle_s > _QUIET_S:
+                    # Without clients its passes become rare: a quarter of the time since the last `get`.
                     self._manager.refresh_s = max(self._refresh_s, min(idle_s / 4, _SLOWEST_S))
             if idle_s > self._idle_s:
                 self._stop()
@@ -94,17 +89,10 @@ def _wait_for_pass(manager: RunManager) -> None:
 
 
 def loaded(runs: RunSource, run_id: str | None = None) -> RunManager:
-    """Returns the manager of a source, after its first scan and after it has read the last files of finished jobs.
-
-    Both waits are bounded: on a slow disk the data may be incomplete.
-
-    Args:
-        runs: the source.
-        run_id: waits for the job of this run only; None for all jobs.
-    """
+    """Returns the manager after its first scan and the last files of finished jobs; both waits are bounded."""
     manager = runs.manager
     if manager.state.loaded_at is None:
-        with suppress(TimeoutError):
+        with suppress(TimeoutError):  # a slow disk: the response is incomplete
             manager.wait_until_loaded(_LOADED_S)
     manager.wait_until_settled(runs.finished_at(run_id), _SETTLED_S)
     return manager

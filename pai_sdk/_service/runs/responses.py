@@ -73,21 +73,12 @@ def json_list(
     extra: Mapping[str, Any] | Callable[[], Mapping[str, Any]],
     work: Work,
 ) -> bytes:
-    """Encodes an object with a long list as JSON, within the budget of the request.
-
-    Args:
-        name: key of the list, which comes first in the object.
-        items: of the list, created one by one. Bytes are JSON already.
-        extra: other keys of the object; a function is called after the last item.
-        work: counts the bytes.
-
-    Raises:
-        WireError: the response is too large, or takes too long.
-    """
+    """Encodes an object as JSON whose first key is a long list; `work` raises WireError beyond its budget."""
     parts = []
-    for item in items:
+    for item in items:  # created one by one: `work` can stop before all are in memory; bytes are JSON already
         parts.append(item if isinstance(item, bytes) else json_bytes(item))
         work.spend(len(parts[-1]) + 1)
+    # After the last item, such as a cursor behind it.
     extra = extra() if callable(extra) else extra
     end = json_bytes(extra)[1:]
     return b"".join([b"{", _dumped(name), b":[", b",".join(parts), b"]", b"," if extra else b"", end])
@@ -174,18 +165,12 @@ def best_of(request: Request, offered: Sequence[str]) -> str:
 
 
 def finite(values: Iterable[float | None]) -> tuple[list[float | None], dict[str, list[int]]]:
-    """Returns numbers for JSON with null for non-finite ones, and the indices of those.
-
-    Numbers of single precision are written with nine digits, which identify each of them.
-
-    Example:
-        >>> finite([1.5, float("nan"), None, float("-inf")])
-        ([1.5, None, None, None], {'nan': [1], '-inf': [3]})
-    """
+    """Returns numbers for JSON with null for non-finite ones, and the indices of those by kind."""
     import numpy as np
 
     items = list(values)
     numbers = np.array([math.nan if value is None else value for value in items], np.float64)
+    # Nine digits identify each number of single precision (IEEE 754), and save up to eight bytes.
     with np.errstate(over="ignore"):
         is_single = numbers.astype(np.float32).astype(np.float64) == numbers
     if np.isfinite(numbers).all():
@@ -210,17 +195,7 @@ def finite(values: Iterable[float | None]) -> tuple[list[float | None], dict[str
 def csv_text(
     names: Sequence[str], rows: Iterable[Sequence[Any]], spend: Callable[[int], None] = lambda size: None
 ) -> bytes:
-    r"""Encodes rows as CSV. Strings that a spreadsheet would run as a formula get an apostrophe as prefix.
-
-    Args:
-        names: of the columns.
-        rows: cells, created row by row.
-        spend: counts characters; raises to stop.
-
-    Example:
-        >>> csv_text(["run", "value"], [["=1+1", -2.5]])
-        b"run,value\r\n'=1+1,-2.5\r\n"
-    """
+    """Encodes rows as CSV; `spend` counts characters and raises to stop."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([_cell(name) for name in names])
@@ -234,6 +209,7 @@ def csv_text(
 
 
 def _cell(value: Any) -> Any:
+    # A spreadsheet would run such a string as a formula.
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
@@ -277,15 +253,9 @@ class RowCache:
         self._lock = Lock()
 
     def row(self, view: object, name: str, version: object, make: Callable[[], bytes]) -> bytes:
-        """Returns a row; creates it unless it is cached.
-
-        Args:
-            view: key of the list's columns; rows of another key are dropped.
-            name: of the row.
-            version: of its content.
-            make: creates the row.
-        """
+        """Returns the row `name`; creates it unless this `version` of it is cached."""
         with self._lock:
+            # `view` is the key of the list's columns: rows of other columns are dropped.
             # A new dict instead of clear(): a concurrent `row` writes to the old dict, which is then garbage.
             if self._view != view or self._size_bytes > _CACHED_BYTES:
                 self._view, self._rows, self._size_bytes = view, {}, 0

@@ -176,11 +176,7 @@ def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Versi
 
 
 def get_watched_run(runs: RunSource, run_id: str) -> WatchedRun:
-    """Returns a run.
-
-    Raises:
-        WireError: there is no such run.
-    """
+    """Returns a run, or raises WireError."""
     run: WatchedRun = call_manager(loaded(runs, run_id).run, run_id)
     return run
 
@@ -192,11 +188,7 @@ def no_job(run_id: str) -> WireError:
 
 
 def names_of(text: str, parameter: str) -> list[str]:
-    """Parses a list in a query: names joined by commas, or a JSON array.
-
-    Raises:
-        WireError: it is too long, or no list.
-    """
+    """Parses a list in a query: names joined by commas, or a JSON array."""
     if not text.startswith("["):
         names = [name for name in text.split(",") if name]
     else:
@@ -221,11 +213,7 @@ def _fields_of(text: str) -> Sequence[str]:
 
 
 def call_manager(method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Calls a method of the manager, and turns its errors into responses.
-
-    Raises:
-        WireError: there is no such run or tag, or an argument is invalid.
-    """
+    """Calls a method of the manager, and turns its errors into responses."""
     try:
         return method(*arguments, **options)
     except RunNotFoundError as error:

@@ -43,15 +43,7 @@ MarkKind: TypeAlias = Literal["status", "event", "checkpoint", "not_finite"]
 
 @dataclass(frozen=True)
 class RunMark:
-    """A mark on the x axis of a run's curves.
-
-    Attributes:
-        kind: a new status of its job, an event of its job, a checkpoint, or the first value of a metric that
-            is not finite.
-        text: shown to users.
-        time: seconds since 1970, if known.
-        step: of the training, if known.
-    """
+    """A mark on the x axis of a run's curves, such as a checkpoint or the first NaN of a metric."""
 
     kind: MarkKind
     text: str
@@ -60,13 +52,7 @@ class RunMark:
 
 
 class RunSource(Protocol):
-    """Runs with their logs, files and marks. Thread-safe.
-
-    Attributes:
-        responses: cache for repeated requests.
-        rows: cache for lists in which few runs have changed.
-        max_stream_s: duration of an event stream; its client reconnects with its cursor.
-    """
+    """Runs with their logs, files and marks. Thread-safe."""
 
     responses: ResponseCache
     rows: RowCache
@@ -83,10 +69,7 @@ class RunSource(Protocol):
         ...
 
     def finished_at(self, run_id: str | None) -> float:
-        """Returns the monotonic time at which the job of a run, or the last one of all jobs, finished.
-
-        Minus infinity if none has finished since the service started.
-        """
+        """Returns the monotonic finish time of the run's job, or of the last job (None); -inf without one."""
         ...
 
     def visible_to(self, principal: Principal) -> RunSource:
@@ -94,25 +77,11 @@ class RunSource(Protocol):
         ...
 
     def log(self, run_id: str, instance: str | None) -> LogReader:
-        """Opens the log of a run.
-
-        Args:
-            run_id: id of the run.
-            instance: name of an instance; None for all instances, merged.
-
-        Raises:
-            WireError: there is no such run, or no such instance.
-        """
+        """Opens the log of one instance, or of all, merged (None); raises WireError if it does not exist."""
         ...
 
     def files(self, run_id: str) -> Mapping[str, Store]:
-        """Returns the file stores of a run by name, such as output channels and logs.
-
-        If one folder has all of them, it is included as `ROOT_FOLDER`.
-
-        Raises:
-            WireError: there is no such run.
-        """
+        """Returns the file stores of a run by name; as `ROOT_FOLDER` the one that contains all of them, if any."""
         ...
 
     def queue_positions(self) -> Mapping[str, int]:
@@ -152,12 +121,9 @@ def checkpoint_marks(folder: Path, root: Path) -> Iterator[RunMark]:
 
 
 def folders_in(folder: Path, root: Path, *, only: Sequence[str] = ()) -> dict[str, Store]:
-    """Returns the subfolders of a training's folder as stores by name; skips links.
+    """Returns the subfolders of a training's folder as stores by name, or only `only`; skips links.
 
-    Args:
-        folder: of the training.
-        root: must contain the folder after all links are resolved, else the result is empty.
-        only: names to include; all by default.
+    A folder that lies outside of `root` after all links are resolved has none.
     """
     if not is_within(folder, root):
         return {}

@@ -38,12 +38,7 @@ _MAX_PAUSE_S = 1.0
 
 @dataclass(frozen=True)
 class Message:
-    """One message on the stream.
-
-    Attributes:
-        event: type of the event.
-        data: JSON content.
-    """
+    """One message on the stream."""
 
     event: str
     data: dict[str, Any]
@@ -267,15 +262,7 @@ def count_points(manager: RunManager, run_id: str, tag: str) -> int:
 
 
 def read_topics(text: str) -> list[tuple[str, list[str]]]:
-    """Parses the topics of a query: their names and their parts.
-
-    Raises:
-        WireError: one of them is invalid, or there are too many.
-
-    Example:
-        >>> read_topics("runs,scalars:train-x7k2:eval%2Floss")
-        [('runs', ['runs']), ('scalars:train-x7k2:eval%2Floss', ['scalars', 'train-x7k2', 'eval/loss'])]
-    """
+    """Parses the topics of a query: their names and their parts."""
     names = list(dict.fromkeys(name for name in text.split(",") if name))
     if len(names) > _MAX_TOPICS:
         raise invalid_parameter(f"topics: {len(names)} are named; {_MAX_TOPICS} are allowed.")

@@ -21,24 +21,11 @@ _BUSY_TIMEOUT_S = 30
 
 
 class Database:
-    """Sessions for reading and for writing.
+    """Sessions for reading and for writing. Owns the engine.
 
     SQLite has one writer at a time. Writers wait for a lock of the process, then begin with the write lock of
     SQLite: a transaction that reads first and requests that lock later can be refused (SQLITE_BUSY_SNAPSHOT). The
     lock of the process is also used with PostgreSQL, so that rows are numbered in the order of their commits.
-
-    Args:
-        engine: its connections; closed with the database.
-        display_name: path or URL for messages, without a password.
-        before_change: called first within each writing transaction; an error of it rolls the transaction back.
-
-    Raises:
-        ServiceStartError: it cannot be reached or read, or a newer build wrote it.
-
-    Example:
-        >>> database = Database.in_file(Path("/srv/pai/service.db"))  # doctest: +SKIP
-        >>> with database.write() as session:  # doctest: +SKIP
-        ...     session.add(job)
     """
 
     def __init__(
@@ -80,6 +67,7 @@ class Database:
         """Opens a session that is committed at the end, or rolled back by an error."""
         # The lock is acquired first: a thread that waits inside of SQLite polls with sleeps, and may time out.
         with self._write_lock, self._write() as session, session.begin():
+            # Checks the lease, for example: an error rolls the transaction back.
             self._before_change(session)
             yield session
 

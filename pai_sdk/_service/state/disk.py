@@ -26,11 +26,7 @@ def is_read_only(error: BaseException) -> bool:
 
 
 class DiskWatch:
-    """Logs errors: one line, once, for a disk that cannot be written; with a traceback for any other error.
-
-    Args:
-        root: the service's data folder; the reserve in it is released when the disk is full.
-    """
+    """Logs errors: one line, once, for a disk that cannot be written; with a traceback for any other error."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

@@ -54,19 +54,11 @@ class DataFolder:
     A service with the lease of a database does not wait for the lock: an unreachable machine may hold it. The lock
     file contains the mark of that database, and the next holder of the lease replaces this file and the lock of
     the object store. The previous holder then finds that its folder is gone (`is_gone`).
-
-    Args:
-        root: the folder.
-        mark: id of the database whose lease this process holds; None without one.
-
-    Example:
-        >>> with DataFolder(Path("/srv/pai")) as folder:  # doctest: +SKIP
-        ...     folder.database_file
     """
 
     def __init__(self, root: Path, *, mark: str | None = None) -> None:
         self.root = root.expanduser().absolute()
-        self._mark = mark
+        self._mark = mark  # of the database whose lease this process holds; None without one
         self._lock: int | None = None
 
     @property
@@ -99,11 +91,7 @@ class DataFolder:
         return self.jobs_dir / job_id
 
     def __enter__(self) -> DataFolder:
-        """Creates and locks the folder.
-
-        Raises:
-            ServiceStartError: another service uses it, it cannot be written, or it has other files.
-        """
+        """Creates and locks the folder; raises ServiceStartError if it is in use or cannot be written."""
         try:
             self.root.mkdir(parents=True, exist_ok=True, mode=0o700)
             refuse_foreign(self.root)
@@ -190,11 +178,7 @@ class DataFolder:
 
 
 def refuse_foreign(root: Path) -> None:
-    """Checks that a folder is empty or belongs to a service.
-
-    Raises:
-        ServiceStartError: it has other files.
-    """
+    """Raises ServiceStartError unless a folder is empty or belongs to a service."""
     names = {path.name for path in root.iterdir()}
     foreign = sorted(names - _SERVICE_FILES)
     if foreign and names.isdisjoint(_MARKS):

@@ -92,17 +92,11 @@ def now_s() -> float:
 
 @dataclass(frozen=True)
 class AcquiredLease:
-    """Result of acquiring the lease.
+    """Result of acquiring the lease."""
 
-    Attributes:
-        number: of this holder.
-        mark: id of this database, the same for all its leases.
-        before: the holder whose lease expired; None if the last holder released it.
-    """
-
-    number: int
-    mark: str
-    before: ProcessName | None
+    number: int  # grows with each holder
+    mark: str  # id of this database, equal for all its leases
+    before: ProcessName | None  # the holder whose lease expired; None if the last holder released it
 
 
 class _Renewable(Protocol):
@@ -116,11 +110,7 @@ class _Renewable(Protocol):
 
 
 class LeaseTable:
-    """The row of the lease. Methods raise SQLAlchemy's `DBAPIError` when the database cannot be reached.
-
-    Args:
-        engine: with short timeouts.
-    """
+    """The row of the lease. Methods raise SQLAlchemy's `DBAPIError` when the database cannot be reached."""
 
     def __init__(self, engine: Engine) -> None:
         # With REPEATABLE READ, all statements would use the snapshot of the first one, before the advisory lock.
@@ -177,19 +167,7 @@ class LeaseTable:
 
 
 class Lease:
-    """A lease that this process holds. One thread renews it until it is closed, another one watches its age.
-
-    Args:
-        table: where it is renewed.
-        number: of this holder.
-        sent_at: time of the clock before the acquiring statement was sent.
-        clock: replaced by tests.
-        exit_now: exits the process; replaced by tests.
-
-    Attributes:
-        number: grows with each holder.
-        loss: why it was lost; None while it is valid.
-    """
+    """A lease that this process holds. One thread renews it until it is closed, another one watches its age."""
 
     def __init__(
         self,
@@ -201,9 +179,9 @@ class Lease:
         exit_now: Callable[[int], object] = os._exit,
     ) -> None:
         self.number = number
-        self.loss: str | None = None
+        self.loss: str | None = None  # the reason; None while the lease is valid
         self._table = table
-        self._sent_at = sent_at
+        self._sent_at = sent_at  # before the acquiring statement was sent, as in `renew`
         self._clock = clock
         self._exit_now = exit_now
         self._closing, self._closed = threading.Event(), threading.Event()
@@ -256,11 +234,7 @@ class Lease:
         return True
 
     def require(self, session: Session) -> None:
-        """Checks within a transaction that this process has the lease, and locks the row until its end.
-
-        Raises:
-            WireError: another service has it.
-        """
+        """Locks the row of the lease until the transaction ends; raises 503 if another service has the lease."""
         if session.scalar(_CHECK, {"number": self.number, "pause": _MAX_PAUSE}) is None:
             self.loss = _SUPERSEDED
             message = "Another service has taken over; try again."

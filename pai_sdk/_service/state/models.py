@@ -190,11 +190,7 @@ class Progress(Base):
 
 
 class Job(Base):
-    """A training job. `number` counts them in the order of their creation.
-
-    `owner` is a user's name, empty for the service's own key. `attempt` counts the starts, and `not_before` is the
-    time until which the next one waits.
-    """
+    """A training job. `number` counts them in the order of their creation."""
 
     __tablename__ = "jobs"
     __table_args__ = (
@@ -214,10 +210,11 @@ class Job(Base):
     request: Mapped[dict[str, Any]]
     instance_count: Mapped[int]
     priority: Mapped[int] = mapped_column(default=0, server_default="0")
+    # A user's name; empty for the service's own key.
     owner: Mapped[str] = mapped_column(default="", server_default="")
     accessibility: Mapped[str] = mapped_column(default="PRIVATE", server_default="PRIVATE")
-    attempt: Mapped[int] = mapped_column(default=1, server_default="1")
-    not_before: Mapped[float | None]
+    attempt: Mapped[int] = mapped_column(default=1, server_default="1")  # counts the starts
+    not_before: Mapped[float | None]  # the next attempt waits until then
     status: Mapped[str]
     reason_code: Mapped[str | None]
     reason_message: Mapped[str | None] = mapped_column(Text)
@@ -320,11 +317,7 @@ class AlgorithmVersion(Base):
 
 
 class ScheduleRow(Base):
-    """A job that is created at the times of a cron expression. `number` counts schedules by creation.
-
-    `owner` is a user's name, as with jobs. `next_time` is None while it is disabled. `last_time` is the due time
-    for which the job `last_job_id` was created, and `last_error` the reason why there is no job for a later one.
-    """
+    """A job that is created at the times of a cron expression. `number` counts schedules by creation."""
 
     __tablename__ = "schedules"
     __table_args__ = (
@@ -340,10 +333,10 @@ class ScheduleRow(Base):
     cron: Mapped[str]
     zone: Mapped[str]
     request: Mapped[dict[str, Any]]
-    next_time: Mapped[float | None] = mapped_column(index=True)
-    last_time: Mapped[float | None]
+    next_time: Mapped[float | None] = mapped_column(index=True)  # None while it is disabled
+    last_time: Mapped[float | None]  # the due time for which the last job was created
     last_job_id: Mapped[str | None]
-    last_error: Mapped[str | None] = mapped_column(Text)
+    last_error: Mapped[str | None] = mapped_column(Text)  # why there is no job for a later time
     created_at: Mapped[float]
     modified_at: Mapped[float]
 
@@ -385,10 +378,7 @@ class ExperimentRow(Base):
 
 
 class ModelRow(Base):
-    """A registered model. `number` counts models in the order of their creation.
-
-    `details` has the fields of the REST API that no query filters by; `labels` maps keys to values.
-    """
+    """A registered model. `number` counts models in the order of their creation."""
 
     __tablename__ = "models"
     __table_args__ = (

@@ -19,23 +19,12 @@ _POLL_INTERVAL_S = 0.01
 
 @dataclass(frozen=True)
 class ProcessName:
-    """Identity of a process; unique among all processes that ever ran on its machine.
+    """Identity of a process; unique among all processes that ever ran on its machine."""
 
-    Attributes:
-        host: the name of its machine, for people.
-        machine: boot id and PID namespace of its kernel; empty where the system has no /proc.
-        pid: process id in that namespace.
-        start_ticks: start time, in clock ticks since boot; a reused pid has another one.
-
-    Example:
-        >>> ProcessName.parse(ProcessName.current().to_json()) == ProcessName.current()
-        True
-    """
-
-    host: str
-    machine: str
-    pid: int
-    start_ticks: str
+    host: str  # for people
+    machine: str  # boot id and PID namespace; empty where the system has no /proc
+    pid: int  # in that namespace
+    start_ticks: str  # in clock ticks since boot: a reused pid has another one
 
     @classmethod
     def current(cls) -> ProcessName:
@@ -71,11 +60,7 @@ class ProcessName:
         return self.is_observable() and _start_ticks_of(self.pid) != self.start_ticks
 
     def kill(self, *, patience_s: float) -> bool:
-        """Kills it with SIGKILL where that is permitted; also works on a suspended process.
-
-        Returns:
-            True if it has exited.
-        """
+        """Kills it with SIGKILL where that is permitted, even if suspended; returns True if it has exited."""
         deadline = time.monotonic() + patience_s
         while self.is_observable() and not self.has_exited():
             try:

@@ -20,11 +20,7 @@ _MIN_FREE_BYTES = 16 * _SIZE_BYTES
 
 
 class Reserve:
-    """A file of 4 MiB that is deleted when the disk is full, and created again when there is space.
-
-    Example:
-        >>> Reserve.of(Path("/srv/pai")).allocate()  # doctest: +SKIP
-    """
+    """A file of 4 MiB that is deleted when the disk is full, and created again when there is space."""
 
     @classmethod
     def of(cls, data_dir: Path) -> Reserve:
@@ -53,11 +49,7 @@ class Reserve:
         return os.access(self._path.parent, os.W_OK) and disk.f_bavail * disk.f_frsize >= _STARTUP_BYTES
 
     def require_space(self) -> None:
-        """Checks that a service can start on this disk; releases the reserve if that is needed.
-
-        Raises:
-            ServiceStartError: the disk is full even without the reserve.
-        """
+        """Checks that a service can start on this disk, after a release of the reserve if needed."""
         try:
             self._probe()
         except OSError as error:

@@ -42,16 +42,11 @@ class Schema:
 
     A new table needs no migration. A new column does, and so does an index on an existing table: append a
     migration. A released migration is never changed.
-
-    Attributes:
-        name: key of the version in the table `schema_versions`.
-        metadata: the tables of the current version.
-        migrations: the first one migrates version 1 to version 2, and so on.
     """
 
-    name: str
-    metadata: MetaData
-    migrations: Sequence[Migration] = ()
+    name: str  # key of the version in the table `schema_versions`
+    metadata: MetaData  # the tables of the current version
+    migrations: Sequence[Migration] = ()  # the first one migrates version 1 to version 2
 
     @property
     def version(self) -> int:
@@ -59,11 +54,7 @@ class Schema:
         return 1 + len(self.migrations)
 
     def prepare(self, connection: Connection) -> None:
-        """Creates the tables or migrates them, within the transaction of `connection`.
-
-        Raises:
-            ServiceStartError: a newer build wrote them, or columns are missing.
-        """
+        """Creates the tables or migrates them, within the transaction; refuses tables of a newer build."""
         _metadata.create_all(connection)
         current = self._version_of(connection)
         if current > self.version:

@@ -46,16 +46,10 @@ _AWAY_STATES = frozenset({"53300", "57P01", "57P02", "57P03"})
 
 
 def is_database_away(error: BaseException) -> bool:
-    """Returns True if an error reports that PostgreSQL does not respond: a retry may succeed.
-
-    Always False for SQLite, which is a local file.
-
-    Example:
-        >>> is_database_away(ValueError("syntax error"))
-        False
-    """
+    """Returns True if an error reports that PostgreSQL does not respond, so that a retry may succeed."""
     if isinstance(error, PoolTimeoutError):
         return True
+    # SQLite is a local file, and never away.
     if not isinstance(error, DBAPIError) or not type(error.orig).__module__.startswith("psycopg"):
         return False
     state = getattr(error.orig, "sqlstate", None)
@@ -65,18 +59,11 @@ def is_database_away(error: BaseException) -> bool:
 
 
 def postgres_url(text: str) -> URL:
-    """Parses the URL of a PostgreSQL database, and selects the driver psycopg.
-
-    Raises:
-        ServiceStartError: it is no such URL; the message does not quote it, since it may hold a password.
-
-    Example:
-        >>> postgres_url("postgresql://me:secret@db/pai")
-        postgresql+psycopg://me:***@db/pai
-    """
+    """Parses the URL of a PostgreSQL database, and selects the driver psycopg; else raises ServiceStartError."""
     try:
         url = make_url(text.strip())
     except (ArgumentError, ValueError) as error:
+        # The message must not quote it: it may hold a password.
         raise ServiceStartError(f"the database is not a URL such as {_EXAMPLE}") from error
     if url.drivername not in ("postgresql", "postgres", _DRIVER):
         raise ServiceStartError(f"the database {url.drivername!r} is not supported; give a URL such as {_EXAMPLE}")
@@ -89,21 +76,13 @@ def display_url(url: URL) -> str:
 
 
 def postgres_engine(url: URL) -> Engine:
-    """Creates an engine with a bounded number of connections; does not connect yet.
-
-    Raises:
-        ServiceStartError: the driver is not installed.
-    """
+    """Creates an engine with a bounded number of connections; does not connect yet."""
     timeouts = {name: value for name, value in _TIMEOUTS.items() if name not in url.query}
     return _engine(url, timeouts, _STATEMENT_TIMEOUT_S, pool_size=_POOL_SIZE, max_overflow=_MAX_OVERFLOW)
 
 
 def lease_engine(url: URL) -> Engine:
-    """Creates an engine for the lease: at most two connections, whose statements time out after 2 s.
-
-    Raises:
-        ServiceStartError: the driver is not installed.
-    """
+    """Creates an engine for the lease: at most two connections, whose statements time out after 2 s."""
     return _engine(url, {**_TIMEOUTS, **_LEASE_TIMEOUTS}, _LEASE_STATEMENT_TIMEOUT_S, pool_size=1, max_overflow=1)
 
 

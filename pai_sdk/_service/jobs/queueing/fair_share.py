@@ -27,35 +27,16 @@ HALF_LIFE_S = 24 * 3600.0  # a day: the weight after a week is 2 ** -7, less tha
 
 @dataclass(frozen=True)
 class Allocation:
-    """The resources that are allocated to one job until it finishes.
-
-    Attributes:
-        owner: owner of the job.
-        need: the resources.
-        since: time of the allocation, in seconds since 1970.
-    """
+    """The resources that are allocated to one job until it finishes."""
 
     owner: str
     need: Need
-    since: float
+    since: float  # seconds since 1970
 
 
 @dataclass(frozen=True)
 class Use:
-    """Decayed average of the resources of a user's finished jobs.
-
-    Attributes:
-        instances: average number of instances.
-        cpus: average number of CPUs.
-        gpus: average number of GPUs.
-        at: time of the average, in seconds since 1970.
-
-    Example:
-        >>> day = 24 * 3600
-        >>> use = Use().with_use(Need(1, cpus=8), start=0, end=day)
-        >>> use.cpus, use.decayed(2 * day).cpus
-        (4.0, 2.0)
-    """
+    """Decayed average of the resources of a user's finished jobs, at the time `at` in seconds since 1970."""
 
     instances: float = 0.0
     cpus: float = 0.0
@@ -72,6 +53,7 @@ class Use:
     def with_use(self, need: Need, *, start: float, end: float) -> Use:
         """Returns the average including a job, decayed to the end of that job or later."""
         before = self.decayed(end)
+        # The integral of the weight over the running time, relative to that of endless use.
         average = (1.0 - _weight(max(0.0, end - start))) * _weight(before.at - end)
         return Use(
             before.instances + average * need.instances,

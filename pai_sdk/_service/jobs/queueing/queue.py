@@ -20,34 +20,21 @@ __all__ = ["Decision", "FairQueue", "Head", "decide"]
 
 @dataclass(frozen=True)
 class Head:
-    """The first job in the queue of one user.
-
-    Attributes:
-        job_id: its id.
-        number: in the order of creation.
-        owner: the user.
-        need: the requested resources.
-    """
+    """The first job in the queue of one user."""
 
     job_id: str
-    number: int
+    number: int  # in the order of creation
     owner: str
     need: Need
 
 
 @dataclass(frozen=True)
 class Decision:
-    """Decision about the heads of the queues.
+    """Decision about the heads of the queues."""
 
-    Attributes:
-        next: the head that starts next; None if all wait for their quotas.
-        lacking: descriptions of the resources that it waits for; empty if it starts now.
-        at_quota: the heads that wait for the quota of their user, with the missing resources.
-    """
-
-    next: Head | None
-    lacking: Sequence[str]
-    at_quota: Sequence[tuple[Head, Sequence[str]]]
+    next: Head | None  # None: all wait for their quotas
+    lacking: Sequence[str]  # what `next` waits for; empty if it starts now
+    at_quota: Sequence[tuple[Head, Sequence[str]]]  # heads that wait for a quota, with what is missing
 
 
 def decide(
@@ -58,20 +45,12 @@ def decide(
     capacity: Callable[[], Capacity],
     now: float,
 ) -> Decision:
-    """Decides which head starts next.
+    """Decides which head starts next. `uses` and `quotas` are by user, `now` is in seconds since 1970.
 
     1. A user whose head exceeds their quota is skipped; no other user waits for them.
     2. Of the others, the user with the smallest share is next; with equal shares, the user whose head was created
        first.
     3. If that head exceeds the free capacity, all wait for it: no job overtakes it.
-
-    Args:
-        heads: the first job of each user's queue.
-        allocations: resources of the running jobs.
-        uses: by user, usage of finished jobs.
-        quotas: by user, if set.
-        capacity: returns the current capacity; called only if a head is allowed to start.
-        now: the time, in seconds since 1970.
     """
     allowed, at_quota = [], []
     for head in heads:
@@ -83,6 +62,7 @@ def decide(
             allowed.append(head)
     if not allowed:
         return Decision(None, (), at_quota)
+    # Only now: on a cluster this reads what it reported last.
     total = capacity()
 
     def sort_key(head: Head) -> tuple[float, int]:
@@ -101,10 +81,6 @@ class FairQueue:
     A user's queue is sorted by priority, then by creation. Between users only the share counts: a high priority
     gives no advantage over other users. No job starves because it is large, or because of other users: while a
     user's jobs wait, the share of this user decreases, and the shares of users with running jobs do not.
-
-    Args:
-        jobs: the table of jobs.
-        clock: the time, in seconds since 1970.
     """
 
     def __init__(self, jobs: Jobs, *, clock: Callable[[], float] = time.time) -> None:

@@ -44,12 +44,7 @@ class QuotaUse:
 
 
 def missing_in_quota(quota: Quota, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
-    """Describes the resources of a quota that are too small for a job and the running ones; empty if it can start.
-
-    Example:
-        >>> list(missing_in_quota(Quota(cpus=8, running=4), Need(1, cpus=4), [Need(1, cpus=6)]))
-        ['4 CPUs (2 of 8 are free)']
-    """
+    """Describes what a quota lacks for a job in addition to the running ones; empty if it can start."""
     needs = list(running)
     for resource, limit, amount, used in (
         ("CPUs", quota.cpus, need.cpus, sum(other.cpus for other in needs)),
@@ -62,11 +57,7 @@ def missing_in_quota(quota: Quota, need: Need, running: Iterable[Need] = ()) -> 
 
 
 def check_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
-    """Checks that a new job of a user could start alone, and that it may be queued.
-
-    Raises:
-        WireError: it could never start, or too many of the user's jobs are queued.
-    """
+    """Raises WireError if a new job of a user could never start, or too many of their jobs are queued."""
     if owner == OPERATOR:
         return  # the service's own key has no quota
     refuse_larger_than_quota(session, owner, request)
@@ -77,11 +68,7 @@ def check_quota(session: Session, owner: str, request: TrainingJobRequest) -> No
 
 
 def refuse_larger_than_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
-    """Checks that a job of a user could start alone.
-
-    Raises:
-        WireError: it could never start.
-    """
+    """Raises WireError if a job could not start alone within its user's quota."""
     quota = NO_QUOTA if owner == OPERATOR else quota_of(session, owner)
     missing = list(missing_in_quota(quota, need_or_instances(request)))
     if missing:

@@ -66,25 +66,15 @@ def new_job_id() -> str:
 
 @dataclass(eq=False)
 class NewJob:
-    """A job that is submitted.
-
-    Attributes:
-        request: the job.
-        workspace_id: workspace of the job.
-        owner: the user who submits it.
-        algorithm_id: of its registered algorithm.
-        notices: further events; empty ones are left out.
-        in_transaction: called with the job's id in the transaction of the creation; called again in another
-            transaction if the first one was rolled back. Its error rolls the creation back.
-        job_id: the job's id, after it was added to the queue.
-        error: why it was not added.
-    """
+    """A job that is submitted; afterwards `job_id` or `error` is set."""
 
     request: TrainingJobRequest
     workspace_id: str
     owner: str = OPERATOR
     algorithm_id: str | None = None
-    notices: Iterable[str] = ()
+    notices: Iterable[str] = ()  # further events; empty ones are left out
+    # Called with the job's id in the transaction of the creation; again in another one if that was rolled back.
+    # An error of it rolls the creation back.
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None
     job_id: str | None = None
     error: BaseException | None = None
@@ -103,24 +93,16 @@ class Submissions:
     submission gets its own transaction.
 
     Lock order: `_leader_lock`, then the write lock of the database. No transaction submits a job.
-
-    Args:
-        database: the database of the jobs.
-        dedupes: a submission with the submission label of an existing job returns that job.
     """
 
     def __init__(self, database: Database, *, dedupes: bool) -> None:
         self._database = database
-        self._dedupes = dedupes
+        self._dedupes = dedupes  # a repeated submission label returns the existing job
         self._waiting: deque[NewJob] = deque()
         self._leader_lock = threading.Lock()
 
     def submit(self, submission: NewJob) -> str:
-        """Adds a job to the queue; returns its id after the commit.
-
-        Raises:
-            WireError: it is refused.
-        """
+        """Adds a job to the queue; returns its id after the commit, or raises the error of the submission."""
         # deque.append and popleft are atomic, so `_waiting` needs no lock.
         self._waiting.append(submission)
         with self._leader_lock:
@@ -167,15 +149,12 @@ class Submissions:
         label = labels.get(SUBMISSION_LABEL)
         if label is None or not self._dedupes:
             return None
+        # The client repeats a request whose response was lost.
         return session.scalar(_SUBMITTED_BEFORE, {"submission": label, "owner": owner})
 
 
 def accessibility_of(labels: Mapping[str, str]) -> str | None:
-    """Returns the accessibility of a job by its labels; None if it is not set.
-
-    Raises:
-        WireError: the label has an invalid value.
-    """
+    """Returns the accessibility of a job by its labels, None if it is not set; refuses invalid values."""
     accessibility = labels.get(ACCESSIBILITY_LABEL)
     if accessibility not in (None, PRIVATE, PUBLIC):
         raise invalid_parameter(

@@ -18,14 +18,7 @@ _MAX_ZONE_LENGTH = 100
 
 
 def cron_problems(cron: str, zone: str) -> Iterator[str]:
-    """Yields the problems of a cron expression and of a time zone's name.
-
-    Example:
-        >>> list(cron_problems("0 3 * * *", "Europe/Berlin"))
-        []
-        >>> list(cron_problems("0 3 * *", "Europe/Berlin"))
-        ["Cron: '0 3 * *' has 4 fields; give 5: minute, hour, day of month, month, day of week"]
-    """
+    """Yields the problems of a cron expression and of a time zone's name."""
     is_valid_zone = _zone(zone) is not None
     if not is_valid_zone:
         yield f"TimeZone: {zone[:60]!r} is not the name of a time zone, such as UTC or Europe/Berlin"
@@ -44,33 +37,16 @@ def cron_problems(cron: str, zone: str) -> Iterator[str]:
 
 
 def next_time(cron: str, zone: str, now: float) -> float:
-    """Returns the first time after `now`.
-
-    As in Debian's cron, a time that a change of the clocks skips is moved to right after the change, and a
-    repeated time counts once.
-
-    Raises:
-        WireError: the expression or the zone is invalid.
-
-    Example:
-        >>> next_time("0 3 * * *", "UTC", 0.0) / 3600
-        3.0
-    """
+    """Returns the first time after `now`; raises WireError if the expression or the zone is invalid."""
+    # As in Debian's cron: a time that a change of the clocks skips is moved to right after the change, and a
+    # repeated time counts once.
     moments = CronSim(cron, _moment(cron, zone, now))
     # In a repeated hour, cronsim's first result can be a time of the first pass.
     return next(seconds for each in moments if (seconds := each.timestamp()) > now)
 
 
 def newest_time(cron: str, zone: str, now: float, *, since: float) -> float:
-    """Returns the last time up to `now`, but not before `since`, which is a time of the expression.
-
-    Raises:
-        WireError: the expression or the zone is invalid.
-
-    Example:
-        >>> newest_time("0 3 * * *", "UTC", 100 * 3600.0, since=3 * 3600.0) / 3600
-        99.0
-    """
+    """Returns the last time up to `now`, but not before `since`, which is a time of the expression."""
     moments = CronSim(cron, _moment(cron, zone, now + 1), reverse=True)
     return max(since, next(moments).timestamp())
 

@@ -47,16 +47,10 @@ class _Superseded(Exception):
 
 @dataclass(frozen=True)
 class _Due:
-    """A schedule that is due.
+    """A schedule that is due."""
 
-    Attributes:
-        row: the schedule, as it was read.
-        at: the due time; the newest one if several have passed.
-        next_at: the next due time.
-    """
-
-    row: ScheduleRow
-    at: float
+    row: ScheduleRow  # as it was read: `_unchanged` compares
+    at: float  # the newest one if several have passed
     next_at: float
 
 
@@ -67,17 +61,6 @@ class ScheduleRunner:
     the schedule is no longer due at this time. So each due time has one job, even if this process is killed or a
     second service runs. Of the times that have passed while no service ran, only the newest one counts. A time is
     skipped if the last job of the schedule has not finished.
-
-    Args:
-        table: the schedules.
-        create: creates a job.
-        owner_of: returns a user with a key by name; called at each due time.
-        has_finished: returns whether a job has finished, by id.
-        audit: records created and refused jobs.
-        disk: logs errors.
-        on_job: called after a job was created.
-        can_act: returns True while no other service can hold the lease.
-        now: the clock, in seconds since 1970.
     """
 
     def __init__(
@@ -100,7 +83,7 @@ class ScheduleRunner:
         self._audit = audit
         self._disk = disk
         self._on_job = on_job
-        self._can_act = can_act
+        self._can_act = can_act  # True while no other service can hold the lease
         self._now = now
         self._woken = threading.Event()
         self._closing = threading.Event()
@@ -178,6 +161,7 @@ class ScheduleRunner:
         now = self._now()
         if row.next_time is None or row.next_time > now:
             return
+        # At each due time: the key may have been revoked since the schedule was created.
         owner = self._owner_of(row.owner)
         try:
             at = newest_time(row.cron, row.zone, now, since=row.next_time)
@@ -228,11 +212,7 @@ class ScheduleRunner:
 
 
 def _unchanged(session: Session, expected: ScheduleRow) -> ScheduleRow:
-    """Returns the schedule, locked for this transaction.
-
-    Raises:
-        _Superseded: it is no longer due at this time.
-    """
+    """Returns the schedule, locked for this transaction; raises _Superseded if it is no longer due then."""
     # FOR UPDATE: a second service waits for this transaction, and then finds another next time.
     row = session.get(ScheduleRow, expected.number, with_for_update=True)
     if row is None or row.next_time != expected.next_time:

@@ -34,19 +34,12 @@ def schedule_problems(name: str, cron: str, zone: str) -> Iterator[str]:
 
 
 class ScheduleTable:
-    """All schedules. Thread-safe.
-
-    Args:
-        database: the database.
-        now: the clock, in seconds since 1970.
-
-    Attributes:
-        on_change: called after the commit of a change that may make a schedule due earlier.
-    """
+    """All schedules. Thread-safe; `now` returns seconds since 1970."""
 
     def __init__(self, database: Database, now: Callable[[], float] = time.time) -> None:
         self._database = database
         self._now = now
+        # Called after the commit of a change that may make a schedule due earlier.
         self.on_change: Callable[[], None] = lambda: None
 
     # ---- of a user ----------------------------------------------------------------------------------------
@@ -54,19 +47,7 @@ class ScheduleTable:
     def create(
         self, name: str, *, owner: str, workspace_id: str, cron: str, zone: str, request: Mapping[str, Any]
     ) -> ScheduleRow:
-        """Adds an enabled schedule.
-
-        Args:
-            name: unique among the schedules of the owner.
-            owner: owner of the jobs.
-            workspace_id: workspace of the jobs.
-            cron: a valid expression.
-            zone: a valid time zone.
-            request: the body of CreateTrainingJob.
-
-        Raises:
-            WireError: the owner has a schedule of this name, or too many.
-        """
+        """Adds an enabled schedule; raises WireError if the owner has one of this name, or too many."""
         now = self._now()
         row = ScheduleRow(
             id="schedule" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(12)),
@@ -94,28 +75,17 @@ class ScheduleTable:
         return row
 
     def get(self, schedule_id: str) -> ScheduleRow:
-        """Returns a schedule, with the body of its job.
-
-        Raises:
-            WireError: there is no such schedule.
-        """
+        """Returns a schedule with the body of its job; raises WireError if there is none."""
         with self._database.read() as session:
             return _existing(session, schedule_id)
 
     def require_visible(self, schedule_id: str, principal: Principal, right: Right) -> None:
-        """Checks that a user may see and change a schedule: its owner, or an administrator.
-
-        Raises:
-            WireError: 404 if they may not, as if it did not exist.
-        """
+        """Raises 404 unless the user is the owner of the schedule or an administrator."""
         with self._database.read() as session:
             _existing(session, schedule_id, _visible(principal))
 
     def find(self, principal: Principal, *, page_number: int, page_size: int) -> tuple[Sequence[ScheduleRow], int]:
-        """Returns a page of the schedules that a user may see, the newest first, and the total number.
-
-        The rows have no bodies of jobs, which may be large.
-        """
+        """Returns a page of a user's visible schedules, the newest first, and the total number."""
         mine = _visible(principal)
         page = (
             select(ScheduleRow).where(mine).order_by(ScheduleRow.number.desc()).options(defer(ScheduleRow.request))
@@ -127,11 +97,7 @@ class ScheduleTable:
     def change(
         self, schedule_id: str, *, cron: str | None = None, zone: str | None = None, enabled: bool | None = None
     ) -> ScheduleRow:
-        """Changes a schedule; None keeps a value. Due times before the change are not caught up.
-
-        Raises:
-            WireError: the expression or the zone is invalid, or there is no such schedule.
-        """
+        """Changes a schedule; None keeps a value. Due times before the change are not caught up."""
         now = self._now()
         with self._database.write() as session:
             row = _existing(session, schedule_id)
@@ -145,11 +111,7 @@ class ScheduleTable:
         return row
 
     def delete(self, schedule_id: str) -> None:
-        """Deletes a schedule, but not its jobs.
-
-        Raises:
-            WireError: there is no such schedule.
-        """
+        """Deletes a schedule, but not its jobs."""
         with self._database.write() as session:
             _existing(session, schedule_id)
             session.execute(delete(ScheduleRow).where(ScheduleRow.id == schedule_id))
