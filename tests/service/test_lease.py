@@ -176,6 +176,7 @@ def test_a_process_that_was_killed_has_ended_and_one_that_is_suspended_can_be_ki
 def test_this_process_never_ends_itself() -> None:
     assert not ProcessName.current().has_exited()
     assert not ProcessName.current().kill(patience_s=0)
+    assert ProcessName.parse(ProcessName.current().to_json()) == ProcessName.current()
     assert ProcessName.parse("") is None
     assert ProcessName.parse('{"pid": 1}') is None
 

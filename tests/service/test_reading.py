@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from pai_sdk._service.jobs.reading import read_model
+from pai_sdk._service.routes.parameters import read_pairs
 from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 from tests.service.services import Client
 
@@ -38,6 +40,18 @@ def test_all_unknown_missing_and_wrong_fields_are_named_with_their_place() -> No
 def test_only_wire_names_are_read() -> None:
     with pytest.raises(WireError, match="image: is not known; did you mean 'Image'"):
         read_model(AlgorithmSpec, {"image": "i", "Command": ["true"]})
+
+
+def test_null_is_removed_from_free_mappings() -> None:
+    value = {"EcsCount": 2, "SpotSpec": {}, "InstanceSpec": {"GPU": None}}
+    assert read_model(ComputeResource, value).to_wire() == {"EcsCount": 2}
+
+
+def test_a_filter_by_labels_has_pairs_with_commas() -> None:
+    assert read_pairs("a=1,b=2") == {"a": "1", "b": "2"}
+    assert read_pairs(None) == {}
+    with pytest.raises(WireError, match="is not of the form key=value"):
+        read_pairs("a=1,b")
 
 
 @pytest.mark.parametrize("unset", UNSET, ids=repr)

@@ -115,6 +115,16 @@ def test_the_average_is_the_same_if_a_job_was_split_in_two() -> None:
     assert (parts.instances, parts.cpus, parts.gpus) == pytest.approx((whole.instances, whole.cpus, whole.gpus))
 
 
+def test_a_day_of_use_counts_half_and_a_day_later_a_quarter() -> None:
+    use = Use().with_use(Need(1, cpus=8), start=0, end=HALF_LIFE_S)
+    assert (use.cpus, use.decayed(2 * HALF_LIFE_S).cpus) == (4.0, 2.0)
+
+
+def test_a_quota_counts_the_cpus_of_the_running_jobs() -> None:
+    missing = missing_in_quota(Quota(cpus=8, running=4), Need(1, cpus=4), [Need(1, cpus=6)])
+    assert list(missing) == ["4 CPUs (2 of 8 are free)"]
+
+
 def test_a_clock_that_was_set_back_charges_nothing_twice() -> None:
     use = Use(1, 1, 1, NOW)
     assert use.decayed(NOW - 100) == use
