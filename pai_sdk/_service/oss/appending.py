@@ -33,11 +33,7 @@ class Appender:
         return self._locks[hash((bucket, key)) % _LOCKS]
 
     def find_appendable(self, bucket: str, key: str, position: int) -> StoredObject | None:
-        """Returns the object to append to, or None if it does not exist yet.
-
-        Raises:
-            StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
-        """
+        """Returns the object to append to, None if it does not exist yet; raises if `position` is not its end."""
         try:
             info = self._index.find(bucket, key)
         except StorageError as error:
@@ -53,11 +49,7 @@ class Appender:
         return info
 
     def extend(self, info: StoredObject, writer: BlobWriter) -> StoredObject:
-        """Appends what was written to the object; a crash before the row is updated leaves it unchanged.
-
-        Raises:
-            StorageError: `NoSuchKey` when it is no longer what it was.
-        """
+        """Appends what was written to the object; a crash before the row is updated leaves it unchanged."""
         # Not durable: `append` copies it into the blob and forces that to the disk; this file is only
         # temporary.
         addition = writer.finish(durable=False)

@@ -49,17 +49,14 @@ class BlobRange:
 
 
 class BlobFolder:
-    """`blobs/ab/<name>` for complete blobs and for parts of uploads; `incoming/<name>` for unfinished ones.
+    """`blobs/ab/<name>` for complete blobs and for parts of uploads; `incoming/<name>` for unfinished ones."""
 
-    Attributes:
-        was_missing: whether the folder of blobs did not exist.
-        external_shards: prefixes of the names of contents in another store; a folder has none.
-    """
-
+    # Prefixes of the names of contents in another store; a folder has none.
     external_shards: Sequence[str] = ()
 
     def __init__(self, root: Path) -> None:
         self._blobs, self._incoming = root / "blobs", root / "incoming"
+        # Read before the folder is created: a missing folder with rows is a lost or wrong disk.
         self.was_missing = not self._blobs.exists()
         self._lock = threading.Lock()
         self._new_names: set[str] | None = set()
@@ -76,20 +73,12 @@ class BlobFolder:
         return self._blobs / name[:2] / name
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """Returns a reader of a blob, which stays valid if the blob is removed, and the blob's size in bytes.
-
-        Raises:
-            FileNotFoundError: there is no such blob.
-        """
+        """Returns a reader of a blob, which stays valid if the blob is removed, and the blob's size in bytes."""
         stream = self.path(name).open("rb")
         return stream, os.fstat(stream.fileno()).st_size
 
     def append(self, name: str, size_bytes: int, addition: str) -> None:
-        """Truncates a blob to `size_bytes`, appends another blob, and forces it to the disk.
-
-        Raises:
-            FileNotFoundError: one of them is not there.
-        """
+        """Truncates a blob to `size_bytes`, appends another blob, and forces it to the disk."""
         with self.path(addition).open("rb") as source, self.path(name).open("r+b") as target:
             # An interrupted append may have left bytes behind the recorded size.
             target.truncate(size_bytes)
@@ -124,27 +113,14 @@ class BlobFolder:
         return link_name
 
     def join(self, ranges: Sequence[BlobRange]) -> str:
-        """Concatenates ranges of blobs into a new blob; returns its name.
-
-        Raises:
-            FileNotFoundError: one of them is not there.
-            EOFError: one of them is too short.
-        """
+        """Concatenates ranges of blobs into a new blob and returns its name; raises `EOFError` if one is short."""
         with self.writer() as writer:
             for each in ranges:
                 writer.copy_unhashed(each, self.path(each.name))
             return writer.finish().name
 
     def fill(self, name: str, size_bytes: int, ranges: Mapping[int, BlobRange]) -> bool:
-        """Copies ranges into a blob at their offsets, sets its length, and forces it to the disk.
-
-        Returns:
-            False if contents are not stored in files; then nothing was changed.
-
-        Raises:
-            FileNotFoundError: one of the blobs is missing.
-            EOFError: one of them is too short.
-        """
+        """Copies ranges into a blob, sets its length and syncs it; returns False where contents are no files."""
         with self.path(name).open("r+b") as target:
             for start, each in ranges.items():
                 target.seek(start)
@@ -155,13 +131,11 @@ class BlobFolder:
         return True
 
     def remove(self, names: Iterable[str]) -> None:
-        """Unlinks blobs; open readers stay valid.
-
-        No object needs them any more, so a failure is only logged: the next start tries again.
-        """
+        """Unlinks blobs; open readers stay valid."""
         for name in names:
             try:
                 self.path(name).unlink(missing_ok=True)
+            # Only logged, because no object needs the blob any more; the sweep of the next start tries again.
             except OSError as error:
                 _log.warning("the blob %s cannot be removed now: %s", name, error.strerror)
 
@@ -242,11 +216,7 @@ class BlobWriter:
             self.crc64 = crc64_of(chunk, self.crc64)
 
     def copy_from(self, stream: BinaryIO, size_bytes: int | None = None) -> None:
-        """Appends the remaining content of a stream, or `size_bytes` of it.
-
-        Raises:
-            EOFError: the stream has fewer bytes.
-        """
+        """Appends the remaining content of a stream, or `size_bytes` of it; raises `EOFError` if it has fewer."""
         remaining = size_bytes
         while remaining is None or remaining > 0:
             chunk = stream.read(_CHUNK_BYTES if remaining is None else min(remaining, _CHUNK_BYTES))
@@ -277,17 +247,14 @@ class BlobWriter:
         return self._draft
 
     def finish(self, *, durable: bool = True) -> Blob:
-        """Moves the complete blob to its final path.
-
-        With `durable`, it is forced to the disk, so that a committed row never refers to a blob that a power
-        failure has lost.
-        """
+        """Moves the complete blob to its final path; if `durable`, forces it to the disk."""
         stream = self._file()
         # Not `replace_file`, which needs the content in memory.
         stream.flush()
         # Before the sync: a crash leaves a blob without a row, which the sweep removes.
         self._draft.rename(self._final)
         if durable:
+            # So that a committed row never refers to a blob that a power failure has lost.
             try:
                 os.fsync(stream.fileno())
                 sync_folder(self._final.parent)
@@ -327,15 +294,12 @@ class SharedBlob:
 
     Only a part of the same length as the first one has a slot. A written slot is never written again: a part that
     is uploaded again gets a blob of its own, and so do all parts once the object is being completed.
-
-    Attributes:
-        name: of the blob.
-        completing: locked while an object is built from the parts.
     """
 
     def __init__(self, folder: BlobFolder) -> None:
         self._folder = folder
         self.name = folder.new_name()
+        # Locked while an object is built from the parts.
         self.completing = threading.Lock()
         # Guards the fields below; no other lock or wait is allowed under it.
         self._lock = threading.Lock()
@@ -372,11 +336,7 @@ class SharedBlob:
             self._is_closed = self._has_ended = True
 
     def open(self, start: int) -> BinaryIO:
-        """Opens the file for a writer at its offset.
-
-        Raises:
-            StorageError: `NoSuchUpload`: it has ended.
-        """
+        """Opens the file for a writer at its offset; raises `NoSuchUpload` after the end of the upload."""
         with self._lock:
             if self._has_ended:
                 raise oss_error("NoSuchUpload")

@@ -50,14 +50,7 @@ async def write_body(
     open_writer: Callable[[], BlobWriter],
     conclude: Callable[[BlobWriter], T],
 ) -> T:
-    """Writes and checks the body of a request, and builds a result from it.
-
-    `conclude` is called once, in a thread, with the complete body; what it does not store is removed.
-
-    Raises:
-        StorageError: the body is too long or does not match its Content-MD5.
-        ClientDisconnect: the client disconnected early.
-    """
+    """Writes and checks a body; `conclude` stores it, called once in a thread, or it is removed."""
     length, md5 = request.content_length, _content_md5(request)
     if length is not None and length > MAX_BODY_BYTES:
         raise oss_error("EntityTooLarge")
@@ -91,12 +84,7 @@ async def write_body(
 
 
 async def read_content(request: OssRequest, length: int) -> tuple[bytes, bytes]:
-    """Returns the body of a request that fits into memory, and its MD5.
-
-    Raises:
-        StorageError: the body is not what its Content-Length or Content-MD5 says.
-        ClientDisconnect: it ended early.
-    """
+    """Returns the body of a request that fits into memory, and its MD5, compared with Content-MD5."""
     expected = _content_md5(request)
     chunks: list[bytes] = []
     remaining = length
@@ -115,11 +103,7 @@ async def read_content(request: OssRequest, length: int) -> tuple[bytes, bytes]:
 
 
 async def read_small_body(request: OssRequest, limit_bytes: int) -> bytes:
-    """Returns the body of a request that carries only XML.
-
-    Raises:
-        StorageError: it is longer than the limit, or not what its Content-MD5 says.
-    """
+    """Returns the body of a request that carries only XML; refuses one beyond the limit."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk

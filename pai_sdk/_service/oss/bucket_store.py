@@ -31,28 +31,14 @@ _PATIENCE = RetryPolicy(deadline_s=600)
 
 
 class BucketStore(Store):
-    """The objects below a folder's key, accessed without a network.
-
-    Args:
-        store: the object store.
-        folder: the folder.
-        check_cancelled: called for each chunk that is read or written; it raises to cancel the transfer.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root, ObjectStore(root) as store:
-        ...     _ = store.create_bucket("models")
-        ...     files = BucketStore(store, OssUri("models", "runs/"))
-        ...     _ = files.write("7/model.pt", b"weights")
-        ...     [file.path for file in files.list()], store.head("models", "runs/7/model.pt").size_bytes
-        (['7/model.pt'], 7)
-    """
+    """The objects below a folder's key, accessed without a network."""
 
     def __init__(
         self, store: ObjectStore, folder: OssUri, *, check_cancelled: Callable[[], None] = lambda: None
     ) -> None:
         self._store = store
         self._folder = folder.as_dir()
+        # Called for each chunk that is read or written; raises to cancel the transfer.
         self._check_cancelled = check_cancelled
         self.uri = str(self._folder)
 
@@ -71,21 +57,12 @@ class BucketStore(Store):
                 yield _stored_file(info, path)
 
     def head(self, path: str) -> StoredFile:
-        """Returns the metadata of a file.
-
-        Raises:
-            ObjectNotFoundError: there is no such object.
-        """
+        """Returns the metadata of a file."""
         with self._with_uri(path):
             return _stored_file(self._store.head(self._folder.bucket, self._key(path)), path)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yields the bytes from `start` to `end` in chunks; a complete read is verified against the checksum.
-
-        Raises:
-            ObjectNotFoundError: there is no such object.
-            StorageError: its content is damaged.
-        """
+        """Yields the bytes from `start` to `end` in chunks; a complete read is verified against the checksum."""
         with self._with_uri(path):
             info, stream = self._retry(partial(self._store.open_with_info, self._folder.bucket, self._key(path)))
         check = IntegrityCheck(info) if start == 0 and end is None else None
@@ -114,11 +91,7 @@ class BucketStore(Store):
             return _stored_file(self._retry(finish), path)
 
     def copy(self, source: str, target: str) -> StoredFile:
-        """Copies an object without reading it.
-
-        Raises:
-            ObjectNotFoundError: there is no such object.
-        """
+        """Copies an object without reading it."""
         bucket = self._folder.bucket
         with self._with_uri(source):
             copy = partial(self._store.copy, bucket, self._key(source), bucket, self._key(target))

@@ -50,12 +50,7 @@ ERRORS: dict[str, tuple[int, str]] = {
 
 
 def oss_error(code: str, message: str = "", *, bucket: str = "", key: str = "") -> StorageError:
-    """Returns an error with code, status and message of OSS; `message` replaces the usual one.
-
-    Example:
-        >>> oss_error("NoSuchKey", bucket="models", key="a.bin").status_code
-        404
-    """
+    """Returns an error with code, status and message of OSS; `message` replaces the usual one."""
     status, sentence = ERRORS[code]
     uri = f"oss://{bucket}/{key}" if bucket else ""
     if code == "NoSuchKey":
@@ -76,11 +71,7 @@ def unavailable(message: str = "") -> StorageError:
 
 
 class WrongPositionError(StorageError):
-    """Raised when an append is not at the end of the object (`PositionNotEqualToLength`).
-
-    Attributes:
-        size_bytes: the length of the object.
-    """
+    """Raised when an append is not at the end of the object (`PositionNotEqualToLength`)."""
 
     def __init__(self, *, bucket: str, key: str, size_bytes: int) -> None:
         status, sentence = ERRORS["PositionNotEqualToLength"]
@@ -90,4 +81,5 @@ class WrongPositionError(StorageError):
             status_code=status,
             code="PositionNotEqualToLength",
         )
+        # Of the object: clients continue from there.
         self.size_bytes = size_bytes

@@ -75,11 +75,7 @@ class ObjectIndex:
         return self._database.write(lambda db: db.execute(add, (name, time.time())).rowcount) == 1
 
     def bucket(self, name: str) -> BucketInfo:
-        """Returns the bucket of that name.
-
-        Raises:
-            StorageError: `NoSuchBucket`.
-        """
+        """Returns the bucket of that name, or raises `NoSuchBucket`."""
         rows = self._database.query("SELECT name, created_at FROM oss_buckets WHERE name = ?", (name,))
         if not rows:
             raise oss_error("NoSuchBucket", bucket=name)
@@ -91,11 +87,7 @@ class ObjectIndex:
         return [BucketInfo(*row) for row in rows]
 
     def drop_bucket(self, name: str) -> None:
-        """Forgets an empty bucket.
-
-        Raises:
-            StorageError: `NoSuchBucket` or `BucketNotEmpty`.
-        """
+        """Forgets an empty bucket; raises `NoSuchBucket` or `BucketNotEmpty`."""
 
         def drop(connection: sqlite3.Connection) -> None:
             require_bucket(connection, name)
@@ -110,19 +102,11 @@ class ObjectIndex:
     # ---- reading --------------------------------------------------------------------------------------------
 
     def find(self, bucket: str, key: str) -> StoredObject:
-        """Returns the metadata of an object.
-
-        Raises:
-            StorageError: `NoSuchKey` or `NoSuchBucket`.
-        """
+        """Returns the metadata of an object; raises `NoSuchKey` or `NoSuchBucket`."""
         return object_of(self._row(_FIND, bucket, key))
 
     def find_with_content(self, bucket: str, key: str) -> tuple[StoredObject, bytes | None]:
-        """Returns an object and its content; None for content that is not a row, or is lost.
-
-        Raises:
-            StorageError: `NoSuchKey` or `NoSuchBucket`.
-        """
+        """Returns an object and its content; None for content that is not a row, or is lost."""
         row = self._row(FIND_WITH_CONTENT, bucket, key)
         return object_of(row), row[11]
 
@@ -136,11 +120,7 @@ class ObjectIndex:
     def entries(
         self, bucket: str, *, prefix: str = "", delimiter: str = "", after: str = ""
     ) -> Iterator[StoredObject | CommonPrefix]:
-        """Yields objects and common prefixes after `after`, sorted by UTF-8 bytes; reads them in pages.
-
-        Raises:
-            StorageError: `NoSuchBucket`.
-        """
+        """Yields objects and common prefixes after `after`, sorted by UTF-8 bytes; reads them in pages."""
         stem, separator, marker = (_bytes(text) for text in (prefix, delimiter, after))
         end = successor(stem) or _END
         group = _group(marker, stem, separator)
@@ -149,6 +129,7 @@ class ObjectIndex:
         limit = _PAGE_GROUPED if separator else _PAGE
         while True:
             rows = self._database.query(_FIND_PAGE, (bucket, start, end, limit))
+            # Checked here only: a bucket with rows exists.
             if not rows:
                 self._database.require_bucket(bucket)
             for row in rows:
@@ -168,19 +149,11 @@ class ObjectIndex:
     # ---- writing --------------------------------------------------------------------------------------------
 
     def record(self, info: StoredObject, *, forbid_overwrite: bool = False) -> Sequence[str]:
-        """Records an object whose content is a file; returns the files that are unused now.
-
-        Raises:
-            StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
-        """
+        """Records an object whose content is a file; returns the files that are unused now."""
         return self._database.write(lambda db: record(db, info, forbid_overwrite=forbid_overwrite)).freed
 
     def put(self, info: StoredObject, content: bytes, *, forbid_overwrite: bool = False) -> Recorded:
-        """Records an object together with its content.
-
-        Raises:
-            StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
-        """
+        """Records an object together with its content."""
         return self._writer.run(lambda db: record(db, info, content, forbid_overwrite=forbid_overwrite))
 
     def put_soon(
@@ -190,11 +163,7 @@ class ObjectIndex:
         return self._writer.run_soon(lambda db: record(db, info, content, forbid_overwrite=forbid_overwrite))
 
     def copy(self, row_copy: RowCopy) -> Recorded | None:
-        """Copies an object by a second reference to its row; returns None if its content is not a row.
-
-        Raises:
-            StorageError: `NoSuchBucket`, `NoSuchKey`, `FileAlreadyExists`, or what `check_source` raises.
-        """
+        """Copies an object by a second reference to its row; returns None if its content is not a row."""
         return self._writer.run(lambda db: copy_row(db, row_copy))
 
     def copy_soon(self, row_copy: RowCopy) -> asyncio.Future[Recorded | None]:
@@ -202,22 +171,14 @@ class ObjectIndex:
         return self._writer.run_soon(lambda db: copy_row(db, row_copy))
 
     def extend(self, info: StoredObject, longer: StoredObject) -> None:
-        """Records that an appendable object has grown.
-
-        Raises:
-            StorageError: `NoSuchKey` if it was replaced or deleted meanwhile.
-        """
+        """Records that an appendable object has grown; raises `NoSuchKey` if it was replaced or deleted."""
         grow = f"UPDATE oss_objects SET size_bytes = ?, etag = ?, modified_at = ?, crc64 = ? WHERE {_IS_UNCHANGED}"  # noqa: S608
         values = (longer.size_bytes, longer.etag, longer.modified_at, crc64_text(longer.crc64), *_identity(info))
         if self._database.write(lambda db: db.execute(grow, values).rowcount) != 1:
             raise replaced_error(info)
 
     def forget(self, bucket: str, keys: Iterable[str]) -> Sequence[str]:
-        """Forgets objects in one transaction; returns the files that are unused now.
-
-        Raises:
-            StorageError: `NoSuchBucket`. A key that is not there is no error.
-        """
+        """Forgets objects in one transaction, ignores missing keys; returns the files that are unused now."""
         return self._writer.run(_forget(bucket, keys))
 
     def forget_soon(self, bucket: str, keys: Iterable[str]) -> asyncio.Future[Sequence[str]]:

@@ -115,11 +115,7 @@ def _with_part_sizes(connection: Connection) -> None:
 
 
 def _with_contents(connection: Connection) -> None:
-    """Migrates to version 3: small objects are rows of `oss_contents`; existing files stay.
-
-    `Schema` creates the new table. The new version number locks out older builds, which would treat such an object
-    as lost.
-    """
+    """Migrates to version 3: small objects are rows of `oss_contents`, a table `Schema` creates; files stay."""
 
 
 def _with_part_starts(connection: Connection) -> None:
@@ -132,17 +128,13 @@ def _with_crc64_of_parts(connection: Connection) -> None:
     connection.execute(text("ALTER TABLE oss_parts ADD COLUMN crc64 VARCHAR(20)"))
 
 
+# The number of migrations is the version. It locks out older builds, also where `_with_contents` does nothing:
+# they would treat an object without a file as lost.
 _SCHEMA = Schema("objects", _metadata, [_with_part_sizes, _with_contents, _with_part_starts, _with_crc64_of_parts])
 
 
 class IndexDatabase:
-    """Reads without a transaction, from any thread; writes many operations in one transaction, by `writer`.
-
-    `earlier` is the PostgreSQL database in which older builds stored the index. It is migrated once.
-
-    Raises:
-        ServiceStartError: the tables are of a newer build, or those in `earlier` belong to another folder.
-    """
+    """Reads without a transaction, from any thread; writes many operations in one transaction, by `writer`."""
 
     def __init__(self, root: Path, earlier: Engine | None = None) -> None:
         self._path = root / "objects.db"
@@ -150,11 +142,13 @@ class IndexDatabase:
         # IMMEDIATE locks before the first read, which another process could otherwise outdate before the
         # first write.
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+        # Builds before SQLite had the index in the PostgreSQL database of the service; it is migrated once.
         source = earlier if earlier is not None and inspect(earlier).has_table(objects.name) else None
         with engine.begin() as connection:
             _SCHEMA.prepare(connection)
             if source is not None:
                 _migrate(source, connection, root)
+        # After the commit: a process that is killed in between migrates again at its next start.
         if source is not None:
             with source.begin() as connection:
                 _metadata.drop_all(connection)
@@ -192,11 +186,7 @@ class IndexDatabase:
 
 
 def _migrate(source: Engine, target: Connection, root: Path) -> None:
-    """Replaces the index by the one in another database, which older builds cannot use afterwards.
-
-    The caller commits the transaction of `target` and then drops the tables of `source`. After a kill in between,
-    the migration runs again.
-    """
+    """Replaces the index by the one in another database, which older builds cannot use afterwards."""
     with source.begin() as connection:
         _SCHEMA.retire(connection)
     with source.connect() as connection:

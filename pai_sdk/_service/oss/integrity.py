@@ -16,25 +16,15 @@ DAMAGED = "ObjectDamaged"
 
 
 class IntegrityCheck:
-    """Receives an object's content in chunks, and checks at the end whether it is intact.
-
-    Objects of earlier releases have no CRC-64. Their ETag is checked instead: for an object of one upload it is
-    the MD5; for an object of parts it combines the MD5 of each part, whose sizes the index has. For an appended
-    object only the size is checked.
-
-    Example:
-        >>> check = IntegrityCheck(StoredObject("data", "a", 5, "5D41402ABC4B2A76B9719D911017C592"))
-        >>> check.update(b"hel")
-        >>> check.update(b"lo")
-        >>> check.problem()
-        ''
-    """
+    """Receives an object's content in chunks, and checks at the end whether it is intact."""
 
     def __init__(self, info: StoredObject) -> None:
         self._info = info
         self._size_bytes = 0
         self._part_sizes = [size for size, count in info.part_sizes for _ in range(count)]
         self._crc64 = 0
+        # For objects of releases without CRC-64. The ETag of one upload is the MD5; for parts it combines the MD5
+        # of each part, whose sizes the index has. Of an appended object only the size is checked.
         self._has_single_md5 = info.kind == "Normal"
         self._digests: list[bytes] = []
         self._md5 = hashlib.md5(usedforsecurity=False)

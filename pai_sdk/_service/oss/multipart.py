@@ -117,11 +117,7 @@ class MultipartUploads:
         return self._database.write(insert)
 
     def find(self, bucket: str, key: str, upload_id: str) -> UploadInfo:
-        """Returns the upload of that id.
-
-        Raises:
-            StorageError: `NoSuchUpload`.
-        """
+        """Returns the upload of that id, or raises `NoSuchUpload`."""
         rows = _ID.fullmatch(upload_id) and self._database.query(_FIND, (upload_id, bucket, encode_key(key)))
         if not rows:
             self._database.require_bucket(bucket)
@@ -131,11 +127,7 @@ class MultipartUploads:
     def part_writer(
         self, bucket: str, key: str, upload_id: str, number: int, size_bytes: int | None
     ) -> BlobWriter:
-        """Starts a part for `add_part`; `size_bytes` is None if the length is unknown.
-
-        Raises:
-            StorageError: `NoSuchUpload`.
-        """
+        """Starts a part for `add_part`; `size_bytes` is None if the length is unknown."""
         with self._shared_of(bucket, key, upload_id) as shared:
             return shared.writer(number, size_bytes)
 
@@ -186,11 +178,7 @@ class MultipartUploads:
         *,
         forbid_overwrite: bool = False,
     ) -> StoredObject:
-        """Builds the object from the requested parts (number and ETag); None selects all that have arrived.
-
-        Raises:
-            StorageError: `NoSuchUpload`, `InvalidPart`, `InvalidPartOrder`, `EntityTooSmall`, `FileAlreadyExists`.
-        """
+        """Builds the object from the requested parts (number and ETag); None selects all that have arrived."""
         with self._shared_of(bucket, key, upload_id) as shared, shared.completing:
             upload = self.find(bucket, key, upload_id)
             while True:

@@ -62,13 +62,11 @@ _ACCEPTED_VALUES = {
 
 
 class ObjectOperations:
-    """OSS operations on objects, except multipart uploads.
-
-    The event loop reads rows of the index itself, and awaits the writer of the index: for a small object, a thread
-    call would cost more than the work.
-    """
+    """OSS operations on objects, except multipart uploads."""
 
     def __init__(self, store: ObjectStore, threads: Threads) -> None:
+        # The event loop reads rows of the index itself, and awaits the writer of the index: for a small object, a
+        # call in a thread would cost more than the work.
         self._store, self._index, self._threads = store, store.index, threads
 
     async def put(self, request: OssRequest) -> Response:
@@ -242,11 +240,7 @@ def content_type_of(request: OssRequest) -> str:
 
 
 def stored_headers(request: OssRequest) -> dict[str, str]:
-    """Returns the headers that are stored with the object and returned with it.
-
-    Raises:
-        StorageError: they are too large.
-    """
+    """Returns the headers that are stored with the object and returned with it."""
     headers = {
         name: request.header(name)
         for name in request.signed.headers
@@ -265,11 +259,7 @@ def refuse_unsupported_headers(request: OssRequest) -> None:
 
 
 def copy_source(request: OssRequest) -> tuple[str, str]:
-    """Returns bucket and key of `x-oss-copy-source`.
-
-    Raises:
-        StorageError: it is invalid.
-    """
+    """Returns bucket and key of `x-oss-copy-source`."""
     source, _, version = request.header("x-oss-copy-source").partition("?")
     if version:
         raise oss_error("NotImplemented", "This object store has no versions.")
@@ -300,11 +290,7 @@ def _overrides(request: OssRequest) -> Mapping[str, str]:
 
 
 def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") -> bool:
-    """Returns whether the client needs the content; False if it has the current one.
-
-    Raises:
-        StorageError: `PreconditionFailed`.
-    """
+    """Returns whether the client needs the content: False if it has the current one."""
     match, none_match = request.header(f"{prefix}if-match"), request.header(f"{prefix}if-none-match")
     if match and not _matches_etag(match, info.etag):
         raise oss_error("PreconditionFailed")
@@ -318,27 +304,18 @@ def check_conditions(request: OssRequest, info: StoredObject, prefix: str = "") 
 
 
 def check_source(request: OssRequest, source: StoredObject) -> None:
-    """Checks the client's conditions for the source of a copy.
-
-    Raises:
-        StorageError: `PreconditionFailed`; `NotModified` if the client knows this version of the object.
-    """
+    """Checks the client's conditions for the source of a copy; raises `NotModified` or `PreconditionFailed`."""
     if not check_conditions(request, source, "x-oss-copy-source-"):
         raise oss_error("NotModified")
 
 
 def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
-    """Returns first byte and length of the requested range; None for the complete object.
-
-    An unsatisfiable range is ignored, as in OSS; with `x-oss-range-behavior: standard` the rules of HTTP apply.
-
-    Raises:
-        StorageError: `InvalidRange`, in the standard behaviour only.
-    """
+    """Returns first byte and length of the requested range; None for the complete object."""
     text = request.header("range")
     match = _RANGE.fullmatch(text)
     if not match or (not match[1] and not match[2]):
         return None
+    # The rules of HTTP; without the header, OSS ignores an unsatisfiable range and returns the complete object.
     standard = request.header("x-oss-range-behavior") == "standard"
     if match[1]:
         first, last = int(match[1]), int(match[2] or size_bytes - 1)
@@ -359,11 +336,7 @@ def byte_range(request: OssRequest, size_bytes: int) -> tuple[int, int] | None:
 
 
 def copy_range(request: OssRequest, size_bytes: int) -> tuple[int, int]:
-    """Returns first byte and length of `x-oss-copy-source-range`; the complete object without it.
-
-    Raises:
-        StorageError: `InvalidRange`.
-    """
+    """Returns first byte and length of `x-oss-copy-source-range`; the complete object without it."""
     text = request.header("x-oss-copy-source-range")
     if not text:
         return 0, size_bytes

@@ -70,33 +70,19 @@ FIND_WITH_CONTENT = f"""
 
 @dataclass(frozen=True)
 class StoredObject:
-    """The metadata of an object.
-
-    Attributes:
-        bucket: the bucket.
-        key: the key.
-        size_bytes: the length of the content.
-        etag: upper-case hexadecimal, without quotes; the MD5 unless the object was built from parts.
-        content_type: from the client.
-        modified_at: seconds since 1970.
-        kind: how it was created.
-        headers: headers that are returned with it, by name: `x-oss-meta-*`, `Cache-Control` and others.
-        blob: the file with the content, or the row of `oss_contents`.
-        part_sizes: sizes of the parts in their order, as pairs of size and count; empty if unknown.
-        crc64: the CRC-64/XZ of the content; None for objects of releases without this column.
-    """
+    """The metadata of an object."""
 
     bucket: str
     key: str
     size_bytes: int
-    etag: str
+    etag: str  # upper-case hexadecimal, without quotes; the MD5 unless the object was built from parts
     content_type: str = "application/octet-stream"
-    modified_at: float = field(default_factory=time.time)
+    modified_at: float = field(default_factory=time.time)  # seconds since 1970
     kind: ObjectKind = "Normal"
-    headers: Mapping[str, str] = field(default_factory=dict)
-    blob: str = ""
-    part_sizes: Sequence[Sequence[int]] = ()
-    crc64: int | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)  # returned with it: `x-oss-meta-*`, `Cache-Control`
+    blob: str = ""  # the file with the content, or the row of `oss_contents`
+    part_sizes: Sequence[Sequence[int]] = ()  # pairs of size and count, in the order of the parts; empty: unknown
+    crc64: int | None = None  # CRC-64/XZ; None for objects of releases without this column
 
 
 @dataclass(frozen=True)
@@ -109,33 +95,19 @@ class Recorded:
 
 @dataclass(frozen=True)
 class RowCopy:
-    """A copy of an object whose content is a row.
-
-    Attributes:
-        source_bucket: the bucket of the source.
-        source_key: the key of the source.
-        bucket: the target bucket.
-        key: the target key.
-        changed: headers and content type of the copy; None keeps those of the source.
-        forbid_overwrite: refuse if the target exists.
-        check_source: raises if the client's conditions for the source are not met.
-    """
+    """A copy of an object whose content is a row."""
 
     source_bucket: str
     source_key: str
     bucket: str
     key: str
-    changed: tuple[Mapping[str, str], str] | None
+    changed: tuple[Mapping[str, str], str] | None  # headers and content type; None copies those of the source
     forbid_overwrite: bool
-    check_source: Callable[[StoredObject], None]
+    check_source: Callable[[StoredObject], None]  # raises if the client's conditions for the source are not met
 
 
 def check_bucket(name: str) -> str:
-    """Returns the name if it is valid.
-
-    Raises:
-        StorageError: `InvalidBucketName`.
-    """
+    """Returns the name if it is valid, or raises `InvalidBucketName`."""
     if not _BUCKET.fullmatch(name):
         raise oss_error("InvalidBucketName", bucket=name)
     if name in RESERVED_BUCKETS:
@@ -144,11 +116,7 @@ def check_bucket(name: str) -> str:
 
 
 def encode_key(key: str) -> bytes:
-    """Returns the UTF-8 bytes of a key, which sort as in OSS.
-
-    Raises:
-        StorageError: `InvalidObjectName`.
-    """
+    """Returns the UTF-8 bytes of a key, which sort as in OSS; raises `InvalidObjectName`."""
     try:
         encoded = key.encode()
     except UnicodeEncodeError as error:
@@ -159,12 +127,7 @@ def encode_key(key: str) -> bytes:
 
 
 def successor(prefix: bytes) -> bytes | None:
-    """Returns the first byte string after all those that begin with `prefix`; None if there is none.
-
-    Example:
-        >>> successor(b"logs/")
-        b'logs0'
-    """
+    """Returns the first byte string after all those that begin with `prefix`; None if there is none."""
     stem = prefix.rstrip(b"\xff")
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
@@ -210,11 +173,7 @@ def record(
     *,
     forbid_overwrite: bool = False,
 ) -> Recorded:
-    """Records an object, with its content or with the name of its blob.
-
-    Raises:
-        StorageError: `NoSuchBucket`, or `FileAlreadyExists` when overwriting was forbidden.
-    """
+    """Records an object, with its content or with the name of its blob."""
     key = encode_key(info.key)
     row = connection.execute(_FIND_BUCKET_AND_BLOB, (info.bucket, key, info.bucket)).fetchone()
     if row is None:
@@ -237,11 +196,7 @@ def record(
 
 
 def copy_row(connection: sqlite3.Connection, row_copy: RowCopy) -> Recorded | None:
-    """Copies an object by a second reference to its row; returns None if its content is not a row.
-
-    Raises:
-        StorageError: `NoSuchBucket`, `NoSuchKey`, `FileAlreadyExists`, or what `check_source` raises.
-    """
+    """Copies an object by a second reference to its row; returns None if its content is not a row."""
     require_bucket(connection, row_copy.bucket)
     row = connection.execute(_FIND, (row_copy.source_bucket, encode_key(row_copy.source_key))).fetchone()
     if row is None:
@@ -266,11 +221,7 @@ def copy_row(connection: sqlite3.Connection, row_copy: RowCopy) -> Recorded | No
 
 
 def forget(connection: sqlite3.Connection, bucket: str, keys: Iterable[bytes]) -> Sequence[str]:
-    """Forgets objects; returns the files that are unused now.
-
-    Raises:
-        StorageError: `NoSuchBucket`. A key that is not there is no error.
-    """
+    """Forgets objects, ignores missing keys; returns the files that are unused now."""
     require_bucket(connection, bucket)
     freed: list[str] = []
     for key in keys:

@@ -87,11 +87,6 @@ def create_app(
         now: the clock that signatures are checked by.
         rates: the request rates of keys.
         rights: the buckets that each key may access; all of them by default.
-
-    Example:
-        >>> import uvicorn                                          # doctest: +SKIP
-        >>> app = create_app(store, {"id": "secret"}, region="cn-hangzhou")  # doctest: +SKIP
-        >>> uvicorn.run(app, port=8766, lifespan="off")             # doctest: +SKIP
     """
     verifier = Verifier(keys, region=region, now=now)
     return _ObjectApp(store, verifier, region=region, domains=tuple(domains), rates=rates, rights=rights)

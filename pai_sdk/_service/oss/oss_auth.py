@@ -72,12 +72,7 @@ class Verifier:
         self._compact_date = lru_cache(_MAX_DATES)(_parse_compact_date)
 
     def check(self, request: OssSignedRequest) -> str:
-        """Returns the access key id that signed the request.
-
-        Raises:
-            StorageError: there is no valid signature, it is for another request, or it has expired; or there is a
-                security token.
-        """
+        """Returns the access key id that signed the request; a request with a security token is refused."""
         key_id = self._check_signature(request)
         query = dict(request.query)
         if any(request.header(name) or query.get(name) for name in _TOKENS):
@@ -264,11 +259,7 @@ def signing_key_v4(secret: str, scope: str) -> bytes:
 def signature_v4(
     request: OssSignedRequest, signing_key: bytes, *, scope: str, date: str, also_signed: Collection[str]
 ) -> str:
-    """Returns the hexadecimal HMAC-SHA256.
-
-    Examples of a scope and a date: `20261121/cn-hangzhou/oss/aliyun_v4_request`, `20261121T101500Z`. `also_signed`
-    are the additional signed headers, in lower case.
-    """
+    """Returns the hexadecimal HMAC-SHA256; `also_signed` are the additional signed headers, in lower case."""
     query = sorted((_encode(name), _encode(value)) for name, value in request.query if name != "x-oss-signature")
     headers = _chosen_headers(request, (*_SIGNED_BY_DEFAULT, *also_signed))
     canonical = b"\n".join(
@@ -281,6 +272,7 @@ def signature_v4(
             request.headers.get("x-oss-content-sha256", b"UNSIGNED-PAYLOAD"),
         ]
     )
+    # Such as 20261121T101500Z and 20261121/cn-hangzhou/oss/aliyun_v4_request.
     text = "\n".join([ALGORITHM_V4, date, scope, hashlib.sha256(canonical).hexdigest()])
     return hmac.digest(signing_key, text.encode("latin-1"), "sha256").hex()
 

@@ -30,21 +30,13 @@ _MAX_PARAMETERS = 64
 
 @dataclass(frozen=True)
 class OssSignedRequest:
-    """The signed parts of a request.
-
-    Attributes:
-        method: in upper case.
-        bucket: empty for the service itself.
-        key: decoded; empty for a bucket.
-        query: names and values, decoded.
-        headers: names in lower case, values unchanged.
-    """
+    """The signed parts of a request."""
 
     method: str
-    bucket: str
-    key: str
-    query: Sequence[tuple[str, str]]
-    headers: Mapping[str, bytes]
+    bucket: str  # empty for the service itself
+    key: str  # decoded; empty for a bucket
+    query: Sequence[tuple[str, str]]  # decoded
+    headers: Mapping[str, bytes]  # names in lower case, values unchanged
 
     def header(self, name: str) -> str:
         """Returns a header decoded as Latin-1; empty if it is missing."""
@@ -58,23 +50,14 @@ class OssSignedRequest:
 
 @dataclass(frozen=True)
 class OssRequest:
-    """A request whose body has not been read.
-
-    Attributes:
-        signed: the signed parts.
-        query: the parameters by name.
-        host: the host in the client's URL.
-        scheme: of the client's URL, `http` or `https`.
-        receive: returns the body.
-        key_id: the access key id, once the signature is verified.
-    """
+    """A request whose body has not been read."""
 
     signed: OssSignedRequest
     query: Mapping[str, str]
     host: str
-    scheme: str
+    scheme: str  # of the client's URL, `http` or `https`
     receive: Receive
-    key_id: str = ""
+    key_id: str = ""  # empty until the signature is verified
 
     @property
     def method(self) -> str:
@@ -96,11 +79,7 @@ class OssRequest:
         return self.signed.header(name)
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
-        """Returns a numeric parameter.
-
-        Raises:
-            StorageError: `InvalidArgument` if it is not a number of that range.
-        """
+        """Returns a numeric parameter, or raises `InvalidArgument` outside of `low` to `high`."""
         text = self.query.get(name, "")
         if not text:
             return default
@@ -119,11 +98,7 @@ class OssRequest:
         return int(text)
 
     async def stream(self) -> AsyncIterator[bytes]:
-        """Yields the body as it arrives.
-
-        Raises:
-            ClientDisconnect: the client disconnected before its end.
-        """
+        """Yields the body as it arrives; raises `ClientDisconnect` if the client disconnected before its end."""
         while True:
             message = await self.receive()
             if message["type"] == "http.disconnect":
@@ -135,11 +110,7 @@ class OssRequest:
 
 
 def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> OssRequest:
-    """Parses an ASGI request; below `domains`, the first label of the host is the bucket.
-
-    Raises:
-        StorageError: it is invalid.
-    """
+    """Parses an ASGI request; below `domains`, the first label of the host is the bucket."""
     headers: dict[str, bytes] = {}
     for raw_name, value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()

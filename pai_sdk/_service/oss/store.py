@@ -55,21 +55,6 @@ class ObjectStore:
         earlier: the database in which older builds stored the index of a service with PostgreSQL; it is migrated.
         contents: an external store for large contents; without it they are files in the folder.
         upload_life_s: a multipart upload without a new part for this time is aborted.
-
-    Attributes:
-        index: the objects, and the contents of small ones.
-        uploads: the multipart uploads.
-
-    Raises:
-        ServiceStartError: the folder is not writable, or another process uses it.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder, ObjectStore(folder) as store:
-        ...     _ = store.create_bucket("models")
-        ...     _ = store.put_bytes("models", "a/b.txt", b"hello")
-        ...     [info.key for info in store.list("models")]
-        ['a/b.txt']
     """
 
     def __init__(
@@ -113,19 +98,11 @@ class ObjectStore:
     # ---- buckets --------------------------------------------------------------------------------------------
 
     def create_bucket(self, bucket: str) -> bool:
-        """Creates a bucket; returns False if it exists already.
-
-        Raises:
-            StorageError: the name is invalid.
-        """
+        """Creates a bucket; returns False if it exists already."""
         return self.index.add_bucket(check_bucket(bucket))
 
     def bucket(self, bucket: str) -> BucketInfo:
-        """Returns the metadata of a bucket.
-
-        Raises:
-            StorageError: there is no such bucket.
-        """
+        """Returns the metadata of a bucket."""
         return self.index.bucket(bucket)
 
     def bucket_exists(self, bucket: str) -> bool:
@@ -147,11 +124,7 @@ class ObjectStore:
     # ---- reading --------------------------------------------------------------------------------------------
 
     def head(self, bucket: str, key: str) -> StoredObject:
-        """Returns the metadata of an object.
-
-        Raises:
-            StorageError: `code` is `NoSuchKey` or `NoSuchBucket`.
-        """
+        """Returns the metadata of an object; raises `NoSuchKey` or `NoSuchBucket`."""
         return self.index.find(bucket, key)
 
     def open(self, bucket: str, key: str) -> BinaryIO:
@@ -159,11 +132,7 @@ class ObjectStore:
         return self.open_with_info(bucket, key)[1]
 
     def open_with_info(self, bucket: str, key: str) -> tuple[StoredObject, BinaryIO]:
-        """Returns metadata and content of the same version of an object.
-
-        Raises:
-            StorageError: `NoSuchKey`, `NoSuchBucket`, or `ObjectDamaged` if the stored content is incomplete.
-        """
+        """Returns metadata and content of one version; raises `ObjectDamaged` if the content is incomplete."""
         while True:
             info, content = self.index.find_with_content(bucket, key)
             if is_row(info.blob):
@@ -194,10 +163,7 @@ class ObjectStore:
         start_after: str = "",
         limit: int | None = None,
     ) -> Iterator[StoredObject]:
-        """Yields the objects whose keys begin with `prefix`, sorted by UTF-8 bytes, read in pages.
-
-        Keys that contain the delimiter after the prefix are omitted: `/` lists one folder without its subfolders.
-        """
+        """Yields objects by prefix, without keys that have the delimiter after it (`/` lists one folder)."""
         entries = self.entries(bucket, prefix=prefix, delimiter=delimiter or "", after=start_after)
         return islice((entry for entry in entries if isinstance(entry, StoredObject)), limit)
 
@@ -229,11 +195,8 @@ class ObjectStore:
         headers: Mapping[str, str] | None = None,
         forbid_overwrite: bool = False,
     ) -> StoredObject:
-        """Creates an object from what was written; when this returns, it survives a power failure.
-
-        Raises:
-            StorageError: for example `FileAlreadyExists` if overwriting was forbidden.
-        """
+        """Creates an object from what was written; when this returns, it survives a power failure."""
+        # Refused before the blob is published.
         encode_key(key)
         metadata = _ObjectMetadata(bucket, key, content_type, headers or {})
         if (content := writer.small_content) is None:
@@ -253,11 +216,7 @@ class ObjectStore:
         content_type: str | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> StoredObject:
-        """Appends what was written to an object that is `position` bytes long; at 0, creates it.
-
-        Raises:
-            StorageError: `PositionNotEqualToLength` or `ObjectNotAppendable`.
-        """
+        """Appends what was written to an object that is `position` bytes long; at 0, creates it."""
         # From the check of the length to the new row: of two appends at one position, the second is refused.
         with self._appender.lock(bucket, key):
             existing = self._appender.find_appendable(bucket, key, position)
@@ -284,11 +243,7 @@ class ObjectStore:
         forbid_overwrite: bool = False,
         check_source: Callable[[StoredObject], None] = lambda _: None,
     ) -> StoredObject:
-        """Copies an object; its content is read only if it is a file on a file system without hard links.
-
-        Without `headers`, the copy has headers and content type of the source. `check_source` is called with the
-        version that is copied, and raises if the client's conditions are not met.
-        """
+        """Copies an object, without `headers` with those of the source; `check_source` sees the copied version."""
         encode_key(key)
         changed = None if headers is None else (headers, content_type or guess_type(key))
         row_copy = RowCopy(source_bucket, source_key, bucket, key, changed, forbid_overwrite, check_source)
@@ -309,6 +264,7 @@ class ObjectStore:
             if blob is not None:
                 metadata = _ObjectMetadata(bucket, key, content_type, headers)
                 return self._record(metadata, blob, forbid_overwrite=forbid_overwrite)
+            # The file system has no hard links: the only case in which the content is read.
             with self.writer() as writer:
                 writer.copy_from(stream)
                 return self.finish(

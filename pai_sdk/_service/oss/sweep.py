@@ -20,12 +20,7 @@ _DAY_S = 24 * 3600.0
 
 
 class Sweeper:
-    """Sweeps in a thread: all blobs once after the start, and the unfinished uploads every hour.
-
-    A blob without a row was left by an earlier process, and is removed. An object whose blob is missing or too
-    short was lost by a disk error, and is dropped. Contents in an external store are swept daily, because only
-    contents that are a day old may be deleted.
-    """
+    """Sweeps in a thread: all blobs once after the start, and the unfinished uploads every hour."""
 
     def __init__(
         self, index: ObjectIndex, blobs: BlobFolder, uploads: MultipartUploads, *, upload_life_s: float
@@ -49,6 +44,7 @@ class Sweeper:
         pause_s = min(max(self._upload_life_s, _MIN_PAUSE_S), _MAX_PAUSE_S)
         while not self._closing.wait(pause_s):
             self._expire_uploads()
+            # Daily, because only external contents that are a day old may be deleted.
             if time.monotonic() - swept_at >= _DAY_S:
                 self._sweep_shards(self._blobs.external_shards)
                 swept_at = time.monotonic()
@@ -87,10 +83,11 @@ class Sweeper:
         # Rows are read after the files: a blob missing in `sizes` may be new, so `_is_lost` checks it again.
         infos, parts = self._index.of_blobs(shard), self._uploads.of_blobs(shard)
         referenced = {info.blob for info in infos} | {each.part.blob for each in parts}
-        # New names are excluded: the rows of their blobs may be committed at this moment.
+        # Left by an earlier process. New names are excluded: their rows may be committed at this moment.
         if orphans := self._blobs.old_names(sizes.keys() - referenced):
             _log.info("removing %d blobs that belong to no object", len(orphans))
             self._blobs.remove(orphans)
+        # A blob that is missing or too short was lost by a disk error.
         for info in infos:
             if self._is_lost(info.blob, info.size_bytes, sizes):
                 self._drop(info)

@@ -36,18 +36,12 @@ def connect(path: Path) -> sqlite3.Connection:
 
 
 class Writer:
-    """Runs operations in the order of their arrival, each completely or not at all.
-
-    The thread takes all waiting operations, runs each within a savepoint of one transaction, and commits. Only
-    then it notifies the callers. With SQLite's `synchronous=FULL`, the commit forces the transaction to the disk,
-    so the callers share that cost.
-
-    Example:
-        >>> writer = Writer(Path("objects.db"))  # doctest: +SKIP
-        >>> writer.run(lambda connection: connection.execute(statement).rowcount)  # doctest: +SKIP
-    """
+    """Runs operations in the order of their arrival, each completely or not at all."""
 
     # run, run_soon ──> queue ──> thread: BEGIN, each operation in a SAVEPOINT, COMMIT ──> futures
+    #
+    # The callers share the cost of the commit, which forces the transaction to the disk (SQLite's
+    # `synchronous=FULL`); they are notified after it.
     #
     # Only the thread uses the connection. `_closing` is locked to put into the queue and to close it, never while
     # an operation runs. So nothing follows the None that ends the thread, and every future is set.

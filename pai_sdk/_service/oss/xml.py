@@ -65,12 +65,7 @@ _INVALID_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x84\x86-\x9f\ud800-\u
 
 
 def document(tag: str, content: Children | str) -> bytes:
-    r"""Returns a complete document.
-
-    Example:
-        >>> document("Error", [("Code", "NoSuchKey")])
-        b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>NoSuchKey</Code></Error>'
-    """
+    """Returns a complete document."""
     return b'<?xml version="1.0" encoding="UTF-8"?>\n' + _element(tag, content).encode()
 
 
@@ -92,13 +87,11 @@ def printable(text: str) -> str:
 
 
 def name_writer(query: Mapping[str, str], names: Iterable[str]) -> tuple[Callable[[str], str], Children]:
-    """Returns a function that writes keys into a response, and the element that names their encoding.
-
-    Keys are URL-encoded if the client requested it, and also if XML cannot contain one of the names.
-    """
+    """Returns a function that writes keys into a response, and the element that names their encoding."""
     encoding = query.get("encoding-type", "")
     if encoding not in ("", "url"):
         raise oss_error("InvalidArgument", "encoding-type can only be url.")
+    # Also without a request for it: XML has no way to write control characters.
     if encoding or any(_INVALID_CHARACTERS.search(name) for name in names):
         return lambda name: quote(name, safe="/"), [("EncodingType", "url")]
     return lambda name: name, []
@@ -110,11 +103,7 @@ def iso_time(time_s: float) -> str:
 
 
 def parse(body: bytes, tag: str) -> ElementTree.Element:
-    """Returns the root of a client's document.
-
-    Raises:
-        StorageError: `MalformedXML` if it is invalid, has another root, or declares entities.
-    """
+    """Returns the root of a client's document; raises `MalformedXML`, also for another root or entities."""
     try:
         # UTF-8 only: the parser reads other encodings too, in which `<!` has other bytes.
         text = body.decode()
@@ -198,13 +187,11 @@ def written_headers(written: StoredObject | UploadedPart) -> dict[str, str]:
 
 
 def safe_in_browser(request: OssRequest, headers: Mapping[str, str]) -> dict[str, str]:
-    """Returns the headers of an object with `content-disposition: attachment` where a browser could run it.
-
-    Only requests that are signed in the query are changed: browsers cannot send the header `Authorization` of OSS
-    when they open an address, so official clients with a key receive the headers unchanged. Type and disposition
-    count as the response has them, because the creator of the URL chooses the `response-*` parameters.
-    """
+    """Returns the headers of an object with `content-disposition: attachment` where a browser could run it."""
+    # Type and disposition of the response: the creator of the URL chooses the `response-*` parameters.
     safe = dict(headers)
+    # Browsers cannot send the header Authorization of OSS when they open an address, so official clients with a
+    # key receive the headers unchanged.
     if request.header("authorization") or _DISPLAYED.fullmatch(safe.get("content-type", "").strip()):
         return safe
     kind, separator, parameters = safe.get("content-disposition", "").partition(";")

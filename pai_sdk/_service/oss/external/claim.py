@@ -34,17 +34,15 @@ def _read_claim(root: Path) -> dict[str, str]:
 
 
 def claim(root: Path, store: Store, *, is_referenced: bool) -> None:
-    """Checks that the store belongs to this service, and marks it.
-
-    The local file is written before the marker: a process that dies in between claims the store again.
-    `is_referenced`: the index refers to contents in the store, so the marker must exist.
-    """
+    """Marks the store as owned by this service; a store in use by `is_referenced` rows must have a marker."""
     claimed = _read_claim(root)
+    # The local file is written before the marker: a process that dies in between claims the store again.
     if claimed.get("uri") != store.uri:
         claimed = {"uri": store.uri, "service": uuid.uuid4().hex}
         replace_file(root / CLAIM_FILE, json.dumps(claimed) + "\n", durable=True, mode=0o600)
     try:
         owner = _owner_of(store)
+        # The index refers to contents in the store, so a claim was made earlier.
         if not owner and is_referenced:
             raise ServiceStartError(
                 f"{store.uri} has no {_MARKER}, but should have contents of objects; "

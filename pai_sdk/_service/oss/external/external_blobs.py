@@ -43,13 +43,7 @@ def is_external(blob: str) -> bool:
 
 
 class ExternalBlobs(BlobFolder):
-    """Contents in an external store; those that are being written or appended to are in the folder.
-
-    The store belongs to one service, whose id is in a marker.
-
-    Raises:
-        ServiceStartError: the store is unusable, or another service uses it.
-    """
+    """Contents in an external store of this service; those that are written or appended to are in the folder."""
 
     external_shards = tuple(EXTERNAL + shard for shard in SHARDS)
 
@@ -91,12 +85,7 @@ class ExternalBlobs(BlobFolder):
         return name
 
     def open(self, name: str) -> tuple[BinaryIO, int]:
-        """Returns a reader of a content and its size in bytes; the content stays until the reader is closed.
-
-        Raises:
-            FileNotFoundError: there is no such content, or it is just being deleted.
-            StorageError: the store does not respond.
-        """
+        """Returns a reader of a content and its size in bytes; the content stays until the reader is closed."""
         if not is_external(name):
             return super().open(name)
         # Registered before the first request: from here on, `remove` waits for this reader.
@@ -136,11 +125,7 @@ class ExternalBlobs(BlobFolder):
         self._delete([name])
 
     def share(self, name: str) -> str:
-        """Copies a content inside the store; returns the name of the copy.
-
-        Raises:
-            FileNotFoundError: the content is missing.
-        """
+        """Copies a content inside the store; returns the name of the copy."""
         if not is_external(name):
             return super().share(name)
         copy_name = _new_name()
@@ -152,10 +137,7 @@ class ExternalBlobs(BlobFolder):
         return copy_name
 
     def remove(self, names: Iterable[str]) -> None:
-        """Removes contents; one with readers is deleted when the last one is closed.
-
-        No object needs them any more, so a failure is only logged: the sweep tries again.
-        """
+        """Removes contents; one with readers is deleted when the last one is closed."""
         all_names = list(names)
         super().remove([name for name in all_names if not is_external(name)])
         external = [name for name in all_names if is_external(name)]
@@ -171,6 +153,7 @@ class ExternalBlobs(BlobFolder):
             return
         try:
             self._store.delete([_key(name) for name in names])
+        # Only logged, because no object needs the contents any more; the sweep tries again.
         except PaiError as error:
             _log.warning("%d contents in %s cannot be deleted now: %s", len(names), self._store.uri, error)
         finally:
