@@ -64,23 +64,14 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of a backup.
+    """The contents of a backup."""
 
-    Attributes:
-        made_at: seconds since 1970, UTC.
-        version: the release of pai-sdk that made it.
-        endpoint: of the service at that time.
-        files: the number of files.
-        size_bytes: of all files together.
-        objects_uri: the external store with the large contents of objects, which are not in the backup.
-    """
-
-    made_at: float
-    version: str
-    endpoint: str
+    made_at: float  # seconds since 1970, UTC
+    version: str  # the release of pai-sdk that made it
+    endpoint: str  # of the service at that time
     files: int
-    size_bytes: int
-    objects_uri: str = ""
+    size_bytes: int  # of all files together
+    objects_uri: str = ""  # the external store with the large contents of objects, which are not in the backup
 
 
 # ---- making ------------------------------------------------------------------------------------------------
@@ -91,20 +82,11 @@ def back_up(
 ) -> Contents:
     """Copies all data of a service, which may run meanwhile.
 
-    A running job is copied in its current state. In a restored service it has no processes, so it ends as after
-    the loss of its machine.
-
     Args:
         root: the data folder.
-        target: a folder that does not exist yet, or is empty. Only its owner can read it, because it contains the
-            keys.
+        target: a folder that does not exist yet, or is empty.
         database_url: PostgreSQL, if the service stores its jobs there.
         report: called with the name of each step.
-
-    Raises:
-        InvalidInputError: there is no service in `root`, the target is not empty, or the database is another one.
-        PaiError: objects were replaced faster than they could be copied.
-        OSError: a file cannot be read or written.
     """
     info = read_info(root)
     if info is None:
@@ -112,6 +94,7 @@ def back_up(
     _check_database(root, database_url)
     _require_empty(target, "target")
     target.mkdir(parents=True, exist_ok=True)
+    # It contains the keys.
     target.chmod(0o700)
     data = target / _DATA
     data.mkdir(mode=0o700)
@@ -121,6 +104,8 @@ def back_up(
     for name in _SMALL_FILES:
         if (root / name).exists():
             _copy(root / name, data / name)
+    # A running job is copied in its current state. In a restored service it has no processes, so it ends as after
+    # the loss of its machine.
     report("folders of jobs")
     for relative in _files_of_jobs(root):
         digests.update(_copy_if_present(root, data, relative))
@@ -289,12 +274,6 @@ def restore(
         database_url: an empty PostgreSQL database for the jobs; without it they stay in the folder.
         objects_uri: the external store with the large contents of objects, if there is one.
         report: called with the name of each step.
-
-    Raises:
-        InvalidInputError: the backup is incomplete or damaged (all such files are listed), or a target has
-            content.
-        ServiceStartError: the database is unusable.
-        OSError: a file cannot be read or written.
     """
     contents, digests = _read_manifest(source)
     _check_objects(contents.objects_uri, objects_uri)

@@ -73,45 +73,24 @@ _SEND_TIMEOUT_S = 300.0  # an unread response occupies memory and a slot until t
 
 @dataclass(frozen=True)
 class Share:
-    """The part of the service that requests of one kind may use.
-
-    Attributes:
-        name: of the kind.
-        threads: the number of threads; None for the default threads of the event loop.
-        requests: the maximum of concurrent requests, including waiting ones; None for no limit.
-    """
+    """The part of the service that requests of one kind may use."""
 
     name: str
-    threads: int | None = None
-    requests: int | None = None
+    threads: int | None = None  # None: the default threads of the event loop
+    requests: int | None = None  # the maximum at once, including waiting ones; None for no limit
 
 
 @dataclass(frozen=True)
 class Budget:
-    """The budget of one request of a route.
-
-    Attributes:
-        share: whose threads it uses.
-        seconds: the time until its response starts; of a stream: until it ends.
-        response_bytes: the maximum size of the response; None for a streamed copy of a file, which may have any
-            size.
-        instead: the cheaper request that the error message suggests.
-        values: the maximum of points or hyperparameters in memory at once; None if there are none.
-        is_stream: whether the response is created while it is sent.
-        reads: whether it changes nothing, so that it may be aborted; None: true for GET and HEAD.
-
-    Example:
-        >>> RUNS.to_openapi()["seconds"]
-        20.0
-    """
+    """The budget of one request of a route."""
 
     share: Share
-    seconds: float
-    response_bytes: int | None
-    instead: str
-    values: int | None = None
-    is_stream: bool = False
-    reads: bool | None = None
+    seconds: float  # until its response starts; of a stream: until it ends
+    response_bytes: int | None  # the maximum; None for a streamed copy of a file of any size
+    instead: str  # the cheaper request that the error message suggests
+    values: int | None = None  # the maximum of points or hyperparameters in memory at once, if there are any
+    is_stream: bool = False  # the response is created while it is sent
+    reads: bool | None = None  # changes nothing, so that it may be aborted; None: true for GET and HEAD
 
     def to_openapi(self) -> dict[str, Any]:
         """Returns the budget for the OpenAPI description, without unlimited values."""
@@ -181,15 +160,7 @@ class Abandoned(Exception):
 
 @dataclass
 class Work:
-    """One request in progress. Its methods can be called in any thread, and do not block.
-
-    Example:
-        >>> work = Work(RUNS)
-        >>> work.check()
-        >>> work.spend(17 << 20)
-        Traceback (most recent call last):
-        pai_sdk._service.wire_errors.WireError: ...
-    """
+    """One request in progress. Its methods can be called in any thread, and do not block."""
 
     budget: Budget
     threads: _ShareThreads | None = None
@@ -207,12 +178,7 @@ class Work:
         return max(0.0, self._ends_at - self.clock())
 
     def check(self) -> None:
-        """Returns only while the client is connected and time remains.
-
-        Raises:
-            Abandoned: the client has disconnected.
-            WireError: the time is over.
-        """
+        """Returns only while the client is connected (else `Abandoned`) and time remains (else `WireError`)."""
         if self.is_disconnected:
             raise Abandoned
         if self.clock() > self._ends_at:
@@ -225,22 +191,14 @@ class Work:
         self.require(self._spent_bytes)
 
     def require(self, size_bytes: int, description: str = "") -> None:
-        """Checks the size of the complete response, known or estimated; `description` names its cause.
-
-        Raises:
-            WireError: the size exceeds the budget.
-        """
+        """Checks the size of the complete response, known or estimated; `description` names its cause."""
         limit = self.budget.response_bytes
         if limit is not None and size_bytes > limit:
             because = f": {description}" if description else ""
             raise self.exceeded(f"has a response of more than {limit // _MIB} MiB{because}")
 
     def hold(self, values: int, unit: str) -> None:
-        """Checks that this number of values may be in memory at once; `unit` is their name for the message.
-
-        Raises:
-            WireError: there are too many.
-        """
+        """Checks that this number of values may be in memory at once; `unit` is their name for the message."""
         limit = self.budget.values
         if limit is not None and values > limit:
             raise self.exceeded(f"needs {values:,} {unit}, and {limit:,} are allowed")
@@ -256,12 +214,7 @@ class Work:
         return await self.threads.run(partial(function, *args, **options), self.remaining_s)
 
     async def stream_chunks(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
-        """Yields the chunks of a stream, each created in a thread of the share when the one before was sent.
-
-        Raises:
-            Abandoned: the client has disconnected.
-            WireError: the response is too large or takes too long, so it is truncated.
-        """
+        """Yields the chunks of a stream, each created in a thread of the share when the one before was sent."""
         while (chunk := await self.run(next, chunks, None)) is not None:
             self.spend(len(chunk))
             yield chunk
@@ -301,19 +254,11 @@ class _ShareThreads:
         return anyio.CapacityLimiter(math.inf)
 
     async def acquire_slot(self, stack: ExitStack) -> None:
-        """Acquires a slot for a request, which is released when `stack` is closed.
-
-        Raises:
-            WireError: no slot became free for some seconds.
-        """
+        """Acquires a slot for a request, released with `stack`; refuses the request after some seconds."""
         await self._acquire(self._slots, stack, _SLOT_TIMEOUT_S)
 
     async def run(self, function: Callable[[], T], wait_s: float) -> T:
-        """Calls a function in a thread, after a wait of at most `wait_s`.
-
-        Raises:
-            WireError: no thread became free.
-        """
+        """Calls a function in a thread, after a wait of at most `wait_s`."""
         # Two limiters: only the wait for a thread has a time limit, because a running thread cannot be stopped.
         with ExitStack() as stack:
             await self._acquire(self._limiter, stack, wait_s)
@@ -356,18 +301,14 @@ def within(budget: Budget) -> Callable[[T], T]:
 
 
 class BudgetedRoute(APIRoute):
-    """A route that enforces its budget; for `APIRouter(route_class=…)`.
-
-    Attributes:
-        budget: of each request.
-        response_body: the model that the route declares as `response_model`, for the description of the API.
-    """
+    """A route that enforces its budget; for `APIRouter(route_class=…)`."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         self.budget: Budget = getattr(endpoint, "budget", JOBS)
         # FastAPI would build the schemas of all models at the import, which adds 0.7 s to the service's start.
         # It does not need them: routes return complete responses.
         model = options.pop("response_model", None)
+        # For the description of the API.
         self.response_body: type[Any] | None = model if isinstance(model, type) else None
         if not inspect.iscoroutinefunction(endpoint):
             endpoint = _in_share_threads(endpoint)
@@ -407,14 +348,7 @@ def _in_share_threads(endpoint: Callable[..., T]) -> Callable[..., Coroutine[Any
 async def _watched(
     handler: Callable[[Request], Coroutine[Any, Any, Response]], request: Request, work: Work
 ) -> Response:
-    """Handles a request as long as its client is connected.
-
-    The handler runs in this task, inside a cancel scope: when it is cancelled, it waits for its thread, which ends
-    at its next `Work.check`.
-
-    Raises:
-        WireError: the request is refused.
-    """
+    """Handles a request as long as its client is connected."""
     reads = work.budget.reads if work.budget.reads is not None else request.method in ("GET", "HEAD")
     # A change is never aborted: it must not depend on its client.
     if not reads:
@@ -422,6 +356,8 @@ async def _watched(
         return await handler(request)
     # Read first: the next message after the body is the disconnect.
     await request.body()
+    # The handler runs in this task: when the scope is cancelled, it waits for its thread, which ends at its next
+    # `Work.check`.
     with anyio.CancelScope() as scope:
         watch = asyncio.create_task(_watch_disconnect(request.receive, work, scope))
         try:

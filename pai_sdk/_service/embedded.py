@@ -139,11 +139,7 @@ def ensure_running(
 
 
 def _record_executor(root: Path, executor: ChosenExecutor) -> None:
-    """Records the executor of a data folder before the first start of its service.
-
-    Raises:
-        ServiceStartError: the folder belongs to another executor.
-    """
+    """Records the executor of a data folder before the first start of its service."""
     file = root / _EXECUTOR_FILE
     if not file.exists() and executor != ChosenExecutor() and read_info(root) is None:
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -222,11 +218,7 @@ def _numbers(version: str) -> list[int]:
 
 
 def _stop(running: ServiceInfo, deadline: float) -> None:
-    """Stops a service, as by Ctrl-C; its jobs continue, and the next service resumes them.
-
-    Raises:
-        ServiceStartError: it does not exit in time.
-    """
+    """Stops a service, as by Ctrl-C; its jobs continue, and the next service resumes them."""
     logger.info(
         "the embedded service runs pai-sdk %s; it is restarted with pai-sdk %s", running.version, __version__
     )
@@ -348,11 +340,7 @@ def _responds(info: ServiceInfo, timeout_s: float) -> bool:
 
 
 def _connection_to(info: ServiceInfo, timeout_s: float) -> http.client.HTTPConnection:
-    """Returns a connection to a service on this machine; with TLS, only its own certificate is trusted.
-
-    Raises:
-        OSError: the certificate file is unusable.
-    """
+    """Returns a connection to a service on this machine; with TLS, only its own certificate is trusted."""
     address = urlsplit(info.endpoint)
     if address.scheme != "https":
         return http.client.HTTPConnection(address.hostname or "", address.port, timeout=timeout_s)

@@ -43,11 +43,9 @@ class HttpServer(uvicorn.Server):
         on_end: called in the event loop when it stops; it must release requests that wait, such as long polls.
         must_end: called every second.
         certificate: for TLS; its files are checked every second.
-
-    Attributes:
-        on_ready: called in the event loop once it listens.
     """
 
+    # Called in the event loop once it listens.
     on_ready: Callable[[], None] = staticmethod(lambda: None)
 
     def __init__(
@@ -131,16 +129,7 @@ class HttpServer(uvicorn.Server):
 
 
 class Preconditions:
-    """The preconditions of a running service, checked every second: its data folder, its database, and work.
-
-    Args:
-        folder_is_gone: whether the data folder was deleted or moved.
-        database_loss: why the database cannot be used any more, or None.
-        idle: whether the service was idle for too long.
-
-    Attributes:
-        loss: why the service cannot continue; None while it can.
-    """
+    """The preconditions of a running service, checked every second: its data folder, its database, and work."""
 
     def __init__(
         self, folder_is_gone: Callable[[], bool], database_loss: Callable[[], str | None], idle: IdleWatch
@@ -148,7 +137,7 @@ class Preconditions:
         self._idle = idle
         self._folder_is_gone = folder_is_gone
         self._database_loss = database_loss
-        self.loss: str | None = None
+        self.loss: str | None = None  # why the service cannot continue
 
     async def must_end(self) -> bool:
         """Returns True when one is missing. `loss` is the reason, unless the service was idle."""
@@ -169,18 +158,12 @@ class Worker(Protocol):
 
 
 class IdleWatch:
-    """Measures how long the service has been idle: no request, no job, no enabled schedule.
-
-    Args:
-        timeout_s: the maximum; None for no limit.
-        dispatcher: counts the requests.
-        workers: the scheduler of jobs, and that of schedules.
-    """
+    """Measures how long the service has been idle: no request, no job, no enabled schedule."""
 
     def __init__(self, timeout_s: float | None, dispatcher: Dispatcher, *workers: Worker) -> None:
         self._timeout_s = timeout_s
         self._dispatcher = dispatcher
-        self._workers = workers
+        self._workers = workers  # the scheduler of jobs, and that of schedules
         self._count = 0
         self._last_used_at = time.monotonic()
 

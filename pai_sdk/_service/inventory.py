@@ -24,17 +24,11 @@ _PARTS = {"data": "copied inputs", "python": "packages", "requirements": "packag
 
 @dataclass(frozen=True)
 class Holding:
-    """The disk space of one kind of files.
-
-    Attributes:
-        kind: `objects`, `job folders`, `logs`, `environments`, `pip cache`, `tables` or `service`.
-        size_bytes: on disk.
-        count: of jobs, environments or files; None where files are not counted.
-    """
+    """The disk space of one kind of files."""
 
     kind: str
     size_bytes: int
-    count: int | None
+    count: int | None  # of jobs, environments or files; None where files are not counted
 
 
 @dataclass(frozen=True)
@@ -47,14 +41,7 @@ class Removal:
 
 
 def holdings(root: Path) -> list[Holding]:
-    """Returns the content of a data folder, each byte under one kind.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     [holding.kind for holding in holdings(Path(folder))]
-        ['objects', 'job folders', 'logs', 'environments', 'pip cache', 'tables', 'service']
-    """
+    """Returns the content of a data folder, each byte under one kind."""
     cache, jobs = root / "cache", root / "jobs"
     cached = [path for path in _folders(cache) if path.name != "pip"]
     job_folders = _folders(jobs)
@@ -74,22 +61,9 @@ def holdings(root: Path) -> list[Holding]:
 
 
 def clean(root: Path, *, older_than_s: float, dry_run: bool = False) -> Iterator[Removal]:
-    """Removes copies in folders of finished jobs, unused environments and pip's downloads; yields the removals.
-
-    Logs, objects, job outputs and files that a job uses stay.
-
-    Args:
-        root: the data folder.
-        older_than_s: only what ended, or was used, longer ago than this.
-        dry_run: remove nothing.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     list(clean(Path(folder), older_than_s=0))
-        []
-    """
+    """Removes copies in folders of finished jobs, unused environments and pip's downloads; yields the removals."""
     before = time.time() - older_than_s
+    # Logs, objects, job outputs and files that a job uses stay.
     for folder in _folders(root / "jobs"):
         if folder.name.startswith(TRASH_PREFIX):
             yield _remove("folder of a deleted job", folder, dry_run=dry_run)

@@ -22,11 +22,7 @@ _SQLITE_FILE = "service.db"
 def open_state(
     settings: ServiceSettings, folder: DataFolder, lease: Lease | None, stack: ExitStack
 ) -> tuple[Database, ObjectStore]:
-    """Returns the database and the object store, closed with the stack. PostgreSQL needs the lease for writes.
-
-    Raises:
-        ServiceStartError: one of them is unusable; the message has no password.
-    """
+    """Returns the database and the object store, closed with the stack. PostgreSQL needs the lease for writes."""
     if settings.database_url is None or lease is None:
         _record_database(folder.root, _SQLITE_FILE)
         database = Database.in_file(folder.database_file)

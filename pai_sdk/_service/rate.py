@@ -10,13 +10,7 @@ __all__ = ["KeyRates", "RateLimit"]
 
 
 class RateLimit:
-    """Limits requests per second, with bursts of a few seconds' worth.
-
-    Example:
-        >>> limit = RateLimit(2.0, burst_s=1.0, clock=lambda: 0.0)
-        >>> [limit.acquire() for _ in range(3)]
-        [0.0, 0.0, 0.5]
-    """
+    """Limits requests per second, with bursts of a few seconds' worth."""
 
     def __init__(self, per_s: float, *, burst_s: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s = per_s
@@ -40,14 +34,12 @@ class RateLimit:
 
 
 class KeyRates:
-    """A separate limit for each key; `per_s` None is no limit.
-
-    Only verified keys are counted, so there are as many limits as keys.
-    """
+    """A separate limit for each key; `per_s` None is no limit."""
 
     def __init__(self, per_s: float | None) -> None:
         self._per_s = per_s
         self._lock = threading.Lock()
+        # Only verified keys are counted, so it has at most as many entries as there are keys.
         self._limits: dict[str, RateLimit] = {}
 
     def acquire(self, key_id: str) -> float:

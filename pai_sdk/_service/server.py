@@ -91,12 +91,7 @@ def serve(
     on_ready: Callable[[ServiceInfo], None] | None = None,
     on_standby: Callable[[str], None] | None = None,
 ) -> None:
-    """Serves until SIGTERM or SIGINT, or until the service was idle for long enough.
-
-    Raises:
-        ServiceStartError: the folder or the database is in use, or the port is in use.
-        PaiError: the folder was deleted, or the database taken over, while it served.
-    """
+    """Serves until SIGTERM or SIGINT, or until the service was idle for long enough."""
     prepare_threads()
     prepare_logs(settings)
     service = Service(settings)
@@ -134,12 +129,7 @@ class Service:
         on_ready: Callable[[ServiceInfo], None] | None = None,
         on_standby: Callable[[str], None] | None = None,
     ) -> None:
-        """Serves until `stop`. With a PostgreSQL database, the lease is acquired first and released last.
-
-        Raises:
-            ServiceStartError: it cannot start.
-            PaiError: its folder or its lease was lost.
-        """
+        """Serves until `stop`. With a PostgreSQL database, the lease is acquired first and released last."""
         settings = self._settings
         certificate = certificate_of(settings)
         with ExitStack() as stack:

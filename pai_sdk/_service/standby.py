@@ -39,17 +39,11 @@ _RETRY_AFTER_S = 1
 
 @dataclass(frozen=True)
 class Leadership:
-    """The right of this service to use its database.
+    """The right of this service to use its database."""
 
-    Attributes:
-        lease: of the PostgreSQL database; None without one.
-        mark: the identity of that database.
-        listener: the socket on which this service has stood by; None if it has not.
-    """
-
-    lease: Lease | None = None
-    mark: str | None = None
-    listener: socket | None = None
+    lease: Lease | None = None  # None without PostgreSQL
+    mark: str | None = None  # identity of that database
+    listener: socket | None = None  # on which this service has stood by; None if it has not
 
     def may_act(self) -> bool:
         """Returns whether no other service can have taken over."""
@@ -76,11 +70,7 @@ class Standby:
         self._leadership: Leadership | None = None
 
     def acquire(self, stack: ExitStack) -> Leadership:
-        """Acquires the lease, waiting for the expiry of a killed service's one; released with the stack.
-
-        Raises:
-            ServiceStartError: another service renews it, or the database is unusable.
-        """
+        """Acquires the lease, waiting for the expiry of a killed service's one; released with the stack."""
         stack.callback(self._engine.dispose)
         with readable_start_errors(self._display_url):
             first, started_at = "", time.monotonic()
@@ -99,13 +89,7 @@ class Standby:
     def wait(
         self, stack: ExitStack, *, serve: Callable[[HttpServer], None], on_standby: Callable[[str], None]
     ) -> Leadership | None:
-        """Stands by until the lease is acquired; returns None if this service was stopped meanwhile.
-
-        `serve` receives the server that must be stopped with this service; `on_standby` its address.
-
-        Raises:
-            ServiceStartError: the database is unusable, or the port is in use.
-        """
+        """Stands by until the lease is acquired; returns None if this service was stopped meanwhile."""
         stack.callback(self._engine.dispose)
         with readable_start_errors(self._display_url):
             if self._try(None):
@@ -116,6 +100,7 @@ class Standby:
         # Until then, health checks and clients get a response instead of a refused connection.
         server = HttpServer(_refuse, settings.connections, on_end=lambda: None, certificate=self._certificate)
         server.on_ready = lambda: on_standby(url)
+        # The caller must stop it together with this service.
         serve(server)
         waiting = threading.Thread(
             target=self._try_until_acquired, args=(listener, server), name="standby", daemon=True

@@ -19,21 +19,10 @@ _BYTES = 32
 
 
 class Tickets(Generic[T]):
-    """Tickets of one server process for one-time actions of a browser: a sign-in, the download of a file.
+    """One-time tickets of one server process, for a sign-in or a download in a browser. Thread-safe.
 
-    A ticket is a secret of 256 bits that fits into an address. Only its digest is stored. Safe to use from several
-    threads.
-
-    Args:
-        life_s: the lifetime of a ticket in seconds.
-        max_tickets: valid at the same time; one more drops the oldest.
-        clock: for tests.
-
-    Example:
-        >>> tickets = Tickets[str]()
-        >>> ticket = tickets.new_ticket("model.pt")
-        >>> tickets.redeem(ticket), tickets.redeem(ticket)
-        ('model.pt', None)
+    A ticket is a secret of 256 bits that fits into an address. Only its digest is stored. Beyond `max_tickets`,
+    the oldest is dropped.
     """
 
     def __init__(

@@ -11,15 +11,7 @@ __all__ = ["WireError", "invalid_parameter", "job_not_found", "wire_error_respon
 
 
 class WireError(Exception):
-    """A refusal, as the client receives it.
-
-    Attributes:
-        status_code: the HTTP status.
-        code: the error code for programs.
-        message: the error and its remedy, for users.
-        retry_after_s: when to retry, if known.
-        command: a command for the user, if one helps; the page offers it for copying.
-    """
+    """Raised when a request is refused, with the response that the client receives."""
 
     def __init__(
         self,
@@ -33,9 +25,9 @@ class WireError(Exception):
         super().__init__(message)
         self.status_code = status_code
         self.code = code
-        self.message = message
+        self.message = message  # with the remedy, for users
         self.retry_after_s = retry_after_s
-        self.command = command
+        self.command = command  # for the user, if one helps; the page offers it for copying
 
 
 def invalid_parameter(message: str) -> WireError:

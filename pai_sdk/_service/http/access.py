@@ -49,50 +49,27 @@ class _Registry(Protocol):
 
 
 def required_right(method: str, path: str) -> Right:
-    """Returns the right that a request needs, whatever job or model it names.
-
-    Example:
-        >>> required_right("DELETE", "/api/v1/trainingjobs/{job_id}")
-        'submit'
-    """
+    """Returns the right that a request needs, whatever job or model it names."""
     if path.startswith(_ADMIN):
         return "admin"
     return "read" if is_read_only_request(method, path) else "submit"
 
 
 def is_read_only_request(method: str, path: str) -> bool:
-    """Returns whether a request changes nothing.
-
-    Args:
-        method: of HTTP.
-        path: of its route, with the names of parameters in it: the name of a user can be that of an action.
-    """
+    """Returns whether a request changes nothing; `path` is that of the route, with names of parameters."""
+    # Not the path of the request: the name of a user can be that of an action.
     return method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READ_ONLY_POSTS)
 
 
 def is_open_to_pages(method: str, path: str) -> bool:
-    """Returns whether a signed-in browser can make a request; an unknown change is closed.
-
-    Args:
-        method: of HTTP.
-        path: of its route, with the names of parameters in it.
-
-    Example:
-        >>> is_open_to_pages("GET", "/api/v1/runs"), is_open_to_pages("POST", "/api/v1/users/{name}/keys")
-        (True, False)
-    """
+    """Returns whether a signed-in browser can make a request; an unknown change is closed."""
     if path.startswith(_ADMIN) or path in _CLOSED_TO_PAGES:
         return False
     return is_read_only_request(method, path) or (method, path) in _CHANGES_OF_PAGES
 
 
 async def _check_access(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
-    """Refuses a request that its user is not allowed to make.
-
-    Raises:
-        WireError: 403 for a lack of rights, or from a page where it is closed to pages; 404 for a job of another
-            user, as if there were none.
-    """
+    """Refuses a request that its user is not allowed to make; 404 for a job of another user."""
     path = request.scope["route"].path
     if getattr(request.state, PAGE_SESSION, False) and not is_open_to_pages(request.method, path):
         message = "A signed-in browser cannot do this; it needs a request that is signed with an access key."

@@ -36,10 +36,7 @@ _SIGN_INS_AT_ONCE_S = 60 / _SIGN_INS_PER_S
 
 
 def audit_into(log: AuditLog) -> Audit:
-    """Returns the function that a `Gate` calls with each request.
-
-    The entry is written before the response is sent: each confirmed request is in the log.
-    """
+    """Returns the function that a `Gate` calls with each request."""
     sign_ins = RateLimit(_SIGN_INS_PER_S, burst_s=_SIGN_INS_AT_ONCE_S)
 
     async def record(scope: Scope, status: int) -> None:
@@ -57,6 +54,7 @@ def audit_into(log: AuditLog) -> Audit:
             if status != 403 and is_read_only_request(method, "" if route is None else route.path):
                 return
         created_id = state.get(_CREATED_ID, "") if status < 300 else ""
+        # Before the response is sent: each confirmed request is in the log.
         try:
             await run_in_threadpool(log.record, principal, method, path, status, _client(scope), created_id)
         except SQLAlchemyError as error:
@@ -70,10 +68,7 @@ def audit_into(log: AuditLog) -> Audit:
 
 @contextmanager
 def record_in_transaction(log: AuditLog, scope: Scope) -> Iterator[Callable[[Session, str], None]]:
-    """Yields a function that records a successful request in the transaction that carries it out.
-
-    This saves a transaction of the log. After a block without an error, `audit_into` does not record the request.
-    """
+    """Yields a function that records a successful request in the transaction that carries it out."""
     principal: Principal = scope["state"]["principal"]
 
     def record(session: Session, created_id: str) -> None:
@@ -81,6 +76,7 @@ def record_in_transaction(log: AuditLog, scope: Scope) -> Iterator[Callable[[Ses
         log.record_in(session, principal, method, path, _SUCCESS_STATUS, _client(scope), created_id)
 
     yield record
+    # Saves a transaction: `audit_into` does not record this request again.
     scope["state"][_RECORDED_STATUS] = _SUCCESS_STATUS
 
 

@@ -64,11 +64,7 @@ class Authenticator:
         self._nonces = nonces or NonceMemory(lifetime_s=MAX_SKEW_S)
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
-        """Checks a request for a `Gate`; returns the check of the body.
-
-        Raises:
-            WireError: the request is refused.
-        """
+        """Checks a request for a `Gate`; returns the check of the body."""
         request = _signed_request(scope)
         try:
             principal = self.check(request)
@@ -83,11 +79,7 @@ class Authenticator:
         return partial(self.check_body, request)
 
     def check(self, request: SignedRequest) -> Principal:
-        """Checks all but the body, before the body is read; returns the user.
-
-        Raises:
-            WireError: the request is refused.
-        """
+        """Checks all but the body, before the body is read; returns the user."""
         authorization = request.headers.get("authorization", "")
         if authorization.startswith(f"{ACS3} "):
             principal, dated_at = self._check_acs3(request, authorization)
@@ -124,11 +116,7 @@ class Authenticator:
         return key_id if self._keys.principal(key_id) is not None else ""
 
     def check_body(self, request: SignedRequest, body: bytes) -> None:
-        """Checks that the body is the one that was signed.
-
-        Raises:
-            WireError: it is not.
-        """
+        """Checks that the body is the one that was signed."""
         signed = request.headers.get("x-acs-content-sha256")
         # The older scheme has no such header: it does not cover the body.
         if signed is not None and not hmac.compare_digest(signed.encode(), payload_hash(body).encode()):

@@ -33,17 +33,9 @@ def body_model(endpoint: Callable[..., Any]) -> type[BaseModel] | None:
 
 
 async def read_json(model: type[_Model], request: Request, *, empty_is_unset: bool = False) -> _Model:
-    """Reads the body of a request.
-
-    Args:
-        model: of the body.
-        request: with the body.
-        empty_is_unset: no string field of the model has the empty string as a value; generated clients send it.
-
-    Raises:
-        WireError: the message names every unknown, missing or wrong field.
-    """
+    """Reads the body of a request; the error names every unknown, missing or wrong field."""
     fields = read_body(await request.body())
+    # For models in which no string field has the empty string as a value: generated clients send it.
     if empty_is_unset:
         fields = {name: value for name, value in fields.items() if value != ""}
     return read_model(model, fields)

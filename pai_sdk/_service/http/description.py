@@ -45,11 +45,7 @@ def description_of(app: FastAPI) -> ASGIApp:
 
 
 def describe(app: FastAPI) -> dict[str, Any]:
-    """Returns the description of an API: the parameters and the models of bodies that its routes declare.
-
-    Args:
-        app: the API, with its `state.routes`.
-    """
+    """Returns the description of an API: the parameters and the models of bodies that its routes declare."""
     description: dict[str, Any] = app.openapi()
     description["components"]["securitySchemes"] = {"signature": _SIGNATURE}
     description["security"] = [{"signature": []}]

@@ -42,10 +42,7 @@ class Gate:
     `scope["state"]["request_id"]` and in the header `x-acs-request-id` of every response.
 
     Args:
-        app: the application.
-        admit: raises a `WireError` for a request that is refused. It is called before the body is read; what it
-            returns is called with the body.
-        max_body_bytes: a longer body is refused.
+        admit: called before the body is read, raises a `WireError` to refuse; its result is called with the body.
         headers: of every response, unless the application has set them itself.
         audit: called with each request that was admitted or refused, once its response has a status.
         is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
@@ -149,34 +146,20 @@ class Gate:
 
 
 def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:
-    """Returns the headers of a request by their names in lower case; HTTP joins repeated headers.
-
-    Args:
-        scope: the request.
-        once: headers that must not be repeated.
-
-    Raises:
-        WireError: one of `once` is repeated.
-    """
+    """Returns the headers of a request by names in lower case; refuses repeated ones of `once`."""
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         if key in headers and key in once:
             raise WireError(403, "HostNotAllowed", f"The header {key} is given twice.")
+        # HTTP joins repeated headers; cookies have a separator of their own (RFC 9113, section 8.2.3).
         joint = "; " if key == "cookie" else ","
         headers[key] = f"{headers[key]}{joint}{text}" if key in headers else text
     return headers
 
 
 def throttle(wait_s: float) -> None:
-    """Refuses a request beyond the rate limit.
-
-    Args:
-        wait_s: the seconds until it is allowed; 0 accepts it.
-
-    Raises:
-        WireError: there are more requests than the rate allows.
-    """
+    """Refuses a request that is allowed only after `wait_s` seconds; 0 accepts it."""
     if wait_s:
         message = "There are more requests than this service allows; try again later."
         raise WireError(429, "Throttling.User", message, retry_after_s=math.ceil(wait_s))

@@ -35,10 +35,7 @@ class _Span:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """uvicorn's protocol, with limits. uvicorn serves a connection within the limits unchanged.
-
-    `close_if_slow` must be called about every second: one timer for all connections costs less than one for each.
-    """
+    """uvicorn's protocol, with limits. uvicorn serves a connection within the limits unchanged."""
 
     def __init__(self, *args: Any, limits: ConnectionLimits, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -86,6 +83,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     # ---- slow clients ---------------------------------------------------------------------------------------
 
+    # Called about every second by one timer for all connections, which costs less than one for each.
     def close_if_slow(self, now: float) -> None:
         """Closes the connection if its client keeps it open without using it."""
         if self.transport.is_closing():

@@ -31,12 +31,7 @@ def is_health_check(scope: Scope) -> bool:
 
 
 def health_of(checks: Mapping[str, tuple[Callable[[], bool], str]]) -> ASGIApp:
-    """Returns an application that responds with 200 while all checks succeed, else with 503 and the problems.
-
-    Args:
-        checks: for each part of the service a function and the message of its problem. The part does not work if
-            the function returns False, raises, or takes more than 5 seconds.
-    """
+    """Returns an application that responds with 200 while all checks succeed, else with 503 and the problems."""
     # One thread for each check, apart from those of requests: a check that hangs blocks no other check.
     threads = {name: CapacityLimiter(1) for name in checks}
 

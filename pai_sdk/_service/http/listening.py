@@ -23,11 +23,7 @@ _RETRY_INTERVAL_S = 0.1
 
 
 def listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
-    """Returns a socket: on the requested port, else on the last one if it becomes free soon, else on any.
-
-    Raises:
-        ServiceStartError: the requested port is in use, or the address is not one of this machine.
-    """
+    """Returns a socket: on the requested port, else on the last one if it becomes free soon, else on any."""
     ports = [settings.port] if settings.port is not None else [folder.last_port() or 0, 0]
     deadline = time.monotonic() + (_LAST_PORT_WAIT_S if settings.port is None else 0.0)
     for port in ports:
@@ -43,11 +39,7 @@ def listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
 
 
 def listen_on(host: str, port: int) -> socket.socket:
-    """Returns a socket on that port, or on a free one for port 0.
-
-    Raises:
-        ServiceStartError: the port is in use, or the address is not one of this machine.
-    """
+    """Returns a socket on that port, or on a free one for port 0."""
     try:
         return _bound(host, port)
     except OSError as error:
@@ -77,14 +69,7 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 def url_of(host: str, port: int, certificate: Certificate | None = None, names: Iterable[str] = ()) -> str:
-    """Returns the URL that clients use for a server.
-
-    Args:
-        host: the address that it listens on.
-        port: its port.
-        certificate: of a server with TLS: it must cover the host in the URL.
-        names: of the server, from `--name`.
-    """
+    """Returns the URL that clients use for a server; its host is one that the certificate covers."""
     # Some clients accept no IPv6 address; a socket on `::` accepts IPv4 too.
     spoken = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1", "::1": "localhost"}  # noqa: S104 - compared, not bound
     host = spoken.get(host, host)

@@ -34,13 +34,8 @@ def is_for_metrics(scope: Scope) -> bool:
 def metrics_of(
     text: Callable[[], bytes], *, token: str | None, admit: Callable[[Scope], Callable[[bytes], None]]
 ) -> ASGIApp:
-    """Returns an application that responds with the figures. Requests from this machine need authorization too.
-
-    Args:
-        text: creates them; called in a thread, one call at a time.
-        token: of programs; None if there is none.
-        admit: checks a signed request and sets its `Principal`; returns the check of the body.
-    """
+    """Returns an application that responds with the figures; `admit` checks signed requests without the token."""
+    # One call at a time, however many requests arrive.
     limiter = CapacityLimiter(1)
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
@@ -61,11 +56,7 @@ def metrics_of(
 
 
 def _check(scope: Scope, token: str | None, admit: Callable[[Scope], Callable[[bytes], None]]) -> None:
-    """Checks for the token or an administrator.
-
-    Raises:
-        WireError: the request comes from neither.
-    """
+    """Checks for the token or an administrator."""
     authorization = next((value for name, value in scope["headers"] if name == b"authorization"), b"")
     scheme, _, claimed = authorization.partition(b" ")
     if scheme.lower() == b"bearer":

@@ -36,17 +36,6 @@ class NonceMemory:
 
     A clock that is set forward and back again allows no replay: a nonce is dropped only if its date is too old and
     it was retained for its lifetime by the monotonic clock.
-
-    Args:
-        lifetime_s: how long before and after its date a request is accepted.
-        path: of the file; None to store them in memory only.
-        max_nonces: how many nonces are remembered.
-        elapsed_s: monotonic time in seconds.
-
-    Example:
-        >>> memory = NonceMemory(lifetime_s=900)
-        >>> memory.accept("a", dated=1000.0, now=1000.0), memory.accept("a", dated=1000.0, now=1001.0)
-        (True, False)
     """
 
     def __init__(

@@ -22,12 +22,7 @@ class PageAddresses(Protocol):
     """The addresses of the page of a service."""
 
     def link(self, host: str, run_id: str | None = None) -> str:
-        """Returns the URL of the page, or of a run on it, for a browser that is signed in.
-
-        Args:
-            host: the header `Host` of a client, whose name and port the URL has.
-            run_id: of the run.
-        """
+        """Returns the URL of the page, or of a run on it; `host` is the header `Host` of a signed-in client."""
         ...
 
     def new_link(self, host: str, run_id: str | None = None, *, access_key_id: str = "") -> str:

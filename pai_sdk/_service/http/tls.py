@@ -31,27 +31,15 @@ class _Loaded:
 
 
 class Certificate:
-    """A certificate with its private key, from two files in PEM.
-
-    New connections use the newest certificate; a change does not affect open connections.
-
-    Args:
-        certificate_file: the certificate, followed by those of the CAs between it and the root.
-        key_file: its private key, without a passphrase.
-
-    Attributes:
-        certificate_file: the file with the certificate.
-        context: of the server; the object stays the same when the files change.
-
-    Raises:
-        ServiceStartError: the files cannot be used; the message says why.
-    """
+    """A certificate with its private key, from two files in PEM; new connections use the newest."""
 
     def __init__(self, certificate_file: Path, key_file: Path) -> None:
+        # Followed in the file by those of the CAs between it and the root.
         self.certificate_file = certificate_file
-        self._key_file = key_file
+        self._key_file = key_file  # without a passphrase
         self._stamp = self._stamp_now()
         self._loaded = _load(certificate_file, key_file)
+        # The object stays the same when the files change: the listening server keeps it.
         self.context = _server_context(certificate_file, key_file)
         # OpenSSL calls it in every handshake, also while another thread reloads the files: one assignment replaces
         # certificate and key together.
@@ -63,12 +51,7 @@ class Certificate:
         return self._loaded.expires_at
 
     def name_for(self, host: str, preferred: Iterable[str] = ()) -> str:
-        """Returns the name that clients use for the server: one that the certificate covers.
-
-        Args:
-            host: used if the certificate covers it.
-            preferred: names to use before other names of the certificate.
-        """
+        """Returns the name that clients use for the server: the first of `host` and `preferred` it covers."""
         names = self._loaded.names
         for name in (host, *preferred):
             if _covers(names, name):
@@ -108,11 +91,7 @@ class Certificate:
 
 
 def certificate_of(settings: ServiceSettings) -> Certificate | None:
-    """Returns the certificate that the settings name; None for a service without TLS.
-
-    Raises:
-        ServiceStartError: only one of the two files is named, or they cannot be used.
-    """
+    """Returns the certificate that the settings name; None for a service without TLS."""
     if settings.tls_cert is None and settings.tls_key is None:
         return None
     if settings.tls_cert is None or settings.tls_key is None:
@@ -121,11 +100,7 @@ def certificate_of(settings: ServiceSettings) -> Certificate | None:
 
 
 def _load(certificate_file: Path, key_file: Path) -> _Loaded:
-    """Reads the files, and verifies the certificate as a client does.
-
-    Raises:
-        ServiceStartError: they cannot be used.
-    """
+    """Reads the files, and verifies the certificate as a client does."""
     pem, key = _text(certificate_file), _text(key_file)
     if "-----BEGIN CERTIFICATE-----" not in pem:
         raise ServiceStartError(f"{certificate_file} contains no certificate in PEM")
@@ -174,11 +149,7 @@ def _server_context(certificate_file: Path, key_file: Path) -> ssl.SSLContext:
 
 
 def _fields_for_client(context: ssl.SSLContext, pem: str) -> dict[str, Any]:
-    """Returns the fields of the certificate that a client reads, by a handshake in memory.
-
-    Raises:
-        ssl.SSLError: a client that trusts the issuer does not accept it: it has expired, for example.
-    """
+    """Returns the fields of the certificate that a client reads, by a handshake in memory."""
     trusting = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     trusting.check_hostname = False
     trusting.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN

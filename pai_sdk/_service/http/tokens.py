@@ -28,11 +28,7 @@ def new_token(context: ServiceContext, job_id: str | None, expires_at: float) ->
 async def _checked(
     request: Request, context: ContextOf, token: Annotated[str | None, Query(alias="Token")] = None
 ) -> None:
-    """Checks the token of a request, if there is one; the request must be signed all the same.
-
-    Raises:
-        WireError: this service has not created it, it is for another job, or it has expired.
-    """
+    """Checks the token of a request, if there is one; the request must be signed all the same."""
     if not token:
         return
     try:

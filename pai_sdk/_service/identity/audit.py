@@ -22,28 +22,17 @@ _NEW_ENTRY = insert(AuditRow)  # built once: building the statement takes longer
 
 @dataclass(frozen=True)
 class AuditEntry:
-    """One request.
+    """One request."""
 
-    Attributes:
-        number: the number of the entry, in ascending order.
-        at: seconds since 1970, UTC.
-        user: whose key signed it; empty for the service's own key, `-` for a failed sign-in.
-        key_id: the id of that key.
-        method, path: of the request, without its query.
-        status: of the response.
-        client: the address of the client.
-        created_id: what the request has created, such as a job; empty if nothing, or if its name is in the path.
-    """
-
-    number: int
-    at: float
-    user: str
+    number: int  # ascending
+    at: float  # seconds since 1970, UTC
+    user: str  # empty for the service's own key, `-` for a failed sign-in
     key_id: str
     method: str
-    path: str
+    path: str  # without its query
     status: int
-    client: str
-    created_id: str = ""
+    client: str  # its address
+    created_id: str = ""  # such as a job; empty if nothing was created, or if its name is in the path
 
 
 class AuditLog:

@@ -18,10 +18,7 @@ _READING = ("GET", "HEAD", "OPTIONS")
 
 
 class BucketRights:
-    """The owners of buckets. A bucket without an owner belongs to the service's own key.
-
-    A user with the right `read` can read their buckets, and one with `submit` can also change them.
-    """
+    """The owners of buckets. A bucket without an owner belongs to the service's own key."""
 
     def __init__(self, database: Database, keys: KeyRing) -> None:
         self._database = database
@@ -46,24 +43,17 @@ class BucketRights:
         return principal is not None and principal.has_right("admin")
 
     def check(self, key_id: str, method: str, buckets: Iterable[str]) -> None:
-        """Checks the rights of a request; the method applies to the first bucket, the others are read.
-
-        Raises:
-            StorageError: `AccessDenied` if the key has no access to one of them, also if it does not exist.
-        """
+        """Checks the rights of a request; the method applies to the first bucket, the others are read."""
         principal = self._principal(key_id)
         right: Right = "read" if method in _READING else "submit"
         for bucket in buckets:
+            # A missing bucket is refused alike, so that a refusal does not say whether it exists.
             if not self.is_allowed(principal, bucket, right):
                 raise _refusal("AccessDenied", "The access key has no access to this bucket.")
             right = "read"
 
     def claim(self, key_id: str, bucket: str, *, exists: bool) -> None:
-        """Makes a user the owner of a new bucket; does nothing if they own it already.
-
-        Raises:
-            StorageError: the bucket belongs to another user, or the key may only read.
-        """
+        """Makes a user the owner of a new bucket; does nothing if they own it already."""
         principal = self._principal(key_id)
         if principal.has_right("admin"):
             return

@@ -23,13 +23,7 @@ class KeyRing(Protocol):
 
 
 class ServiceKey:
-    """The key ring of a service without users, with the service's own key.
-
-    Example:
-        >>> ring = ServiceKey(Keys("LTAI", "the-secret"))
-        >>> ring.secret("LTAI"), ring.secret("other")
-        ('the-secret', None)
-    """
+    """The key ring of a service without users, with the service's own key."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys

@@ -25,26 +25,12 @@ OPERATOR = ""
 
 @dataclass(frozen=True)
 class Principal:
-    """A user with the rights of one request.
+    """A user with the rights of one request."""
 
-    Attributes:
-        user: the user's name; `OPERATOR` for the service's own key.
-        key_id: of the key that signed.
-        right: the highest right of this key.
-        workspaces: the user's right in each workspace that they are a member of.
-
-    Example:
-        >>> alice = Principal("alice", "LTAIalice", "submit", {"1": "read"})
-        >>> alice.has_right("submit"), alice.has_right_in("1", "submit")
-        (True, False)
-        >>> Principal.operator("LTAI").has_right_in("1", "submit")
-        True
-    """
-
-    user: str
-    key_id: str
-    right: Right
-    workspaces: Mapping[str, Right] = field(default_factory=dict)
+    user: str  # `OPERATOR` for the service's own key
+    key_id: str  # of the key that signed
+    right: Right  # the highest right of this key
+    workspaces: Mapping[str, Right] = field(default_factory=dict)  # by id; only those the user is a member of
 
     @classmethod
     def operator(cls, key_id: str) -> Principal:
@@ -61,32 +47,22 @@ class Principal:
         return RIGHTS.index(self.right) >= RIGHTS.index(right)
 
     def has_right_in(self, workspace_id: str, right: Right) -> bool:
-        """Returns whether the user has this right in a workspace; service administrators are members of all.
-
-        An administrator of a workspace needs a key with the right `submit`.
-        """
+        """Returns whether the user has this right in a workspace; service administrators are members of all."""
         if self.right == "admin":
             return True
         role_right = self.workspaces.get(workspace_id)
+        # An administrator of a workspace needs a key with the right `submit`, not `admin`.
         allowed = self.has_right("submit" if right == "admin" else right)
         return allowed and role_right is not None and RIGHTS.index(role_right) >= RIGHTS.index(right)
 
     def require(self, right: Right) -> None:
-        """Checks a right of the key.
-
-        Raises:
-            WireError: the key does not have it.
-        """
+        """Checks a right of the key."""
         if not self.has_right(right):
             message = f"The access key may {_describe(self.right)}; this needs the right {right!r}."
             raise WireError(403, "Forbidden.NoPermission", message)
 
     def require_in(self, workspace_id: str, right: Right) -> None:
-        """Checks a right in a workspace.
-
-        Raises:
-            WireError: the user does not have it there.
-        """
+        """Checks a right in a workspace."""
         if not self.has_right_in(workspace_id, right):
             message = f"This needs the right {right!r} in workspace {workspace_id}; its administrators give it."
             raise WireError(403, "Forbidden.NoPermission", message)

@@ -16,18 +16,11 @@ __all__ = ["NO_QUOTA", "Quota", "Quotas", "all_quotas", "quota_of"]
 
 @dataclass(frozen=True)
 class Quota:
-    """The maximum resources of one user's jobs at the same time; None means no limit.
+    """The maximum resources of one user's jobs at the same time; None means no limit."""
 
-    Attributes:
-        cpus: CPUs of started jobs, all instances together.
-        gpus: GPUs of started jobs, all instances together.
-        running: jobs that have started and not ended.
-        queued: jobs that wait in the queue.
-    """
-
-    cpus: float | None = None
-    gpus: int | None = None
-    running: int | None = None
+    cpus: float | None = None  # of started jobs, all instances together
+    gpus: int | None = None  # of started jobs, all instances together
+    running: int | None = None  # jobs that have started and not finished
     queued: int | None = None
 
 
@@ -42,21 +35,13 @@ class Quotas:
         self._database = database
 
     def get(self, user: str) -> Quota:
-        """Returns the quota of a user.
-
-        Raises:
-            WireError: there is no such user.
-        """
+        """Returns the quota of a user."""
         with self._database.read() as session:
             _require_user(session, user)
             return quota_of(session, user)
 
     def set(self, user: str, quota: Quota) -> None:
-        """Replaces the quota of a user. Started jobs continue, whatever they use.
-
-        Raises:
-            WireError: there is no such user.
-        """
+        """Replaces the quota of a user. Started jobs continue, whatever they use."""
         with self._database.write() as session:
             _require_user(session, user)
             row = QuotaRow(user=user, cpus=quota.cpus, gpus=quota.gpus, running=quota.running, queued=quota.queued)

@@ -42,21 +42,13 @@ class NewKey:
 
 @dataclass(frozen=True)
 class UserInfo:
-    """A user.
-
-    Attributes:
-        name: unique in the service.
-        right: the highest right of their keys.
-        created_at: seconds since 1970, UTC.
-        keys: the ids of their keys, the oldest first.
-        workspaces: their right in each workspace that they are a member of.
-    """
+    """A user."""
 
     name: str
-    right: Right
-    created_at: float
-    keys: tuple[str, ...]
-    workspaces: dict[str, Right]
+    right: Right  # the highest right of their keys
+    created_at: float  # seconds since 1970, UTC
+    keys: tuple[str, ...]  # ids, the oldest first
+    workspaces: dict[str, Right]  # by id; only those they are a member of
 
 
 class Users:
@@ -65,16 +57,6 @@ class Users:
     All data for the admission of requests is in memory: requests are admitted on the event loop, which must not
     wait for a database. A change reads it again before the change is confirmed. Only one process changes users at
     a time.
-
-    Args:
-        database: where they are stored.
-        service_keys: the service's own key, which needs no user.
-
-    Example:
-        >>> users.add("alice", "submit")  # doctest: +SKIP
-        >>> key = users.new_key("alice")  # doctest: +SKIP
-        >>> users.principal(key.key_id).user  # doctest: +SKIP
-        'alice'
     """
 
     def __init__(self, database: Database, service_keys: Keys) -> None:
@@ -131,11 +113,7 @@ class Users:
     # ---- users --------------------------------------------------------------------------------------------
 
     def add(self, name: str, right: Right, *, workspace_id: str | None = None) -> None:
-        """Adds a user, optionally as a member of a workspace, with the right to submit if their key has it.
-
-        Raises:
-            WireError: name or right is not allowed, or the name exists already.
-        """
+        """Adds a user, optionally as a member of a workspace, with the right to submit if their key has it."""
         if not _NAME.fullmatch(name) or name == LOCAL_USER:
             message = f"Name: {name[:60]!r} is not 1 to 32 of a-z, 0-9 and '-', a letter first and no '-' last."
             raise invalid_parameter(message)
@@ -148,30 +126,18 @@ class Users:
                 session.add(MemberRow(workspace_id=workspace_id, user=name, right="submit"))
 
     def check_free(self, name: str) -> None:
-        """Checks that no current or removed user has the name.
-
-        Raises:
-            WireError: one has it.
-        """
+        """Checks that no current or removed user has the name."""
         with self._database.read() as session:
             _check_free(session, name)
 
     def remove(self, name: str) -> None:
-        """Removes a user with all keys. Their jobs stay for administrators, and the name is never reused.
-
-        Raises:
-            WireError: there is no such user.
-        """
+        """Removes a user with all keys. Their jobs stay for administrators, and the name is never reused."""
         with self.changing() as session:
             session.delete(_existing(session, name))
             session.merge(RemovedUserRow(name=name))
 
     def set_right(self, name: str, right: Right) -> None:
-        """Changes the highest right of a user's keys.
-
-        Raises:
-            WireError: there is no such user, or no such right.
-        """
+        """Changes the highest right of a user's keys."""
         _check_right(right)
         with self.changing() as session:
             _existing(session, name).right = right
@@ -182,22 +148,14 @@ class Users:
             return [_info(session, row) for row in session.scalars(select(UserRow).order_by(UserRow.name))]
 
     def get(self, name: str) -> UserInfo:
-        """Returns a user.
-
-        Raises:
-            WireError: there is no such user.
-        """
+        """Returns a user."""
         with self._database.read() as session:
             return _info(session, _existing(session, name))
 
     # ---- keys ---------------------------------------------------------------------------------------------
 
     def new_key(self, name: str) -> NewKey:
-        """Creates a key; only the result contains its secret.
-
-        Raises:
-            WireError: there is no such user.
-        """
+        """Creates a key; only the result contains its secret."""
         key_id = "LTAI" + "".join(secrets.choice(_ALPHABET) for _ in range(20))
         with self.changing() as session:
             _existing(session, name)
@@ -205,11 +163,7 @@ class Users:
         return NewKey(key_id, self._derive_secret(key_id))
 
     def revoke(self, name: str, key_id: str) -> None:
-        """Revokes a key, with immediate effect.
-
-        Raises:
-            WireError: the user has no such key.
-        """
+        """Revokes a key, with immediate effect."""
         with self.changing() as session:
             row = session.get(AccessKeyRow, key_id)
             if row is None or row.user != name:

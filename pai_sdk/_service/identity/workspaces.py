@@ -64,15 +64,7 @@ class Member:
 
 
 def right_of_roles(roles: Sequence[str]) -> Right:
-    """Returns the combined right of roles.
-
-    Raises:
-        WireError: there are no roles, or one is not supported.
-
-    Example:
-        >>> right_of_roles(["PAI.WorkspaceGuest", "PAI.AlgoDeveloper"])
-        'submit'
-    """
+    """Returns the combined right of roles."""
     unknown = [role for role in roles if role not in ROLES]
     if unknown or not roles:
         text = f"{unknown[0][:60]!r} is not" if unknown else "give"
@@ -110,11 +102,7 @@ class WorkspaceTable:
         return [workspace for workspace in workspaces if principal.has_right_in(workspace.id, "read")]
 
     def require(self, workspace_id: str, principal: Principal, right: Right) -> WorkspaceInfo:
-        """Returns a workspace in which the user has a right.
-
-        Raises:
-            WireError: 404 if it does not exist or the user is not a member; 403 for a lack of rights in it.
-        """
+        """Returns a workspace in which the user has a right; raises 404 for non-members, else 403."""
         visible = {workspace.id: workspace for workspace in self.visible(principal)}
         if workspace_id not in visible:
             names = ", ".join(map(repr, visible)) or "none"
@@ -125,11 +113,7 @@ class WorkspaceTable:
         return visible[workspace_id]
 
     def add(self, name: str) -> WorkspaceInfo:
-        """Adds a workspace without members.
-
-        Raises:
-            WireError: the name is not allowed, or taken.
-        """
+        """Adds a workspace without members."""
         if not _NAME.fullmatch(name):
             message = f"WorkspaceName: {name[:60]!r} is not 1 to 63 letters, digits, '-' and '_' after a letter."
             raise invalid_parameter(message)
@@ -143,11 +127,7 @@ class WorkspaceTable:
             return _info(row)
 
     def remove(self, workspace_id: str) -> None:
-        """Removes an empty workspace.
-
-        Raises:
-            WireError: there are jobs or other things in it, or it is the default one.
-        """
+        """Removes an empty workspace that is not the default one."""
         with self._changing() as session:
             used = [
                 model.__tablename__
@@ -171,11 +151,7 @@ class WorkspaceTable:
             return [Member(row.user, _right(row.right)) for row in rows]
 
     def member(self, workspace_id: str, user: str) -> Member:
-        """Returns a member.
-
-        Raises:
-            WireError: the user is none.
-        """
+        """Returns a member, or raises 404."""
         match = next((member for member in self.members(workspace_id) if member.user == user), None)
         if match is None:
             raise WireError(
@@ -184,11 +160,7 @@ class WorkspaceTable:
         return match
 
     def set_members(self, workspace_id: str, rights: dict[str, Right]) -> None:
-        """Adds members to a workspace, or changes their rights in it; all of them, or none.
-
-        Raises:
-            WireError: one of the users is not there.
-        """
+        """Adds members to a workspace, or changes their rights in it; all of them, or none."""
         with self._changing() as session:
             for name, right in rights.items():
                 if session.get(UserRow, name) is None:

@@ -18,16 +18,7 @@ _MAX_ZSTD_BLOCKS = 1_000_000  # 1,000,000 x 128 KiB, the usual size, are 122 GiB
 
 
 def decompressed(body: BinaryIO, encoding: str, max_bytes: int) -> Iterator[bytes]:
-    """Yields the content of a body in chunks; each is small, whatever the body declares.
-
-    Args:
-        body: a file.
-        encoding: the compression: `deflate`, `zstd`, or none.
-        max_bytes: limit of the content.
-
-    Raises:
-        TableError: the body has another compression, is truncated, or has a larger content.
-    """
+    """Yields the content of a body in small chunks, whatever the body declares; at most `max_bytes` in all."""
     decoder = {"": _plain, "deflate": _inflated, "zstd": _unpacked}.get(encoding)
     if decoder is None:
         text = f"The encoding {encoding[:60]!r} is not offered; use deflate or zstd."
@@ -114,12 +105,7 @@ def _unpacked(body: BinaryIO) -> Iterator[bytes]:
 
 
 def _max_window_bytes(body: BinaryIO) -> int:
-    """Returns the largest window that the frames of a zstd body declare (RFC 8878, section 3.1).
-
-    Raises:
-        ValueError: it has no frames.
-        struct.error: it is truncated.
-    """
+    """Returns the largest window that the frames of a zstd body declare (RFC 8878, section 3.1)."""
     largest = blocks = 0
     while head := body.read(4):
         (magic,) = struct.unpack("<I", head)

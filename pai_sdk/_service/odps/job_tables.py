@@ -29,10 +29,7 @@ class TableKeys:
     job's inputs and outputs, as far as its owner has the rights; not to the API, nor to objects.
 
     Args:
-        keys: the service's own key.
-        users: the users and their keys.
         request_of: returns the request of a running job by id; None for another id, whose key is refused.
-        owner_of_job: returns the user who submitted a job, by id.
         owner_of_table: returns the user who created a table, by project and name; None if there is none.
     """
 
@@ -59,11 +56,7 @@ class TableKeys:
         ).hexdigest()
 
     def rights_of(self, key_id: str) -> TableRights:
-        """Returns the rights of a key.
-
-        Raises:
-            TableError: the job has just finished, or the key was revoked.
-        """
+        """Returns the rights of a key; raises 401 if the job has just finished, or the key was revoked."""
         principal = self._users.principal(key_id)
         if principal is not None:
             return TableRights(None, None, user=UserTables(principal, self._owner_of_table))
@@ -88,32 +81,15 @@ class TableKeys:
 
 
 class JobTables:
-    """Prepares inputs and outputs that are tables.
-
-    Args:
-        store: the tables.
-        endpoint: of the service, as jobs reach it.
-        keys: the keys of jobs.
-    """
+    """Prepares inputs and outputs that are tables."""
 
     def __init__(self, store: TableStore, endpoint: str, keys: TableKeys) -> None:
         self._store = store
-        self._endpoint = endpoint
+        self._endpoint = endpoint  # as jobs reach it
         self._keys = keys
 
     def put(self, files: JobFiles, job_id: str, channel: Store, uri: str, must_exist: bool) -> None:
-        """Writes the files with which a job uses a table: `meta.json` in the channel's folder, and the key.
-
-        Args:
-            files: of the job.
-            job_id: of the job.
-            channel: folder of the channel.
-            uri: of the table.
-            must_exist: table and partition must exist; a job may create those of its outputs.
-
-        Raises:
-            TableError: the job's owner has no such table or partition, or the URI is invalid.
-        """
+        """Writes `meta.json` into the channel's folder, and the key; with `must_exist`, checks the table first."""
         ref = parse_table_uri(uri)
         rights = self._keys.rights_of(self._keys.of_job(job_id)[0])
         if must_exist:
@@ -122,6 +98,7 @@ class JobTables:
             if ref.partition and not table.partition_folder(ref.partition).exists():
                 partition = ",".join(f"{name}={value}" for name, value in ref.partition.items())
                 raise TableError(404, "NoSuchPartition", f"Partition not found: {partition}")
+        # A job may create the tables and partitions of its outputs.
         else:
             rights.check_create(ref.project, ref.name)
         meta = json.dumps({"endpoint": self._endpoint, "path": uri})

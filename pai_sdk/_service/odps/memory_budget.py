@@ -18,16 +18,6 @@ class MemoryBudget:
 
     A thread must release its reservation before it makes another one: two threads that wait for each other would
     wait until both are refused.
-
-    Args:
-        total_bytes: of all requests together.
-        max_wait_s: a request that waits longer is refused; its client may retry.
-
-    Example:
-        >>> budget = MemoryBudget(1000)
-        >>> with budget.reserve(800):
-        ...     budget.free_bytes
-        200
     """
 
     def __init__(self, total_bytes: int, *, max_wait_s: float = _MAX_WAIT_S) -> None:
@@ -38,11 +28,7 @@ class MemoryBudget:
 
     @contextmanager
     def reserve(self, size_bytes: int) -> Iterator[None]:
-        """Reserves bytes for the block; waits until they are free.
-
-        Raises:
-            TableError: they exceed the total budget, or were not free in time.
-        """
+        """Reserves bytes for the block; waits until they are free, or raises 429 for the client to retry."""
         if size_bytes > self.total_bytes:
             text = f"The rows need {size_bytes:,} bytes of memory at once; {self.total_bytes:,} are allowed."
             raise TableError(413, "RequestTooLarge", f"{text} Send smaller record batches.")

@@ -28,14 +28,7 @@ class SecretOf(Protocol):
 
 
 def canonical_text(method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> str:
-    """Returns the string that is signed.
-
-    Args:
-        method: of HTTP.
-        path: decoded, below the endpoint.
-        query: decoded pairs.
-        headers: names in lower case.
-    """
+    """Returns the string that is signed; `path` is below the endpoint, header names are in lower case."""
     signed = {"content-md5": "", "content-type": ""}
     signed.update({k: v for k, v in headers.items() if k in signed or k == "date" or k.startswith("x-odps-")})
     signed.update({name: value for name, value in query if name.startswith("x-odps-")})
@@ -46,14 +39,7 @@ def canonical_text(method: str, path: str, query: Sequence[tuple[str, str]], hea
 
 
 def odps_signature(secret: str, text: str, *, date: str = "", region: str = "") -> str:
-    """Returns the signature of a string: V4 with a region, the older one without.
-
-    Args:
-        secret: of the access key.
-        text: the canonical string.
-        date: `YYYYMMDD`, in UTC.
-        region: such as `cn-hangzhou`.
-    """
+    """Returns the signature of a string: V4 with a region and a `YYYYMMDD` (UTC), the older one without."""
     key = secret.encode()
     if region:
         key = (_V4 + secret).encode()
@@ -63,23 +49,14 @@ def odps_signature(secret: str, text: str, *, date: str = "", region: str = "") 
 
 
 class OdpsVerifier:
-    """Checks signatures.
-
-    Args:
-        keys: the secret of each access key id.
-        now: the clock, in seconds since 1970.
-    """
+    """Checks signatures."""
 
     def __init__(self, keys: SecretOf, *, now: Callable[[], float] = time.time) -> None:
         self._keys = keys
         self._now = now
 
     def check(self, method: str, path: str, query: Sequence[tuple[str, str]], headers: Mapping[str, str]) -> str:
-        """Returns the access key id that signed a request; arguments as for `canonical_text`.
-
-        Raises:
-            TableError: the key is unknown, the signature or the date is wrong.
-        """
+        """Returns the access key id that signed a request; arguments as for `canonical_text`."""
         scheme, _, authorization = headers.get("authorization", "").partition(" ")
         credential, _, signature = authorization.partition(":")
         if scheme != "ODPS" or not signature:

@@ -27,35 +27,16 @@ _MAX_EXCERPT = 60
 
 
 class Token(NamedTuple):
-    """A part of a statement.
+    """A part of a statement."""
 
-    Attributes:
-        kind: `word`, `name` (between back quotes), `text` (between quotes), `sign`, or `end`.
-        text: without the quotes.
-        start: index of its first character in the statement.
-        end: index after its last character.
-    """
-
-    kind: str
-    text: str
+    kind: str  # `word`, `name` (between back quotes), `text` (between quotes), `sign`, or `end`
+    text: str  # without the quotes
     start: int
-    end: int
+    end: int  # exclusive
 
 
 class Tokens:
-    """The tokens of a statement, consumed from the front.
-
-    Args:
-        sql: the statement.
-
-    Raises:
-        TableError: a quote is not closed, or there are too many tokens.
-
-    Example:
-        >>> tokens = Tokens("DROP TABLE `t`")
-        >>> tokens.accept_keywords("drop", "table"), tokens.expect_name("a table")
-        (True, 't')
-    """
+    """The tokens of a statement, consumed from the front."""
 
     def __init__(self, sql: str) -> None:
         self._sql = sql
@@ -102,11 +83,7 @@ class Tokens:
         return self.pop().text
 
     def expect(self, sign: str) -> None:
-        """Consumes this sign.
-
-        Raises:
-            TableError: another token follows.
-        """
+        """Consumes this sign, or raises for another token."""
         if not self.accept_sign(sign):
             raise self.unexpected(repr(sign))
 

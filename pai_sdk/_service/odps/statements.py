@@ -32,41 +32,21 @@ _SEPARATOR = re.compile(r"[,/]")
 
 @dataclass(frozen=True)
 class Statement:
-    """A parsed SQL statement.
+    """A parsed SQL statement."""
 
-    Attributes:
-        kind: `create`, `drop`, `add` or `remove` (of a partition).
-        table: name of the table.
-        may_exist: IF NOT EXISTS of `create` and `add`, IF EXISTS of `drop` and `remove`.
-        project: the project in the statement, if any.
-        columns: name to type, of a new table.
-        partition_columns: name to type, of a new table.
-        partition: name to value, in the order of the statement.
-        lifecycle: retention of rows in days; the service stores it, and deletes no rows.
-        properties: of a new table.
-    """
-
-    kind: str
+    kind: str  # `create`, `drop`, `add` or `remove` (of a partition)
     table: str
-    may_exist: bool
+    may_exist: bool  # IF NOT EXISTS of `create` and `add`, IF EXISTS of `drop` and `remove`
     project: str | None = None
-    columns: Mapping[str, str] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)  # name to type
     partition_columns: Mapping[str, str] = field(default_factory=dict)
-    partition: Mapping[str, str] = field(default_factory=dict)
-    lifecycle: int | None = None
+    partition: Mapping[str, str] = field(default_factory=dict)  # name to value, in the order of the statement
+    lifecycle: int | None = None  # days; stored, but no rows are deleted
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def read_statement(sql: str) -> Statement:
-    """Parses a statement. All of its text must be understood: no clause and no second statement is ignored.
-
-    Raises:
-        TableError: it is not supported, or longer than MaxCompute allows.
-
-    Example:
-        >>> read_statement("CREATE TABLE t (`a` BIGINT) PARTITIONED BY (`dt` STRING)").partition_columns
-        {'dt': 'string'}
-    """
+    """Parses a statement. All of its text must be understood: no clause and no second statement is ignored."""
     size_bytes = len(sql.encode(errors="replace"))
     if size_bytes > _MAX_STATEMENT_BYTES:
         raise unclear(f"The statement has {size_bytes:,} bytes; {_MAX_STATEMENT_BYTES:,} are allowed.")
@@ -93,11 +73,7 @@ def read_statement(sql: str) -> Statement:
 
 
 def read_partition(text: str) -> dict[str, str]:
-    """Parses the pairs of a partition: `dt=1,hour='2'` or `dt=1/hour=2`; none for an empty string.
-
-    Raises:
-        TableError: it cannot be read, or a value cannot be the name of a folder.
-    """
+    """Parses the pairs of a partition: `dt=1,hour='2'` or `dt=1/hour=2`; none for an empty string."""
     return _checked_partition(_pairs(text))
 
 

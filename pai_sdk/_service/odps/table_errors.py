@@ -6,13 +6,7 @@ __all__ = ["TableError", "no_such_table"]
 
 
 class TableError(Exception):
-    """Raised when a request is refused.
-
-    Args:
-        status_code: of the response.
-        code: MaxCompute's error code.
-        message: for the client.
-    """
+    """Raised when a request is refused, with MaxCompute's error code and a message for the client."""
 
     def __init__(self, status_code: int, code: str, message: str) -> None:
         super().__init__(message)

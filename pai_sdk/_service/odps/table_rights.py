@@ -18,14 +18,11 @@ _URI = re.compile(r"odps://(?P<project>\w{1,128})/tables/(?P<table>\w{1,128})(?:
 
 @dataclass(frozen=True)
 class TableRef:
-    """A table or some of its partitions, parsed from a URI.
-
-    Attributes:
-        partition: name to value, of some or all partition columns; empty for the complete table.
-    """
+    """A table or some of its partitions, parsed from a URI."""
 
     project: str
     name: str
+    # Name to value, of some or all partition columns; empty for the complete table.
     partition: Mapping[str, str] = field(default_factory=dict)
 
     def has(self, partition: Mapping[str, str]) -> bool:
@@ -39,15 +36,7 @@ def is_table(uri: str | None) -> bool:
 
 
 def parse_table_uri(uri: str) -> TableRef:
-    """Parses `odps://project/tables/table/dt=1`; a slash at the end is ignored.
-
-    Raises:
-        TableError: it is no such URI.
-
-    Example:
-        >>> parse_table_uri("odps://shop/tables/clicks/dt=1").partition
-        {'dt': '1'}
-    """
+    """Parses `odps://project/tables/table/dt=1`; a slash at the end is ignored."""
     match = _URI.fullmatch(uri)
     if match is None:
         raise TableError(400, "ODPS-0130161", f"{uri[:200]!r} is not odps://project/tables/table/partition=value")
@@ -62,14 +51,6 @@ class TableRights:
         readable: tables that the key may read; None for all tables.
         writable: tables that it may read, create, write and drop; None for all tables.
         user: rights of the key's user; None where there are no users.
-
-    Example:
-        >>> rights = TableRights([TableRef("shop", "clicks")], [])
-        >>> rights.check("shop", "clicks")
-        >>> rights.check("shop", "clicks", writes=True)
-        Traceback (most recent call last):
-        ...
-        pai_sdk._service.odps.table_errors.TableError: The key gives no access to table shop.clicks ...
     """
 
     def __init__(
@@ -96,41 +77,21 @@ class TableRights:
     def check(
         self, project: str, name: str, partition: Mapping[str, str] | None = None, *, writes: bool = False
     ) -> None:
-        """Checks that a request is allowed.
-
-        Args:
-            project: of MaxCompute.
-            name: the table.
-            partition: the one that is read or written; None for metadata of the table.
-            writes: the request changes something.
-
-        Raises:
-            TableError: the key gives no access to this table or partition.
-        """
+        """Checks access to a table or a partition of it; `partition` is None for metadata of the table."""
         self._check_key(project, name, partition, writes=writes)
         if self._user is not None:
             self._user.check(project, name, writes=writes)
 
     def check_create(self, project: str, name: str) -> None:
-        """Checks that a table may be created.
-
-        Raises:
-            TableError: as for `check`, or another user has a table of that name.
-        """
+        """Checks that a table may be created; raises too if another user has a table of that name."""
         self._check_key(project, name, None, writes=True)
         if self._user is not None:
             self._user.check_create(project, name)
 
     def check_drop(self, project: str, name: str) -> bool:
-        """Checks that a table may be dropped: the key must give access to all of it.
-
-        Returns:
-            False if the table belongs to another user: it is reported as missing.
-
-        Raises:
-            TableError: as for `check`.
-        """
+        """Checks that the key gives access to all of a table; returns False if it belongs to another user."""
         self._check_key(project, name, {}, writes=True)
+        # A table of another user is reported as missing, so that its name is all that others see of it.
         return self._user is None or self._user.check_drop(project, name)
 
     def _check_key(self, project: str, name: str, partition: Mapping[str, str] | None, *, writes: bool) -> None:

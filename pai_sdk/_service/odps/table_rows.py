@@ -45,18 +45,7 @@ _CHUNK_BYTES = 1 << 20
 def read_block(
     body: BinaryIO, table: Table, *, encoding: str, is_arrow: bool, budget: MemoryBudget
 ) -> Generator[pa.RecordBatch, None, None]:
-    """Yields the rows of an uploaded block, in batches.
-
-    Args:
-        body: the received body, in a file.
-        table: the target.
-        encoding: the compression: `deflate`, `zstd`, or none.
-        is_arrow: the rows are Arrow; otherwise records of the tunnel.
-        budget: reserves the memory of the batches.
-
-    Raises:
-        TableError: they cannot be read, have a wrong checksum, or need more memory than is allowed.
-    """
+    """Yields the rows of an uploaded block, in batches whose memory is reserved in `budget`."""
     content = _Content(decompressed(body, encoding, _MAX_BYTES))
     if not is_arrow:
         return _records(content, table, budget)
@@ -71,15 +60,7 @@ def encoding_for(accepts: str) -> str:
 def encoded_rows(
     rows: Iterator[pa.Table], table: Table, columns: list[str] | None, *, encoding: str, is_arrow: bool
 ) -> Iterator[bytes]:
-    """Yields the body of a response with rows.
-
-    Args:
-        rows: tables of the selected columns.
-        table: the table that is read.
-        columns: the selected columns; None for all.
-        encoding: the compression: `deflate`, `zstd`, or none.
-        is_arrow: write Arrow; otherwise records of the tunnel.
-    """
+    """Yields the body of a response with the selected columns (None: all), as Arrow or records of the tunnel."""
     chunks = (
         framed_content(_messages(rows, list(table.columns))) if is_arrow else _as_records(rows, table, columns)
     )
@@ -107,11 +88,7 @@ def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
 
 class _Content:
-    """A readable file over an iterator of chunks.
-
-    Attributes:
-        read_bytes: number of bytes read so far.
-    """
+    """A readable file over an iterator of chunks."""
 
     closed = False
 
@@ -213,6 +190,7 @@ def _batch_of(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
 
     if message.type != "record batch":
         raise FrameError(f"there is a message of the kind {message.type!r}")
+    # Arrow would decompress the buffers to whatever size they declare.
     if _is_compressed(memoryview(message.metadata)):
         raise FrameError("its buffers are compressed; compress the body instead")
     batch = pa.ipc.read_record_batch(message, schema)
@@ -223,10 +201,7 @@ def _batch_of(message: pa.Message, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _is_compressed(metadata: memoryview) -> bool:
-    """Returns True if the buffers of a batch are compressed: field 4 of the RecordBatch in its flatbuffer.
-
-    Arrow would decompress them to whatever size they declare.
-    """
+    """Returns True if the buffers of a batch are compressed: field 4 of the RecordBatch in its flatbuffer."""
 
     def number(form: str, position: int) -> int:
         (value,) = struct.unpack_from(form, metadata, position)
@@ -251,14 +226,12 @@ _EPOCH, _MILLISECOND = datetime.datetime(1970, 1, 1), datetime.timedelta(millise
 
 
 def _odps_schema(table: Table, columns: list[str] | None = None) -> Any:
-    """Returns the schema with which pyodps reads and writes records.
-
-    pyodps (0.13.2) converts instants to the zone of its machine or of `odps.options`, which is global to the
-    process and may be a client's. The service keeps UTC: milliseconds or a time without a zone have the same
-    bytes.
-    """
+    """Returns the schema with which pyodps reads and writes records."""
     from odps.models import TableSchema
 
+    # pyodps (0.13.2) converts instants to the zone of its machine or of `odps.options`, which is global to the
+    # process and may be a client's. The service keeps UTC: milliseconds or a time without a zone have the same
+    # bytes.
     names = columns or list(table.columns)
     types = [_TIME_TYPES.sub(lambda word: _WITHOUT_ZONE[word[0]], table.columns[name]) for name in names]
     return TableSchema.from_lists(names, types)
@@ -289,17 +262,13 @@ def _with(convert: Callable[[Any], Any] | None, value: Any) -> Any:
 
 
 class _RecordContent:
-    """The bytes of records, with a limit on the size of one record.
-
-    Attributes:
-        tail: the last bytes that were read.
-        refused: error that stopped reading; pyodps replaces it by an error of the connection.
-    """
+    """The bytes of records, with a limit on the size of one record."""
 
     def __init__(self, content: _Content) -> None:
         self._content = content
         self.record_start = 0
         self.tail = b""
+        # The error that stopped reading: pyodps replaces it by an error of the connection.
         self.refused: TableError | None = None
 
     @property
@@ -316,11 +285,7 @@ class _RecordContent:
         return content
 
     def check_end(self, count: int) -> None:
-        """Checks that the content ends with the number of its records: pyodps accepts any end.
-
-        Raises:
-            ValueError: it does not.
-        """
+        """Raises `ValueError` unless the content ends with the number of its records: pyodps accepts any end."""
         if _varint(_COUNT_TAG << 3) + _varint(count << 1) not in self.tail:
             raise ValueError("the records are cut off")
 

@@ -48,23 +48,15 @@ _ROWS_PER_BATCH = 16_384
 
 @dataclass(frozen=True)
 class Table:
-    """A table.
-
-    Attributes:
-        folder: of its files.
-        columns: name to type of MaxCompute.
-        partition_columns: name to type of MaxCompute.
-        table_id: changes if the table is dropped and created again.
-        lifecycle: retention of rows in days, as in the statement; the service deletes no rows.
-    """
+    """A table; columns are name to type of MaxCompute."""
 
     project: str
     name: str
     folder: Path
     columns: Mapping[str, str]
     partition_columns: Mapping[str, str]
-    table_id: str
-    lifecycle: int | None
+    table_id: str  # changes if the table is dropped and created again
+    lifecycle: int | None  # days, as in the statement; the service deletes no rows
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -89,18 +81,13 @@ class Table:
 
 @dataclass(frozen=True)
 class UploadSession:
-    """An upload session.
-
-    Attributes:
-        folder: of the upload until it is committed.
-        overwrite: the commit replaces the rows of the partition.
-    """
+    """An upload session."""
 
     upload_id: str
     table: Table
     partition: Mapping[str, str]
-    folder: Path
-    overwrite: bool
+    folder: Path  # until it is committed
+    overwrite: bool  # the commit replaces the rows of the partition
 
     @property
     def target(self) -> Path:
@@ -134,9 +121,6 @@ class TableStore:
 
     `_lock` guards changes to the set of files of a table: creation, drop and commit. Blocks are written without
     it.
-
-    Args:
-        root: the folder.
     """
 
     def __init__(self, root: Path) -> None:
@@ -155,13 +139,7 @@ class TableStore:
     # ---- tables and partitions
 
     def create(self, project: str, statement: Statement, *, owner: str = "") -> bool:
-        """Creates a table; returns whether it is new.
-
-        Args:
-            project: of MaxCompute.
-            statement: its name and its columns.
-            owner: user name; empty for the service's own key.
-        """
+        """Creates a table and returns whether it is new; `owner` is empty for the service's own key."""
         folder = self._folder(project, statement.table)
         # `table.json` is written last: a folder without it is no table, for example after a crash.
         with self._lock:
@@ -181,11 +159,7 @@ class TableStore:
             return True
 
     def table(self, project: str, name: str) -> Table:
-        """Reads a table.
-
-        Raises:
-            TableError: there is no such table.
-        """
+        """Reads a table."""
         folder = self._folder(project, name)
         try:
             metadata = json.loads((folder / "table.json").read_text())
@@ -195,11 +169,7 @@ class TableStore:
         return Table(project, name.lower(), folder, *fields)
 
     def owner(self, project: str, name: str) -> str | None:
-        """Returns the user who owns a table, empty for the service's own key; None if there is no such table.
-
-        Raises:
-            TableError: the name is invalid.
-        """
+        """Returns the user who owns a table, empty for the service's own key; None if there is no such table."""
         try:
             metadata = json.loads((self._folder(project, name) / "table.json").read_text())
         except FileNotFoundError:
@@ -239,11 +209,7 @@ class TableStore:
             return exists
 
     def partitions(self, table: Table) -> list[dict[str, str]]:
-        """Returns all partitions of a table.
-
-        Raises:
-            TableError: it has no partition columns.
-        """
+        """Returns all partitions of a table."""
         if not table.partition_columns:
             raise TableError(400, "ODPS-0110031", f"{table.project}.{table.name} is not a partitioned table.")
         folders = table.data.glob("/".join(f"{name}=*" for name in table.partition_columns))
@@ -255,11 +221,7 @@ class TableStore:
     def start_upload(
         self, table: Table, partition: Mapping[str, str], *, overwrite: bool = False, create: bool = False
     ) -> UploadSession:
-        """Starts an upload session.
-
-        Raises:
-            TableError: there is no such partition, and `create` is False.
-        """
+        """Starts an upload session; raises if the partition does not exist and `create` is False."""
         # Also at each start of an upload, since a service may run for months.
         self._remove_old_uploads()
         if create:
@@ -288,11 +250,7 @@ class TableStore:
                     shutil.rmtree(metadata_file.parent, ignore_errors=True)
 
     def upload(self, upload_id: str) -> UploadSession:
-        """Reads an upload session, committed or not.
-
-        Raises:
-            TableError: there is none with this id.
-        """
+        """Reads an upload session, committed or not."""
         folder = self._root / "uploads" / upload_id
         if not _ID.fullmatch(upload_id) or not (folder / "upload.json").exists():
             raise _no_upload(upload_id)
@@ -305,11 +263,7 @@ class TableStore:
         return UploadSession(upload_id, table, metadata["partition"], folder, metadata["overwrite"])
 
     def put_block(self, upload: UploadSession, block_id: int, batches: Iterable[pa.RecordBatch]) -> None:
-        """Stores a block durably; replaces one with the same id.
-
-        Raises:
-            TableError: the id is out of range, or the upload is committed.
-        """
+        """Stores a block durably; replaces one with the same id."""
         if not 0 <= block_id < _MAX_BLOCKS:
             raise TableError(400, "InvalidArgument", f"Block ids go from 0 to {_MAX_BLOCKS - 1}.")
         if upload.is_committed:
@@ -373,11 +327,7 @@ class TableStore:
         return download
 
     def download(self, download_id: str) -> DownloadSession:
-        """Returns a download session.
-
-        Raises:
-            TableError: there is none with this id, or the service was restarted since.
-        """
+        """Returns a download session, or raises 404: sessions do not survive a restart of the service."""
         try:
             return self._downloads[download_id]
         except KeyError:

@@ -53,18 +53,7 @@ _ROW_RANGE = re.compile(r"\(? *([0-9]{1,18}) *, *([0-9]{1,18}) *\)?")
 
 
 class TablesApp:
-    """ASGI application that serves signed requests.
-
-    Args:
-        store: the tables.
-        keys: returns the secret of an access key id.
-        rights_of: returns the rights of an access key id; all tables by default.
-        rates: limits of requests per key.
-        max_block_bytes: limit of the body of a block.
-
-    Example:
-        >>> app = TablesApp(store, {"id": "secret"})  # doctest: +SKIP
-    """
+    """ASGI application that serves signed requests."""
 
     def __init__(
         self,
@@ -423,11 +412,7 @@ class _Call:
         return read_partition(self.query.get("partition", ""))
 
     def required(self, name: str) -> str:
-        """Returns the value of a parameter.
-
-        Raises:
-            TableError: the request does not have it.
-        """
+        """Returns the value of a parameter, or raises `MissingArgument`."""
         if not self.query.get(name):
             raise TableError(400, "MissingArgument", f"The parameter {name} is missing.")
         return self.query[name]

@@ -11,17 +11,7 @@ __all__ = ["UserTables"]
 
 
 class UserTables:
-    """Checks the rights of a user on tables. Only the names of other users' tables are visible.
-
-    Args:
-        principal: the user.
-        owner_of: returns the owner of a table, by project and name; None if there is no such table.
-
-    Example:
-        >>> alice = UserTables(Principal("alice", "LTAI", "submit"), lambda project, name: "bob")
-        >>> alice.can_read("shop", "clicks")
-        False
-    """
+    """Checks the rights of a user on tables. Only the names of other users' tables are visible."""
 
     def __init__(self, principal: Principal, owner_of: Callable[[str, str], str | None]) -> None:
         self._principal = principal
@@ -38,31 +28,20 @@ class UserTables:
         return owner is not None and (self._principal.has_right("admin") or owner == self.name)
 
     def check(self, project: str, name: str, *, writes: bool) -> None:
-        """Checks that the user may read a table, or also change it.
-
-        Raises:
-            TableError: 403 for missing rights; 404 for a table of another user, as if it did not exist.
-        """
+        """Checks that the user may read a table, or also change it."""
         self._require("submit" if writes else "read", project, name)
+        # A table of another user: 404, as if it did not exist.
         if not self.can_read(project, name):
             raise no_such_table(project, name)
 
     def check_create(self, project: str, name: str) -> None:
-        """Checks that the user may create a table; one of their own may exist already.
-
-        Raises:
-            TableError: they may only read, or another user has a table of this name.
-        """
+        """Checks that the user may create a table; one of their own may exist already."""
         self._require("submit", project, name)
         if self._owner_of(project, name) is not None and not self.can_read(project, name):
             raise _refusal(f"The name of table {project}.{name} is taken; choose another.")
 
     def check_drop(self, project: str, name: str) -> bool:
-        """Returns True if the table exists and belongs to the user.
-
-        Raises:
-            TableError: they may only read.
-        """
+        """Returns True if the table exists and belongs to the user."""
         self._require("submit", project, name)
         return self.can_read(project, name)
 

@@ -35,11 +35,7 @@ class AlgorithmRegistry:
     # ---- algorithms ---------------------------------------------------------------------------------------
 
     def create(self, name: str, *, workspace_id: str, display_name: str | None, description: str | None) -> str:
-        """Registers an algorithm without a version; returns its id.
-
-        Raises:
-            WireError: the name is not usable, or taken.
-        """
+        """Registers an algorithm without a version; returns its id."""
         _check_name(name, "AlgorithmName")
         now = time.time()
         algorithm_id = "algo-" + "".join(secrets.choice(_ID_ALPHABET) for _ in range(16))
@@ -62,20 +58,12 @@ class AlgorithmRegistry:
         return algorithm_id
 
     def get(self, algorithm_id: str) -> Algorithm:
-        """Returns an algorithm.
-
-        Raises:
-            WireError: there is no such algorithm.
-        """
+        """Returns an algorithm."""
         with self._database.read() as session:
             return _existing(session, algorithm_id)
 
     def require_visible(self, algorithm_id: str, principal: Principal, right: Right) -> None:
-        """Checks that a user has a right in the workspace of an algorithm.
-
-        Raises:
-            WireError: 404 if they are not a member of it, as for a missing algorithm; 403 for a lack of rights.
-        """
+        """Checks that a user has a right in the workspace of an algorithm; 404 for non-members."""
         with self._database.read() as session:
             workspace_id = _existing(session, algorithm_id, principal).workspace_id
         principal.require_in(workspace_id, right)
@@ -91,10 +79,7 @@ class AlgorithmRegistry:
         page_number: int,
         page_size: int,
     ) -> tuple[list[Algorithm], int]:
-        """Returns a page of matching algorithms, the newest first, and the total count.
-
-        `name` matches a part of the name, as for jobs. With `workspaces`, all are in one of these.
-        """
+        """Returns a page of matching algorithms, the newest first, and the total count."""
         conditions: list[ColumnElement[bool]] = []
         if workspaces is not None:
             conditions.append(Algorithm.workspace_id.in_(workspaces))
@@ -105,6 +90,7 @@ class AlgorithmRegistry:
         ):
             if value:
                 conditions.append(column == value)
+        # A part of the name, as in lists of jobs.
         if name:
             conditions.append(Algorithm.name.contains(name, autoescape=True))
         page = select(Algorithm).where(*conditions).order_by(Algorithm.number.desc())
@@ -132,11 +118,7 @@ class AlgorithmRegistry:
     # ---- versions -----------------------------------------------------------------------------------------
 
     def create_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec) -> None:
-        """Registers a version.
-
-        Raises:
-            WireError: the version exists, its name is invalid, or there is no such algorithm.
-        """
+        """Registers a version."""
         _check_name(version, "AlgorithmVersion")
         now = time.time()
         with self._database.write() as session:
@@ -156,11 +138,7 @@ class AlgorithmRegistry:
             )
 
     def get_version(self, algorithm_id: str, version: str) -> tuple[Algorithm, AlgorithmVersion]:
-        """Returns a version and its algorithm.
-
-        Raises:
-            WireError: there is no such version.
-        """
+        """Returns a version and its algorithm."""
         with self._database.read() as session:
             algorithm = _existing(session, algorithm_id)
             return algorithm, _existing_version(session, algorithm, version)
@@ -185,11 +163,7 @@ class AlgorithmRegistry:
     def get_by_name(
         self, name: str, version: str | None, provider: str | None, *, workspace_id: str
     ) -> tuple[Algorithm, AlgorithmVersion]:
-        """Returns the algorithm of exactly that name; without a version, the version that was created last.
-
-        Raises:
-            WireError: there is no such algorithm, or no such version.
-        """
+        """Returns the algorithm of exactly that name; without a version, the version that was created last."""
         conditions = [Algorithm.name == name, Algorithm.workspace_id == workspace_id]
         if provider:
             conditions.append(Algorithm.provider == provider)

@@ -39,23 +39,12 @@ _MAX_LABEL_BYTES = 128
 
 @dataclass(frozen=True)
 class ModelQuery:
-    """The query of ListModels. None and empty match everything.
+    """The query of ListModels. None and empty match everything."""
 
-    Attributes:
-        name: a part of the name; in double quotes, the complete name.
-        workspace_id: the workspace.
-        workspaces: only models in one of these; None for all.
-        fields: names of `MODEL_COLUMNS`, and the values that a model must have there.
-        labels: keys and values that a model must have.
-        offset: how many to skip.
-        limit: the maximum number of models.
-        newest_first: the order, by creation.
-    """
-
-    name: str | None = None
+    name: str | None = None  # a part of the name; in double quotes, the complete name
     workspace_id: str | None = None
-    workspaces: Collection[str] | None = None
-    fields: Mapping[str, str | None] = field(default_factory=dict)
+    workspaces: Collection[str] | None = None  # only models in one of these
+    fields: Mapping[str, str | None] = field(default_factory=dict)  # by names of `MODEL_COLUMNS`
     labels: Mapping[str, str] = field(default_factory=dict)
     offset: int = 0
     limit: int = 10
@@ -71,11 +60,7 @@ class ModelRegistry:
     # ---- models -------------------------------------------------------------------------------------------
 
     def create(self, name: str, *, workspace_id: str, fields: ModelFields, labels: Mapping[str, str]) -> str:
-        """Registers a model without a version; returns its id.
-
-        Raises:
-            WireError: the name or a label is not usable, or the name is taken.
-        """
+        """Registers a model without a version; returns its id."""
         _check_name(name, "ModelName")
         _check_labels(labels)
         now = time.time()
@@ -98,21 +83,13 @@ class ModelRegistry:
         return model_id
 
     def get(self, model_id: str) -> tuple[ModelRow, ModelVersionRow | None]:
-        """Returns a model and its newest version.
-
-        Raises:
-            WireError: there is no such model.
-        """
+        """Returns a model and its newest version."""
         with self._database.read() as session:
             model = _existing(session, model_id)
             return model, _newest_versions(session, [model]).get(model.number)
 
     def require_visible(self, model_id: str, principal: Principal, right: Right) -> None:
-        """Checks that a user has a right in the workspace of a model.
-
-        Raises:
-            WireError: 404 if they are not a member of it, as for a missing model; 403 for a lack of rights.
-        """
+        """Checks that a user has a right in the workspace of a model; 404 for non-members."""
         with self._database.read() as session:
             workspace_id = _existing(session, model_id, principal).workspace_id
         principal.require_in(workspace_id, right)
@@ -159,11 +136,7 @@ class ModelRegistry:
     def create_version(
         self, model_id: str, name: str | None, *, fields: ModelVersionFields, labels: Mapping[str, str]
     ) -> str:
-        """Registers a version and returns its name; the default is `0.1.0`, then the next after the highest.
-
-        Raises:
-            WireError: the version exists, its name is invalid, or there is no such model.
-        """
+        """Registers a version and returns its name; the default is `0.1.0`, then the next after the highest."""
         _check_labels(labels)
         now = time.time()
         with self._database.write() as session:
@@ -188,11 +161,7 @@ class ModelRegistry:
         return name
 
     def get_version(self, model_id: str, name: str) -> tuple[ModelRow, ModelVersionRow]:
-        """Returns a version and its model.
-
-        Raises:
-            WireError: there is no such version.
-        """
+        """Returns a version and its model."""
         with self._database.read() as session:
             model = _existing(session, model_id)
             return model, _existing_version(session, model, name)
@@ -228,11 +197,7 @@ class ModelRegistry:
     def change_labels(
         self, model_id: str, version: str | None, *, added: Mapping[str, str], removed: Iterable[str] = ()
     ) -> None:
-        """Adds, replaces and deletes labels of a model, or of one of its versions.
-
-        Raises:
-            WireError: a label is invalid, or there is no such model or version.
-        """
+        """Adds, replaces and deletes labels of a model, or of one of its versions."""
         with self._database.write() as session:
             model = _existing(session, model_id)
             row = model if version is None else _existing_version(session, model, version)
@@ -255,12 +220,7 @@ def _details(fields: ModelFields | ModelVersionFields) -> dict[str, Any]:
 
 
 def _next_version(names: Iterable[str]) -> str:
-    """Returns the version after the highest of these.
-
-    Example:
-        >>> _next_version([]), _next_version(["0.9.3", "0.10.0", "final"])
-        ('0.1.0', '0.11.0')
-    """
+    """Returns the version after the highest of these, compared as numbers; other names do not count."""
     numbers = [tuple(map(int, match.groups())) for name in names if (match := _NUMBERED.fullmatch(name))]
     major, minor, _ = max(numbers, default=(0, 0, 0))
     return f"{major}.{minor + 1}.0"

@@ -43,11 +43,8 @@ itself has its own policy (`page_policy`).
 
 
 def page_policy(host: str, scripts_path: str) -> str:
-    """Returns the content security policy of the page, for a `Host` that the guard has checked.
-
-    Scripts and styles are allowed from one folder only, because objects of users have addresses on the same
-    origin.
-    """
+    """Returns the content security policy of the page, for a `Host` that the guard has checked."""
+    # One folder only, because objects of users have addresses on the same origin.
     files = f"{host}{scripts_path}" if _POLICY_HOST.fullmatch(host) else "'self'"
     sources = f"script-src {files}; style-src {files}; img-src 'self' data: blob:; connect-src 'self'"
     return f"{_NOTHING}; {sources}"
@@ -69,7 +66,6 @@ class BrowserGuard:
         open_folders: prefixes of further paths that are readable without a key.
         login_path: where a code is exchanged for a cookie.
         command: what a user types for a new link.
-        rates: the request rate of the pages of each access key.
         principal_of: returns the user of an access key; None for a revoked one.
     """
 
@@ -97,11 +93,7 @@ class BrowserGuard:
         self._principal_of = principal_of or (lambda access_key_id: None)
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
-        """Checks a request for a `Gate`; the body is not checked.
-
-        Raises:
-            WireError: the request is refused.
-        """
+        """Checks a request for a `Gate`; the body is not checked."""
         headers = headers_of(scope, once=("host", "origin", "authorization"))
         origins = self._check_host(headers)
         scope.setdefault("state", {})["principal"] = self._check_sender(scope, headers, origins)

@@ -36,20 +36,7 @@ _COOKIE = re.compile(r"(\d{1,12}\.[A-Za-z0-9_-]{43}\.([A-Za-z0-9]{0,64}))\.([0-9
 
 
 class BrowserKeys:
-    """Codes of one server process, and their cookies and keys. Safe to use from several threads.
-
-    Args:
-        secret: signs cookies and keys. Without one it is random, and they are invalid after this process.
-        token: for programs; empty if there is none.
-        clock: monotonic time in seconds, for codes.
-        now: seconds since 1970, for cookies.
-
-    Example:
-        >>> keys = BrowserKeys()
-        >>> cookie, key = keys.exchange(keys.new_code())
-        >>> keys.access_key_of(cookie, key), keys.access_key_of(cookie, "made up")
-        ('', None)
-    """
+    """Codes of one server process, and their cookies and keys. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -59,6 +46,7 @@ class BrowserKeys:
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
+        # Signs cookies and keys; a random one makes them invalid after this process.
         self._secret = secret or secrets.token_bytes(_BYTES)
         self._token = _digest(token) if token else None
         self._codes = Tickets[str](max_tickets=_MAX_CODES, clock=clock)
@@ -77,22 +65,14 @@ class BrowserKeys:
         return f"{claims}.{self._signature('cookie', claims)}", self._signature("key", claims)
 
     def access_key_of(self, cookie: str, credential: str, request: str = "") -> str | None:
-        """Returns the access key for which a page is signed in; empty for the service's own.
-
-        Args:
-            cookie: the value from `exchange`.
-            credential: the key of the cookie, or a proof: `TIME.HMAC`, the HMAC-SHA256 of `TIME request` with that
-                key.
-            request: the method and the path of the request, for a proof.
-
-        Returns:
-            None if one of them is invalid.
-        """
+        """Returns the access key a page is signed in for, empty for the service's own; None if it is not."""
         match = _COOKIE.fullmatch(cookie)
         if match is None:
             return None
         claims, access_key_id, signature = match.groups()
         is_signed = _is_same(signature, self._signature("cookie", claims))
+        # `credential` is the key of the cookie, or a proof that the page has it: `TIME.HMAC`, the HMAC-SHA256 of
+        # `TIME METHOD PATH` with that key.
         has_key = self._has_key(self._signature("key", claims), credential, request)
         is_valid = is_signed and has_key and self._now() < int(claims.partition(".")[0])
         return access_key_id if is_valid else None

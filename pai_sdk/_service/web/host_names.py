@@ -14,20 +14,11 @@ _NAME = re.compile(r"(?:(https?)://)?([A-Za-z0-9_.-]+|\[[0-9A-Fa-f:.]+\])")
 
 
 class HostNames:
-    """Allowed values of the header `Host`, without ports: a tunnel changes the port.
-
-    Args:
-        names: besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
-        scheme: of the server itself.
-
-    Example:
-        >>> names = HostNames(["https://train.example"])
-        >>> names.origins("127.0.0.1:80"), names.origins("train.example"), names.origins("evil.example")
-        (['http://127.0.0.1:80'], ['https://train.example'], [])
-    """
+    """Allowed values of the header `Host`, without ports: a tunnel changes the port."""
 
     def __init__(self, names: Iterable[str] = (), *, scheme: str = "http") -> None:
         self._schemes: dict[str, set[str]] = {name: {scheme} for name in LOOPBACK_NAMES}
+        # `https://NAME` is for a proxy that adds TLS: the server itself has another scheme.
         for value in names:
             explicit_scheme, name = check_name(value)
             self._schemes.setdefault(name, set()).add(explicit_scheme or scheme)
@@ -38,11 +29,7 @@ class HostNames:
 
 
 def check_name(value: str) -> tuple[str, str]:
-    """Returns scheme (or "") and name of a host, in lower case.
-
-    Raises:
-        ValueError: it is not a name.
-    """
+    """Returns scheme (or "") and name of a host, in lower case; raises `ValueError` for anything else."""
     match = _NAME.fullmatch(value)
     if match is None:
         raise ValueError(f"{value!r} is not the name of a host, such as train.example or https://train.example")

@@ -41,34 +41,19 @@ _REQUESTS_PER_S = 1000.0
 
 @dataclass(frozen=True)
 class PageSettings:
-    """The description of a server, and where its page is.
+    """The description of a server, and where its page is."""
 
-    Attributes:
-        kind: of server: one that runs jobs, or one that displays the runs of a folder.
-        title: for the title of the page.
-        command: what a user types for a new link.
-        endpoint: the address of the server, for clients.
-        session: Python that opens a session of the service, with `{url}` for its address; empty without jobs.
-        port: the port that it listens on.
-        can: the actions that the page offers.
-        names: names in `Host` besides those of loopback; `https://NAME` for one behind a proxy that adds TLS.
-        secret: signs the cookies; without one they end with the process.
-        token: for programs; empty for none.
-        scheme: `https` for a server that speaks TLS itself.
-        static: the folder of the page's files.
-    """
-
-    kind: Literal["service", "folder"]
+    kind: Literal["service", "folder"]  # runs jobs, or displays the runs of a folder
     title: str
-    command: str
-    endpoint: str
+    command: str  # what a user types for a new link
+    endpoint: str  # for clients
     port: int
-    session: str = ""
-    can: Sequence[Ability] = ()
-    names: Iterable[str] = ()
-    secret: bytes | None = None
-    token: str = ""
-    scheme: Literal["http", "https"] = "http"
+    session: str = ""  # Python that opens a session, with `{url}` for the service's address; empty without jobs
+    can: Sequence[Ability] = ()  # the actions that the page offers
+    names: Iterable[str] = ()  # in `Host`, besides loopback; `https://NAME` for one behind a proxy that adds TLS
+    secret: bytes | None = None  # signs the cookies; without one they end with the process
+    token: str = ""  # for programs
+    scheme: Literal["http", "https"] = "http"  # `https` for a server that speaks TLS itself
     static: Path = STATIC_FOLDER
 
     def __repr__(self) -> str:
@@ -98,10 +83,8 @@ class Page:
         )
 
     def link(self, host: str, run_id: str | None = None) -> str:
-        """Returns the address of the page, or of one run on it, for a browser that is signed in.
-
-        If browsers may not use `host`, the header of a client, the link has the server's endpoint.
-        """
+        """Returns the address of the page, or of one run on it, for a browser that is signed in."""
+        # The server's endpoint if browsers may not use `host`, the header of a client.
         return f"{self._address(host)}{_fragment(run_id=run_id)}"
 
     def new_link(

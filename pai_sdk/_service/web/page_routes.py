@@ -54,10 +54,7 @@ _router = APIRouter(route_class=BudgetedRoute)
 
 
 def add_page(app: FastAPI, page: Page) -> None:
-    """Adds the routes of the page to an application; they are not in its description.
-
-    `page.guard()` must stand before the application.
-    """
+    """Adds the routes of the page to an application; `page.guard()` must stand before it."""
     app.state.page = page
     app.include_router(_router, include_in_schema=False)
 

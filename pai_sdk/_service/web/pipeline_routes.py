@@ -24,11 +24,7 @@ class PipelineSource(Protocol):
         ...
 
     def detail(self, run_id: str) -> Mapping[str, Any]:
-        """Returns a run with its steps, and its diagram as SVG.
-
-        Raises:
-            RunNotFoundError: there is no such run.
-        """
+        """Returns a run with its steps, and its diagram as SVG; raises `RunNotFoundError`."""
         ...
 
 

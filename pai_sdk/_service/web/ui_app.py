@@ -68,25 +68,15 @@ def create_ui(runs: RunSource, page: Page, pipelines: PipelineSource | None = No
 
 @dataclass(frozen=True)
 class UiSettings:
-    """The settings of the server.
+    """The settings of the server."""
 
-    Attributes:
-        logdir: the folder of runs, or its URI.
-        host: the address to listen on.
-        port: the port; 0 selects a free one.
-        names: names of this machine, besides those of loopback and `host`, under which browsers may request the
-            page; `https://NAME` for one behind a proxy that adds TLS.
-        token: for programs, as `Authorization: Bearer`; empty for none.
-        pipelines: the runs of pipelines in the folder; None to ignore them.
-        static: the folder of the page's files.
-    """
-
-    logdir: str | Path
+    logdir: str | Path  # the folder of runs, or its URI
     host: str = "127.0.0.1"
-    port: int = 0
+    port: int = 0  # 0 selects a free one
+    # Besides loopback and `host`; `https://NAME` for one behind a proxy that adds TLS.
     names: Sequence[str] = ()
-    token: str = ""
-    pipelines: PipelineSource | None = None
+    token: str = ""  # for programs, as `Authorization: Bearer`; empty for none
+    pipelines: PipelineSource | None = None  # None ignores runs of pipelines in the folder
     static: Path = STATIC_FOLDER
 
     def __repr__(self) -> str:
@@ -94,14 +84,7 @@ class UiSettings:
 
 
 class UiServer:
-    """Serves the runs of one folder; `run` serves, `stop` ends that from any thread.
-
-    Attributes:
-        port: the port that it listens on.
-
-    Raises:
-        ServiceStartError: the port is in use, or the address is not one of this machine.
-    """
+    """Serves the runs of one folder; `run` serves, `stop` ends that from any thread."""
 
     def __init__(self, settings: UiSettings) -> None:
         self._settings = settings
@@ -122,11 +105,9 @@ class UiServer:
         return _url(self._settings, self.port)
 
     def new_link(self, run_id: str | None = None) -> str:
-        """Returns a link for a browser, to the list or to one run, valid for one use within a minute.
-
-        In a folder with runs of pipelines, the list is that of the pipelines.
-        """
+        """Returns a link for a browser, to the list or to one run, valid for one use within a minute."""
         pipelines = self._settings.pipelines
+        # In a folder with runs of pipelines, the list is that of the pipelines.
         view = "pipelines" if run_id is None and pipelines is not None and pipelines.rows() else None
         return self._page.new_link(urlsplit(self.url).netloc, run_id, view=view)
 
