@@ -46,9 +46,9 @@ class NonceMemory:
         max_nonces: int = 300_000,
         elapsed_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._lifetime_s = lifetime_s
+        self._lifetime_s = lifetime_s  # how long before and after its date a request is accepted
         self._elapsed_s = elapsed_s
-        self._path = path
+        self._path = path  # None: in memory only
         self._max_nonces = max_nonces
         self._nonces: defaultdict[int, set[bytes]] = defaultdict(set)
         self._retained_until_s: defaultdict[int, float] = defaultdict(float)  # monotonic time
