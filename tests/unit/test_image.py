@@ -10,7 +10,7 @@ import pytest
 
 from pai_sdk import Session
 from pai_sdk._client.api.images import ImageRecord
-from pai_sdk._client.image import ImageInfo, ImageScope, list_images, retrieve
+from pai_sdk._client.image import ImageInfo, ImageScope, _numbers, list_images, retrieve
 from pai_sdk.alipai.pai.huggingface.estimator import HuggingFaceEstimator
 from pai_sdk.alipai.pai.modelscope.estimator import ModelScopeEstimator
 from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, ServerError
@@ -188,3 +188,7 @@ def test_an_estimator_of_a_framework_has_the_image_of_the_version(
 def test_a_fault_of_the_service_is_no_lack_of_a_catalogue() -> None:
     with pytest.raises(ServerError):
         list_images("PyTorch", FakeSession(ServerError("broken", status_code=500)))  # type: ignore[arg-type]
+
+
+def test_versions_are_compared_as_numbers() -> None:
+    assert _numbers("1.12.2PAI") > _numbers("1.8PAI") > _numbers(None) == ()

@@ -36,3 +36,8 @@ def test_the_migration_lists_exactly_the_names_that_are_not_present() -> None:
             if f"{module}.{name}" in CALLED_OTHERWISE:
                 instead = [instead_of(f"{module}.{name}")]
             assert [one.instead for one in found] == instead, module
+
+
+def test_only_what_is_not_here_has_a_replacement() -> None:
+    assert instead_of("pai.common.utils.parse_oss_uri") == "OssUriObj(uri) of pai_sdk.common.oss_utils"
+    assert instead_of("pai.estimator.Estimator") == ""

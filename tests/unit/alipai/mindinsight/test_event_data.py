@@ -22,6 +22,8 @@ from pai_sdk.alipai.mindinsight.event_data import (
     TrainJob,
     TrainJobDetailNotInCacheError,
     TrainJobNotExistError,
+    run_id_of,
+    train_id_of,
 )
 from pai_sdk.alipai.mindinsight.summary_watcher import SummaryWatcher
 from pai_sdk.alipai.mindinsight.train_jobs import _BasicTrainJob
@@ -409,3 +411,9 @@ def test_the_watcher_refuses_other_paths(tmp_path: Path) -> None:
             watcher.list_summary_directories(wrong)
     with pytest.raises(ParamValueError):
         watcher.list_summary_directories_by_pagination(base, offset=-1)
+
+
+@pytest.mark.parametrize(("run_id", "train_id"), [("a/b", "./a/b"), (".", "./")])
+def test_the_id_of_a_train_job_is_a_path(run_id: str, train_id: str) -> None:
+    assert train_id_of(run_id) == train_id
+    assert run_id_of(train_id) == run_id

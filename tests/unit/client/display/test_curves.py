@@ -9,7 +9,14 @@ import re
 import pytest
 
 from pai_sdk._client.display.card import card_html
-from pai_sdk._client.display.curves import MetricCurve, MetricCurves, PointReader, curves_of, metrics_text
+from pai_sdk._client.display.curves import (
+    MetricCurve,
+    MetricCurves,
+    PointReader,
+    blocks_of,
+    curves_of,
+    metrics_text,
+)
 from pai_sdk._client.display.terminal import TerminalDisplay
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint, from_time
 from pai_sdk._wire.pai.wire import wire_time
@@ -178,3 +185,9 @@ def test_the_end_shows_the_last_metrics() -> None:
     facts = {"TrainingJobId": "t1", "Status": "Succeed", "LatestMetrics": [{"Name": "accuracy", "Value": 0.9}]}
     display.ended(JobRecord.model_validate(facts))
     assert "accuracy 0.9" in stream.getvalue()
+
+
+def test_blocks_are_scaled_to_their_range_or_to_another_one() -> None:
+    assert MetricCurve([0.0, 1.0, 2.0, 4.0]).blocks() == "▁▂▄█"
+    assert blocks_of([0.0, math.nan, 4.0]) == "▁ █"
+    assert blocks_of([0.0, 1.0], scale=(0.0, 2.0)) == "▁▄"

@@ -189,7 +189,10 @@ def test_a_line_shows_its_last_state(text: str, seen: str) -> None:
     assert visible_text(text) == seen
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0, "0s"), (59.9, "59s"), (60, "1m00s"), (3600, "1h00m")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0, "0s"), (59.9, "59s"), (60, "1m00s"), (192, "3m12s"), (3600, "1h00m"), (7322, "2h02m")],
+)
 def test_durations(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 
@@ -222,3 +225,9 @@ def test_a_line_cannot_steer_the_terminal(text: str, plain: str, coloured: str) 
     stream = io.StringIO()
     TerminalDisplay(stream).line(LogLine("train1-master-0", 0, text))
     assert stream.getvalue() == plain.expandtabs(8) + "\n" or stream.getvalue() == plain + "\n"
+
+
+def test_a_line_keeps_colours_on_request_and_nothing_else() -> None:
+    line = "10%\r20%\r\x1b[32m30%\x1b[0m\x1b[2J"
+    assert visible_text(line) == "30%"
+    assert visible_text(line, colours=True) == "\x1b[32m30%\x1b[0m"

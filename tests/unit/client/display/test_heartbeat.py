@@ -139,3 +139,9 @@ def test_it_beats_from_a_thread_that_ends_with_the_waiting(fault: Exception | No
         assert display.beaten.wait(PATIENCE_S)
     assert display.rested
     until(lambda: "pai-display" not in [thread.name for thread in threading.enumerate()])
+
+
+def test_a_display_without_a_heartbeat_stays_as_it_is() -> None:
+    before = threading.active_count()
+    with heartbeat(Silent()):
+        assert threading.active_count() == before

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 
-from pai_sdk._client.display.live_table import NotebookJobs, TerminalJobs
+from pai_sdk._client.display.live_table import NotebookJobs, TerminalJobs, counts_text
 from pai_sdk._wire.pai.record import JobRecord
 
 
@@ -72,3 +72,10 @@ def test_a_newer_notice_about_the_same_takes_the_place_of_the_older_one() -> Non
     html = display.html()
     assert "trial 1" not in html
     assert "the log is not readable · best so far: trial 4" in html
+
+
+def test_jobs_without_a_status_are_counted() -> None:
+    assert (
+        counts_text([record(0, "Succeed"), record(1, "Succeed"), record(2, "")])
+        == "3 jobs: 2 Succeed, 1 not seen yet"
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pai_sdk._client.job.field_groups import differences, request_groups
+from pai_sdk._client.job.field_groups import command_text, differences, request_groups
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 
@@ -59,3 +59,8 @@ def test_differences_in_what_was_asked_and_what_came_of_it() -> None:
         ("result", "metric loss", "0.5", None),
     ]
     assert "secret" not in str(found)
+
+
+def test_a_command_is_shown_as_it_was_written() -> None:
+    assert command_text(["sh", "-c", "python train.py $PAI_USER_ARGS"]) == "python train.py $PAI_USER_ARGS"
+    assert command_text(["python", "a b.py"]) == "python 'a b.py'"

@@ -20,6 +20,7 @@ import pytest
 
 from pai_sdk._client.pipeline import Pipeline
 from pai_sdk._client.pipeline.contents import CODE, content_of, sources_of
+from pai_sdk._client.pipeline.fingerprints import changes
 from pai_sdk._client.pipeline.records import StepRecord
 
 SETTINGS = {"rate": 1}
@@ -390,3 +391,17 @@ def test_a_file_that_the_function_writes_counts_as_it_was_left(tmp_path: Path) -
     assert run(tmp_path, write, to=file).status == "succeeded"
     assert file.exists()
     assert run(tmp_path, write, to=file).status == "cached"
+
+
+def test_values_of_json_are_their_own_text() -> None:
+    assert content_of({"sizes": [1, 2]}) == '{"sizes": [1, 2]}'
+    assert content_of({1: 2}) != content_of({"1": 2})
+
+
+def test_the_reason_names_what_has_changed() -> None:
+    assert (
+        changes({"the code": "a", "input data": "b"}, {"the code": "a", "input data": "c"})
+        == "input data has changed"
+    )
+    assert changes({"the code": "a"}, {"the code": "a", "variable X": "b"}) == "variable X is new"
+    assert changes(None, {}) == "it was not executed before"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pai_sdk._client.session.default
-from pai_sdk._client.session.default import SessionReference
+from pai_sdk._client.session.default import SessionReference, default_session_from, get_default_session
 from pai_sdk._client.session.session import Session
 from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.storage.store import open_store
@@ -96,3 +96,18 @@ def test_other_kinds_of_stores_need_no_session(tmp_path: Path) -> None:
     store = RunStore.create(tmp_path)
     store.write_text(f"{tmp_path}/a", "1")
     assert loaded(store).read(f"{tmp_path}/a") == b"1"
+
+
+def test_a_default_session_for_a_block_is_opened_at_its_first_use() -> None:
+    opened = []
+
+    def open_session() -> Session:
+        opened.append("shanghai")
+        return session("cn-shanghai")
+
+    with default_session_from(open_session):
+        assert not opened
+        assert get_default_session().settings.region_id == "cn-shanghai"
+        assert get_default_session().settings.region_id == "cn-shanghai"
+    assert opened == ["shanghai"]
+    assert pai_sdk._client.session.default._default is None

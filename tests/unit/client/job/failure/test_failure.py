@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pai_sdk._client.job.follow.log_reasons import shows_reason
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import ErrorInfo
 from pai_sdk.errors import JobFailed
@@ -137,3 +138,8 @@ def test_a_log_line_does_not_reach_the_terminal_with_its_control_sequences(fake_
         "train1-master-0": ["Traceback (most recent call last):", "  File 'a'", "KeyError: \x1b]0;t\x07x"]
     }
     assert "\x1b" not in str(failure_of(fake_backend))
+
+
+def test_a_metric_with_error_in_its_name_is_no_reason() -> None:
+    assert not shows_reason(["epoch 3", "val_error: 0.25"])
+    assert shows_reason(["train.py: error: unknown option --lr"])
