@@ -12,12 +12,7 @@ __all__ = ["mapping_problems", "outputs_problems", "steps_before"]
 
 
 def mapping_problems(arguments: Mapping[str, object]) -> Iterator[Problem]:
-    """Yields the arguments that are no dicts with string keys.
-
-    Example:
-        >>> [str(one) for one in mapping_problems({"arguments": ["x"], "inputs": None})]
-        ["arguments: is of type list (give a dict, such as {'name': value})"]
-    """
+    """Yields the arguments that are no dicts with string keys."""
     for where, value in arguments.items():
         if value is None:
             continue

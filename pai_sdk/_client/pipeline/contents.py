@@ -72,29 +72,13 @@ class _Visited:
 
 
 def content_of(value: Any) -> str:
-    """Returns a value as a string: as JSON, or by a hash of its pickle, or as `repr` where it cannot be pickled.
-
-    Args:
-        value: any value. `repr` alone would do for few: that of a large array leaves out most of it.
-
-    Example:
-        >>> content_of({"sizes": [1, 2]})
-        '{"sizes": [1, 2]}'
-        >>> content_of({1: 2}) == content_of({"1": 2})
-        False
-    """
+    """Returns a value as a string: as JSON, or a hash of its pickle, or as `repr` if it cannot be pickled."""
+    # `repr` alone would do for few values: that of a large array leaves out most of it.
     return _content(value, _Visited())
 
 
 def sources_of(function: Any) -> dict[str, list[str]]:
-    """Returns the code of a function, and of the user's functions, classes and values that it names.
-
-    Args:
-        function: a function, a method, a partial, or an object that can be called.
-
-    Returns:
-        The contents by a label for the user: `the code of the function`, `variable RATE`.
-    """
+    """Returns the code of a callable and of the values that it names, by a label such as `variable RATE`."""
     sources: dict[str, list[str]] = {CODE: []}
     for label, content in _sources(function, _Visited()):
         sources.setdefault(label, []).append(content)
@@ -311,14 +295,10 @@ def _is_plain(value: Any) -> bool:
 
 
 def _pickled(value: Any, visited: _Visited, *, fast: bool, lenient: bool) -> str | None:
-    """Returns a hash of the pickle.
+    """Returns a hash of the pickle; None if the value cannot be pickled.
 
-    Args:
-        value: any value.
-        visited: as above.
-        fast: whether parts that are the same object are pickled again each time. If not, equal values with other
-            such parts differ; but only then may a part contain itself.
-        lenient: as above.
+    With `fast`, parts that are the same object are pickled again each time. Otherwise equal values with other such
+    parts differ; but only then may a part contain itself.
     """
     hashed, attempt = _Hash(), visited.copy()
     try:

@@ -50,11 +50,7 @@ class RunValues:
         self._records = records
 
     def output(self, step: str, channel: str) -> Any:
-        """Returns the URI of an output; a list of them for `each`.
-
-        Raises:
-            LookupError: the job had no such output.
-        """
+        """Returns the URI of an output, a list of them for `each`; raises LookupError without it."""
         record = self._records[step]
         if record.children or record.result == []:  # a job has no result: it is an `each`
             return [self.output(f"{step}[{number}]", channel) for number in range(record.children)]
@@ -80,15 +76,10 @@ class PipelineEngine:
 
     Args:
         steps: all steps, each after those that it needs.
-        records: the folder of the run.
-        step_records: what is known of the steps, by name; of an earlier process too.
-        execution: carries out steps.
-        executions: by step, the execution that has made its outputs; filled here, and read by `execution`.
+        step_records: the states by name, also from an earlier process.
+        executions: by step, the execution that has written its outputs; filled here, and read by `execution`.
         claim: the right to work on the run.
-        parallel: how many calls and jobs run at once.
-        policy: the times of polling jobs.
-        on_change: called after each change.
-        can_stop: whether a stop that is asked for ends these steps; steps of `on_exit` run in any case.
+        can_stop: whether a requested stop ends these steps; steps of `on_exit` run in any case.
     """
 
     def __init__(
@@ -157,12 +148,7 @@ class PipelineEngine:
     # ---- the loop
 
     def run(self) -> None:
-        """Runs until all steps have finished, or a stop was requested.
-
-        Raises:
-            InUseError: another process has taken the run.
-            KeyboardInterrupt: Ctrl-C; jobs continue.
-        """
+        """Runs until all steps have finished, or a stop was requested. After Ctrl-C, jobs continue."""
         with JobWatch[TrainingJob]([], self._policy) as watch:
             while self._ready or self._started or self._with_job:
                 self._fill()

@@ -48,30 +48,18 @@ class LiveStep:
     """A step of a run that this process works on.
 
     One thread at a time uses it: the worker that executes it, then the thread of the engine.
-
-    Attributes:
-        step: the definition of the step.
-        record: the state of the step.
-        job: the job of the last attempt.
-        deadline: the deadline of the attempt, on the monotonic clock.
-        open_needs: the number of unfinished steps that it needs.
-        children: the steps of an `each`.
-        parent: the `each` to which it belongs.
-        is_abandoned: its timeout has passed, and late results of its function are ignored.
-        is_recorded: the engine has processed its end; the status of its record may be final before.
-        attempts_before: failed attempts before the run was resumed, which do not count as retries.
     """
 
     step: PipelineStep
     record: StepRecord
-    job: TrainingJob | None = None
-    deadline: float | None = None
-    open_needs: int = 0
-    children: list[LiveStep] = field(default_factory=list)
-    parent: LiveStep | None = None
-    is_abandoned: bool = False
-    is_recorded: bool = False
-    attempts_before: int = 0
+    job: TrainingJob | None = None  # of the last attempt
+    deadline: float | None = None  # of the attempt, on the monotonic clock
+    open_needs: int = 0  # the number of unfinished steps that it needs
+    children: list[LiveStep] = field(default_factory=list)  # of an `each`
+    parent: LiveStep | None = None  # the `each` to which it belongs
+    is_abandoned: bool = False  # its timeout has passed, and late results of its function are ignored
+    is_recorded: bool = False  # the engine has processed its end; the status of its record may be final before
+    attempts_before: int = 0  # failed attempts before the run was resumed, which do not count as retries
 
     @property
     def name(self) -> str:

@@ -118,13 +118,8 @@ def parts_of_plan(
 ) -> dict[str, str]:
     """Returns the hashes of all inputs of a job.
 
-    Args:
-        plan: of the job.
-        executions: the executions that fill its input channels, by channel.
-        session: whose keys read inputs in OSS.
-        function: the one that the job calls, if it calls one. Its package is another one in each plan: it has the
-            number of the call.
-        job_folder: the folder of the default outputs, which is another one in each run. Empty: no outputs count.
+    `executions` fill its input channels, by channel. `function` is the function that the job calls, if any.
+    `job_folder` has the default outputs, and differs in each run; if it is empty, no outputs count.
     """
     request = plan.request
     code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
@@ -141,6 +136,7 @@ def parts_of_plan(
         environments = {k: v for k, v in (request.environments or {}).items() if k != KEY_VARIABLE}
         request = request.model_copy(update={"environments": environments})
         packed = plan.uploads[0].tree.entries
+        # Without the package of the function, which differs in each plan: it has the number of the call.
         files = [[file.path, file.sha256] for file in packed if not file.path.startswith(f"{FOLDER}/")]
         variables = _function_parts(function)
         code_part = digest([variables.pop(CODE), files])
@@ -202,14 +198,7 @@ def function_of(submitter: object) -> Callable[..., Any] | None:
 
 
 def changes(previous: Mapping[str, str] | None, current: Mapping[str, str]) -> str:
-    """Returns the reason for which a step has to be executed again.
-
-    Example:
-        >>> changes({"the code": "a", "input data": "b"}, {"the code": "a", "input data": "c"})
-        'input data has changed'
-        >>> changes(None, {})
-        'it was not executed before'
-    """
+    """Returns the reason for which a step has to be executed again."""
     if previous is None:
         return "it was not executed before"
     changed = [name for name, value in current.items() if previous.get(name) not in (None, value)]

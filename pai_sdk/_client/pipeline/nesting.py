@@ -31,16 +31,8 @@ def nested_steps(
 ) -> Iterator[PipelineStep]:
     """Yields the steps of an inner pipeline for an outer one, each named `name/step`.
 
-    Args:
-        steps: of the pipeline, by name.
-        parameters: of the pipeline, by name.
-        name: what their names begin with.
-        arguments: values for its parameters, which may be references to steps of the outer pipeline.
-        after: steps of the outer pipeline that all of them wait for.
-        when: a condition for all of them.
-
-    Raises:
-        InvalidInputError: a parameter is missing, unknown or of another type.
+    `steps` and `parameters` are those of the inner pipeline; `arguments`, `after` and `when` may refer to steps of
+    the outer one.
     """
     values = _values_of(parameters, arguments)
     nested: dict[str, PipelineStep] = {}

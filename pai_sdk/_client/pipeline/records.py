@@ -33,38 +33,24 @@ _RUN, _STEPS, _STOP = "run.json", "steps/", "stop"
 
 @dataclass
 class StepRecord:
-    """The state of a step in a run.
-
-    Attributes:
-        name: of the step.
-        status: `waiting`, `running`, `succeeded`, `cached` (an earlier execution counts), `skipped` (its condition
-            does not hold), `failed`, `blocked` (a step that it needs has failed) or `stopped`.
-        attempt: counts from 1; 0 before the first one.
-        execution: the execution whose outputs these are. An earlier one, if the step is cached.
-        job_id: of the job of the last attempt.
-        result: what the function has returned.
-        outputs: output channel to URI.
-        reason: why it was run, taken from the cache, skipped or blocked.
-        error: why it failed.
-        started_at: seconds since 1970.
-        ended_at: seconds since 1970.
-        parts: hashes of all that the outputs depend on, for the reason of the next run.
-        children: for `each`, how many steps it has become.
-    """
+    """The state of a step in a run."""
 
     name: str
+    # `cached`: an earlier execution counts. `skipped`: its condition does not hold. `blocked`: a step that it
+    # needs has failed.
     status: StepStatus = "waiting"
-    attempt: int = 0
-    execution: str = ""
-    job_id: str = ""
-    result: Any = None
-    outputs: dict[str, str] = field(default_factory=dict)
-    reason: str = ""
-    error: str = ""
-    started_at: float | None = None
-    ended_at: float | None = None
+    attempt: int = 0  # counts from 1; 0 before the first one
+    execution: str = ""  # whose outputs these are; an earlier one if the step is cached
+    job_id: str = ""  # of the last attempt
+    result: Any = None  # of the function
+    outputs: dict[str, str] = field(default_factory=dict)  # channel to URI
+    reason: str = ""  # why it was run, taken from the cache, skipped or blocked
+    error: str = ""  # why it failed
+    started_at: float | None = None  # seconds since 1970
+    ended_at: float | None = None  # seconds since 1970
+    # Hashes of all that the outputs depend on, for the reason of the next run.
     parts: dict[str, str] = field(default_factory=dict)
-    children: int = 0
+    children: int = 0  # for `each`, the number of steps that it has become
 
     @property
     def is_success(self) -> bool:
@@ -79,27 +65,16 @@ class StepRecord:
 
 @dataclass
 class PipelineRunRecord:
-    """A run.
+    """The state of a run; times are in seconds since 1970."""
 
-    Attributes:
-        run_id: its id; the jobs of its steps have it in a label.
-        pipeline: the name of the pipeline.
-        parameters: by name.
-        steps: name, kind and needs of each step, in the order in which they were described.
-        status: `running`, `succeeded`, `failed` or `stopped`.
-        created_at: seconds since 1970.
-        ended_at: seconds since 1970.
-        uses_cache: whether earlier executions count, also when the run is resumed.
-    """
-
-    run_id: str
+    run_id: str  # also in a label of the jobs of its steps
     pipeline: str
     parameters: dict[str, Any]
-    steps: list[dict[str, Any]]
-    status: str = "running"
+    steps: list[dict[str, Any]]  # name, kind and needs of each step, in the order of their description
+    status: str = "running"  # `running`, `succeeded`, `failed` or `stopped`
     created_at: float = 0.0
     ended_at: float | None = None
-    uses_cache: bool = True
+    uses_cache: bool = True  # whether earlier executions count, also when the run is resumed
 
 
 class RunRecords:
@@ -118,11 +93,7 @@ class RunRecords:
         self._write(_RUN, asdict(run))
 
     def read_run(self) -> PipelineRunRecord:
-        """Reads the record of the run.
-
-        Raises:
-            RunNotFoundError: there is none.
-        """
+        """Reads the record of the run; raises RunNotFoundError without a valid one."""
         try:
             return PipelineRunRecord(**_supported_fields(PipelineRunRecord, self._read(_RUN)))
         except (ObjectNotFoundError, ValueError, TypeError):  # TypeError: a file of another program
@@ -135,11 +106,7 @@ class RunRecords:
         self._write(_file_of(step.name), content)
 
     def read_steps(self) -> dict[str, StepRecord]:
-        """Reads the states of all started steps, by name.
-
-        Raises:
-            RunNotFoundError: a file is damaged.
-        """
+        """Reads the states of all started steps, by name; raises RunNotFoundError for a damaged file."""
         paths = [file.path for file in self.store.list(_STEPS) if file.path.endswith(".json")]
         with ThreadPoolExecutor(_READERS, thread_name_prefix="pai-steps") as pool:
             return {step.name: step for step in pool.map(self._read_step, paths)}

@@ -95,18 +95,12 @@ class Reference:
 
 
 class Condition:
-    """A comparison that is made when its values are known: for `when=`. `&`, `|` and `~` join conditions.
-
-    Args:
-        symbol: of the comparison; or `and`, `or`, `not`.
-        left: a reference, a condition or a value.
-        right: a reference, a condition or a value; None for `not`.
-    """
+    """A comparison that is made when its values are known: for `when=`. `&`, `|` and `~` join conditions."""
 
     def __init__(self, symbol: str, left: object, right: object = None) -> None:
-        self.symbol = symbol
+        self.symbol = symbol  # of the comparison; or `and`, `or`, `not`
         self.left = left
-        self.right = right
+        self.right = right  # None for `not`
 
     def holds(self, values: ValueSource) -> bool:
         """Evaluates the comparison."""
@@ -148,19 +142,12 @@ class Condition:
 
 
 class PipelineParameter(Reference):
-    """A value that is given to a run. Made by `Pipeline.parameter`.
-
-    Attributes:
-        name: its name.
-        type: `str`, `int`, `float` or `bool`.
-        default: the value without another one; `...` where each run has to give one.
-        help: what it is for.
-    """
+    """A value that is passed to a run, created by `Pipeline.parameter`."""
 
     def __init__(self, name: str, type: type = str, default: Any = ..., help: str = "") -> None:
         self.name = name
         self.type = type
-        self.default = default
+        self.default = default  # `...`: each run has to pass a value
         self.help = help
 
     def value(self, values: ValueSource) -> Any:
@@ -209,11 +196,7 @@ class ResultReference(_StepReference):
         raise TypeError(f"{self!r} is not known yet; use pipeline.each() for a step for each of its values")
 
     def value(self, values: ValueSource) -> Any:
-        """Returns the value.
-
-        Raises:
-            LookupError: the result has no such part.
-        """
+        """Returns the value; raises LookupError if the result has no such part."""
         result = values.result(self.step.name)
         for key in self.path:
             try:
@@ -266,10 +249,5 @@ def resolved(value: Any, values: ValueSource) -> Any:
 
 
 def as_json(value: Any) -> Any:
-    """Converts a value to JSON values, so that a result is the same from a cache as from a call.
-
-    Raises:
-        TypeError: it is none.
-        ValueError: two keys of a mapping are one in JSON.
-    """
+    """Converts a value to JSON values, so that a result is the same from a cache as from a call."""
     return json.loads(json.dumps(python_value(value), allow_nan=True))

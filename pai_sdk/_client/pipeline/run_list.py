@@ -26,12 +26,7 @@ _MAX_TEXT_LENGTH = 2000
 
 
 class FolderRuns:
-    """Reads the runs in a folder. Links that lead out of the folder are not followed.
-
-    Example:
-        >>> FolderRuns(Path("no-such-folder")).rows()
-        []
-    """
+    """Reads the runs in a folder. Links that lead out of the folder are not followed."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -49,11 +44,7 @@ class FolderRuns:
         return sorted(rows, key=lambda row: float(row["created_at"]), reverse=True)[:_MAX_RUNS]
 
     def detail(self, run_id: str) -> dict[str, Any]:
-        """Returns a run with its parameters, its steps, and its picture as SVG.
-
-        Raises:
-            RunNotFoundError: there is no such run.
-        """
+        """Returns a run with its parameters, its steps, and its picture as SVG."""
         run = PipelineRun(self._records(run_id))
         return {
             **_row(run_id, run),

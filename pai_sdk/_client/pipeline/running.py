@@ -31,13 +31,7 @@ def drive(
     on_interrupt: str,
     policy: FollowPolicy,
 ) -> PipelineRun:
-    """Runs all unfinished steps; see `Pipeline.run`.
-
-    Raises:
-        InUseError: another process works on the run.
-        PipelineFailed: steps have failed.
-        PipelineStopped: the run was stopped on request.
-    """
+    """Runs all unfinished steps; see `Pipeline.run`."""
     with claimed(records.store) as claim:
         records.clear_stop_request()
         step_records = records.read_steps()

@@ -28,11 +28,7 @@ class SearchCall:
         return SearchCall(self.tuner.with_study(f"{run_uri.rstrip('/')}/studies/{quote(step, safe='')}/"))
 
     def plan(self, inputs: Mapping[str, Any]) -> Plan | None:
-        """Returns the plan of a first trial's job; None if the trials are calls.
-
-        Raises:
-            InvalidInputError: with the problems of all trials.
-        """
+        """Returns the plan of a first trial's job; None if the trials are calls."""
         if isinstance(self.tuner.estimator, EstimatorBase):
             return self.tuner.plan(dict(inputs) or None)
         hint = "give values to the function by a closure or functools.partial"

@@ -33,21 +33,13 @@ _OVERRIDES = ("inputs", "hyperparameters", "environments", "outputs")
 
 @dataclass(eq=False)
 class JobWork:
-    """A job.
-
-    Attributes:
-        submitter: describes it.
-        inputs: channel to its source; outputs of other steps among them.
-        hyperparameters: added to those of the submitter.
-        environments: added to those of the submitter.
-        outputs: the names of outputs, or output channel to its target.
-    """
+    """The job of a step."""
 
     submitter: JobSubmitter
-    inputs: Mapping[str, Any] = field(default_factory=dict)
-    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
-    environments: Mapping[str, Any] = field(default_factory=dict)
-    outputs: Sequence[str] | Mapping[str, Any] = ()
+    inputs: Mapping[str, Any] = field(default_factory=dict)  # channel to source, outputs of other steps among them
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)  # added to those of the submitter
+    environments: Mapping[str, Any] = field(default_factory=dict)  # added to those of the submitter
+    outputs: Sequence[str] | Mapping[str, Any] = ()  # names of channels, or channel to target
 
     @property
     def bindings(self) -> dict[str, Any]:
@@ -62,11 +54,7 @@ class JobWork:
         key: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> tuple[JobSubmitter, Plan]:
-        """Returns the submitter and the plan of the job.
-
-        Raises:
-            InvalidInputError: something is wrong with the job.
-        """
+        """Returns the submitter and the plan of the job; raises InvalidInputError for a wrong job."""
         submitter = copy.copy(self.submitter)
         for field_name in ("hyperparameters", "environments"):
             if added := bindings.get(field_name):
@@ -99,12 +87,7 @@ class JobWork:
 
 @dataclass(eq=False)
 class CallWork:
-    """A call of a function in the process that runs the pipeline.
-
-    Attributes:
-        function: returns what JSON can have: None, numbers, texts, lists, dicts.
-        arguments: by name.
-    """
+    """A call of a function in the process that runs the pipeline; the result must be JSON."""
 
     function: Callable[..., Any]
     arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -139,17 +122,11 @@ class CallWork:
 
 @dataclass(eq=False)
 class EachWork:
-    """Work that is repeated for each of some values. Each is a step of its own, such as `train[0]`.
+    """Work that is repeated for each of some values. Each is a step of its own, such as `train[0]`."""
 
-    Attributes:
-        values: a list, or a reference to one that is known later.
-        template: the work.
-        name: what the value is called: an argument of the function, or a hyperparameter.
-    """
-
-    values: Sequence[Any] | Reference
+    values: Sequence[Any] | Reference  # or a reference to a list that is known later
     template: JobWork | CallWork
-    name: str
+    name: str  # of the value: an argument of the function, or a hyperparameter
 
     @property
     def bindings(self) -> dict[str, Any]:
@@ -200,27 +177,16 @@ class StepOutputs:
 
 @dataclass(eq=False, repr=False)
 class PipelineStep:
-    """A step. Made by `Pipeline.step` and `Pipeline.each`.
-
-    Attributes:
-        name: unique in the pipeline.
-        work: what it does.
-        after: steps that have to end before, without giving it a value.
-        when: whether the step runs.
-        retries: how many attempts may follow a failed one.
-        timeout_s: the longest time of an attempt, in seconds.
-        cache: whether an earlier execution with the same code and inputs counts.
-        on_exit: whether it runs at the end, however the other steps ended.
-    """
+    """A step, created by `Pipeline.step` and `Pipeline.each`."""
 
     name: str
     work: Work
-    after: tuple[PipelineStep, ...] = ()
+    after: tuple[PipelineStep, ...] = ()  # must finish before, without giving this step a value
     when: Condition | Reference | None = None
-    retries: int = 0
-    timeout_s: float | None = None
-    cache: bool = True
-    on_exit: bool = False
+    retries: int = 0  # the number of attempts after a failed one
+    timeout_s: float | None = None  # of one attempt
+    cache: bool = True  # whether an earlier execution with the same code and inputs counts
+    on_exit: bool = False  # runs at the end, however the other steps ended
 
     @property
     def outputs(self) -> Any:

@@ -40,15 +40,10 @@ _TICK_S = 1.0  # the maximum wait: a wait without a timeout cannot be interrupte
 
 @dataclass
 class _Call:
-    """A call in a thread.
-
-    Attributes:
-        live: the trial.
-        deadline: of the call, on the monotonic clock; None for none.
-    """
+    """A call in a thread."""
 
     live: LiveTrial
-    deadline: float | None
+    deadline: float | None  # on the monotonic clock; None for no deadline
 
 
 class FunctionTrials:
@@ -57,18 +52,11 @@ class FunctionTrials:
     A thread cannot be stopped. An abandoned call ends at its next report; its later results are ignored.
 
     Args:
-        study: the study.
         function: `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`, or a generator.
         folder: the parent of the runs of the trials.
-        trials: the number of trials of the study.
-        parallel: the number of concurrent calls, in threads.
-        max_failures: the number of trials that can fail.
-        on_change: called after each finished trial.
+        trials: the number of trials of the study, not of this process.
         timeout_s: the limit of the search; no trial runs longer.
         trial_timeout_s: the limit of a trial, which then fails.
-
-    Attributes:
-        is_timed_out: whether the timeout was reached before all trials had finished.
     """
 
     def __init__(
@@ -84,7 +72,7 @@ class FunctionTrials:
         timeout_s: float | None = None,
         trial_timeout_s: float | None = None,
     ) -> None:
-        self.is_timed_out = False
+        self.is_timed_out = False  # the timeout was reached before all trials had finished
         self._study = study
         self._function = function
         self._folder = folder
@@ -102,12 +90,7 @@ class FunctionTrials:
         self._first_error: BaseException | None = None
 
     def run(self) -> None:
-        """Runs all missing trials, or until the timeout.
-
-        Raises:
-            TuningFailed: too many trials have failed.
-            InvalidInputError: the function is an objective of Optuna.
-        """
+        """Runs all missing trials, or until the timeout; raises if too many have failed."""
         waiting = deque(self._study.unfinished())
         if self._parallel == 1 and self._timeout_s is None and self._trial_timeout_s is None:
             while live := self._next(waiting):
@@ -222,12 +205,7 @@ class FunctionTrials:
         self._on_change()
 
     def _create_run(self, folder: Path, live: LiveTrial) -> None:
-        """Creates the run of a member of a population, with the newest checkpoint of its parent.
-
-        Raises:
-            CheckpointError: the parent has run on another machine, or its run was removed.
-            StorageError: the folder cannot be created.
-        """
+        """Creates the run of a member of a population, with the newest checkpoint of its parent."""
         # An interrupted trial restarts from the parent's checkpoint, not from one of its own: otherwise the number
         # of its steps would depend on the interruption.
         try:
@@ -239,7 +217,7 @@ class FunctionTrials:
         if live.parent is None:
             return
         parent = self._folder / str(live.parent)
-        if not parent.is_dir():
+        if not parent.is_dir():  # the parent has run on another machine, or its run was removed
             message = f"trial {live.number} continues trial {live.parent}, whose run is not in {parent}"
             raise CheckpointError(f"{message}; continue the study on the machine where it has run")
         checkpoint = latest_checkpoint(LocalStore(RunLayout(str(parent)).checkpoints))
@@ -299,11 +277,7 @@ def _pause_s(calls: Iterable[_Call], search_deadline: float | None) -> float:
 
 
 def _check_objective(error: BaseException) -> None:
-    """Raises for an objective of Optuna, which would fail in the same way in each trial.
-
-    Raises:
-        InvalidInputError: it is one.
-    """
+    """Raises for an objective of Optuna, which would fail in the same way in each trial."""
     name = getattr(error, "name", None)
     if isinstance(error, AttributeError) and isinstance(getattr(error, "obj", None), dict) and is_suggestion(name):
         raise InvalidInputError([optuna_objective(str(name))]) from error

@@ -39,18 +39,10 @@ class JobTrials:
     """Runs the trials of a study as jobs.
 
     Args:
-        study: the study.
         submit: submits the job of a trial, or returns the one that was submitted before.
-        find: returns a job by its id.
-        trials: the number of trials of the study.
-        parallel: the number of concurrent jobs.
-        max_failures: the number of trials that can fail.
+        trials: the number of trials of the study, not of this process.
         gathering: displays the jobs, and handles Ctrl-C.
-        policy: intervals and timeouts of following.
         timeout_s: the limit of the search, after which running jobs are stopped.
-
-    Attributes:
-        is_timed_out: whether the timeout was reached before all trials had finished.
     """
 
     def __init__(
@@ -66,7 +58,7 @@ class JobTrials:
         policy: FollowPolicy,
         timeout_s: float | None = None,
     ) -> None:
-        self.is_timed_out = False
+        self.is_timed_out = False  # the timeout was reached before all trials had finished
         self._timeout_s = timeout_s
         self._study = study
         self._submit = submit
@@ -85,13 +77,8 @@ class JobTrials:
     def run(self, *, stops_on_interrupt: bool = False) -> None:
         """Runs all missing trials; those of an earlier process are resumed.
 
-        Args:
-            stops_on_interrupt: Ctrl-C stops the jobs. Their trials are submitted again when the study is
-                continued.
-
-        Raises:
-            TuningFailed: too many trials have failed; the running jobs are stopped.
-            KeyboardInterrupt: Ctrl-C; its message has the state of the jobs.
+        With `stops_on_interrupt`, Ctrl-C stops the jobs; their trials are submitted again when the study is
+        continued. The message of the KeyboardInterrupt has the state of the jobs.
         """
         with (
             ThreadPoolExecutor(_SUBMITS_AT_ONCE, thread_name_prefix="pai-tune") as self._pool,

@@ -34,12 +34,7 @@ _READERS = 16
 
 
 class StudyJournal(BaseJournalBackend, ABC):
-    """The records of a study, in the order in which they were written.
-
-    Args:
-        lines: the existing records.
-        claim: the right to write; None to read only.
-    """
+    """The records of a study, in the order in which they were written; without `claim` to read only."""
 
     def __init__(self, lines: Iterable[bytes], claim: FolderClaim | None) -> None:
         self._lock = threading.Lock()  # guards records, pending records and claim
@@ -63,12 +58,7 @@ class StudyJournal(BaseJournalBackend, ABC):
             self._records += map(_for_optuna, logs)
 
     def commit(self) -> None:
-        """Writes the pending records in one step.
-
-        Raises:
-            InUseError: another tuner has claimed the study.
-            StorageError: it cannot be written.
-        """
+        """Writes the pending records in one step; raises InUseError if another tuner has claimed the study."""
         with self._lock:
             if not self._pending:
                 return

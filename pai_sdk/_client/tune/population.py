@@ -110,30 +110,19 @@ class PopulationBased:
 
 @dataclass(frozen=True)
 class EndedMember:
-    """A finished trial of a generation.
-
-    Attributes:
-        number: of the trial.
-        params: the hyperparameters, encoded for Optuna.
-        score: the value, smaller is better; None if the trial failed.
-    """
+    """A finished trial of a generation."""
 
     number: int
-    params: Mapping[str, Any]
-    score: float | None
+    params: Mapping[str, Any]  # encoded for Optuna
+    score: float | None  # smaller is better; None if the trial failed
 
 
 @dataclass(frozen=True)
 class Successor:
-    """The start of a trial.
+    """The start of a trial."""
 
-    Attributes:
-        parent: the trial whose checkpoint it starts from.
-        params: the hyperparameters, encoded for Optuna; missing ones are drawn again.
-    """
-
-    parent: int
-    params: Mapping[str, Any]
+    parent: int  # the trial whose checkpoint it starts from
+    params: Mapping[str, Any]  # encoded for Optuna; missing ones are drawn again
 
 
 def _perturbed(value: Any, value_range: Range, factors: Sequence[float], chance: random.Random) -> Any:

@@ -48,17 +48,11 @@ def distribution_of(value_range: Uniform | LogUniform | IntRange | Choice) -> Ba
 
 
 class SeededSampler(BaseSampler):
-    """Creates a new sampler for each trial, with a seed from the study's seed and the number of the trial.
-
-    A sampler that lives as long as its process would draw other values after a restart. With this one, a study
-    that was interrupted continues with the values that it would have had.
-
-    Args:
-        make: creates a sampler from a seed.
-        seed: of the study.
-    """
+    """Creates a new sampler for each trial, with a seed from the study's seed and the number of the trial."""
 
     def __init__(self, make: Callable[[int], BaseSampler], seed: int) -> None:
+        # A sampler that lives as long as its process would draw other values after a restart. With this one, a
+        # study that was interrupted continues with the values that it would have had.
         self._make = make
         self._seed = seed
         self._of = lru_cache(maxsize=16)(self._create_sampler)

@@ -62,50 +62,28 @@ def rules_of(
 
 
 def open_read_only(store: Store, session: Any = None) -> Study:
-    """Opens the study in a folder, in its current state; another tuner may drive it.
-
-    Raises:
-        RunNotFoundError: there is no study.
-    """
+    """Opens the study in a folder, in its current state; another tuner may drive it."""
     return Study.load(open_journal(store), store.uri, None, session)
 
 
 @dataclass(frozen=True)
 class Search:
-    """One run of a tuner.
-
-    Attributes:
-        store: the folder of the study.
-        name: of the study.
-        rules: of the study.
-        trials: the number of trials of the study.
-        parallel: the number of concurrent trials.
-        max_failures: the number of trials that can fail.
-        timeout_s: the limit of this run.
-        trial_timeout_s: the limit of a trial that is a function.
-        show: whether to display a live table.
-        session: for the jobs of trials that are read.
-    """
+    """One run of a tuner."""
 
     store: Store
     name: str
     rules: StudyRules
-    trials: int
+    trials: int  # of the study, not of this run
     parallel: int
     max_failures: int
-    show: bool
-    session: Any = None
-    timeout_s: float | None = None
-    trial_timeout_s: float | None = None
+    show: bool  # whether to display a live table
+    session: Any = None  # for the jobs of trials that are read
+    timeout_s: float | None = None  # of this run
+    trial_timeout_s: float | None = None  # of a trial that is a function
 
     @contextmanager
     def study(self) -> Iterator[Study]:
-        """Yields the study, claimed for this process; it is created if necessary.
-
-        Raises:
-            InUseError: another tuner drives it.
-            InvalidInputError: it is a study with another search space, or other objectives.
-        """
+        """Yields the study, claimed for this process (InUseError otherwise); it is created if necessary."""
         with claimed(self.store) as claim:
             journal = open_journal(self.store, claim)
             if len(journal):
@@ -178,11 +156,7 @@ class Search:
         return self._result(study, is_timed_out=trials.is_timed_out)
 
     def _result(self, study: Study, *, is_timed_out: bool) -> TrialList:
-        """Returns all trials.
-
-        Raises:
-            TuningFailed: no trial has succeeded, although the timeout was not reached.
-        """
+        """Returns all trials; raises if none has succeeded, although the timeout was not reached."""
         trials = study.trials()
         if not is_timed_out and not any(trial.state == "complete" for trial in trials):
             failed = {trial.number: trial.reason for trial in trials if trial.state == "failed"}

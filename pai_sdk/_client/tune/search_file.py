@@ -43,23 +43,14 @@ _OBJECTIVE_KEYS = ("metric", "direction", "at")
 
 @dataclass(frozen=True)
 class SearchFile:
-    """The arguments of a `Tuner`, from a file and the options of a command.
-
-    Attributes:
-        values: parameter to value.
-        file: the source of the values.
-    """
+    """The arguments of a `Tuner`, from a file and the options of a command."""
 
     values: Mapping[str, Any]
     file: YamlFile | None = field(default=None, repr=False)
 
     @classmethod
     def load(cls, path: str | Path) -> SearchFile:
-        """Reads a YAML file. The ranges are checked when the tuner is created.
-
-        Raises:
-            InvalidInputError: it cannot be read, is not YAML, or has unknown keys.
-        """
+        """Reads a YAML file. The ranges are checked when the tuner is created."""
         file = read_yaml(expanded(path))
         if not isinstance(file.value, dict) or not file.value:
             hint = "such as `lr: {log_uniform: [1e-5, 1e-1]}`"
@@ -82,11 +73,7 @@ class SearchFile:
         return replace(self, values={**self.values, **{k: v for k, v in values.items() if v is not None}})
 
     def arguments(self) -> dict[str, Any]:
-        """Returns the keyword arguments of a `Tuner`.
-
-        Raises:
-            InvalidInputError: an objective has unknown keys.
-        """
+        """Returns the keyword arguments of a `Tuner`."""
         values = dict(self.values)
         objective = values.get("objective")
         if isinstance(objective, list):

@@ -133,16 +133,7 @@ _KINDS: Mapping[str, type[Uniform | LogUniform | IntRange | Choice]] = {
 
 
 class SearchSpace:
-    """The ranges of all hyperparameters, by name.
-
-    Args:
-        ranges: name to range; see `checked_space`.
-
-    Example:
-        >>> space = checked_space({"lr": LogUniform(1e-4, 1e-1), "layers": [[64], [64, 32]]})
-        >>> space.decoded({"lr": 0.01, "layers": "[64, 32]"})
-        {'lr': 0.01, 'layers': [64, 32]}
-    """
+    """The ranges of all hyperparameters, by name; see `checked_space`."""
 
     def __init__(self, ranges: Mapping[str, Range]) -> None:
         self.ranges = dict(ranges)
@@ -200,11 +191,7 @@ class SearchSpace:
         )
 
     def grid(self) -> list[list[Any]]:
-        """Returns all values of each hyperparameter, in the order of the ranges.
-
-        Raises:
-            InvalidInputError: a range has infinitely many values, because it has no step.
-        """
+        """Returns all values of each hyperparameter, in the order of the ranges."""
         problems = Problems()
         columns: list[Sequence[Any]] = []
         for name, value_range in self.ranges.items():
@@ -220,11 +207,7 @@ class SearchSpace:
 
 
 def checked_space(search: object, problems: Problems | None = None) -> SearchSpace:
-    """Returns the search space of the `search` argument; `problems` collects the errors, or they are raised.
-
-    Raises:
-        InvalidInputError: the space is invalid, and `problems` is None.
-    """
+    """Returns the search space of the `search` argument; `problems` collects the errors, or they are raised."""
     collected = Problems() if problems is None else problems
     ranges: dict[str, Range] = {}
     if not isinstance(search, Mapping):
@@ -245,11 +228,7 @@ def checked_space(search: object, problems: Problems | None = None) -> SearchSpa
 
 
 def _range_of(value: Any) -> Range:
-    """Parses a value of a search space as a range.
-
-    Raises:
-        InvalidInputError: the value is no range.
-    """
+    """Parses a value of a search space as a range."""
     if isinstance(value, Uniform | LogUniform | IntRange | Choice):
         return value
     if isinstance(value, list | tuple | range):
@@ -300,11 +279,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Range:
 
 
 def _checked(value_range: Range) -> Range:
-    """Checks a range, and returns it with numbers of Python.
-
-    Raises:
-        InvalidInputError: the range is invalid.
-    """
+    """Checks a range, and returns it with numbers of Python."""
     try:
         values: dict[str, Any] = {
             item.name: python_value(getattr(value_range, item.name)) for item in fields(value_range)

@@ -73,52 +73,31 @@ class EarlierTrial:
 
 @dataclass(frozen=True)
 class StudyRules:
-    """The arguments to create a study.
-
-    Attributes:
-        space: the ranges.
-        objectives: of the search.
-        make_sampler: from the seed and the number of earlier trials to the sampler.
-        pruner: ends trials early.
-        seed: None for a random one.
-        earlier: returns the trials of the warm start; called when the study is created.
-        population: the settings of population-based training; None with other samplers.
-    """
+    """The arguments to create a study, or to check those of an existing one."""
 
     space: SearchSpace
     objectives: Sequence[Objective]
-    make_sampler: Callable[[int, int], BaseSampler]
+    make_sampler: Callable[[int, int], BaseSampler]  # from the seed and the number of earlier trials
     pruner: BasePruner
-    seed: int | None = None
+    seed: int | None = None  # random if None
+    # The trials of the warm start; called only when the study is created.
     earlier: Callable[[], Sequence[EarlierTrial]] = list
-    population: PopulationBased | None = None
+    population: PopulationBased | None = None  # None with other samplers
 
 
 @dataclass
 class LiveTrial:
-    """A trial that is not finished.
-
-    Attributes:
-        trial: Optuna's trial.
-        params: the hyperparameters.
-        attempt: how often the job was lost, and had to be submitted again.
-        job_id: of the job; empty before the submission.
-        pruned_at: the step at which it was pruned, while its job has not been stopped.
-        points: the values of each metric so far, by the metric.
-        is_new: whether this process has created it, so that it cannot have a job yet.
-        parent: the trial whose checkpoint it starts from, in a population.
-        parent_job: the job of that trial; empty if it is a function.
-    """
+    """A trial that is not finished."""
 
     trial: optuna.trial.Trial
     params: dict[str, Any]
-    attempt: int = 0
-    job_id: str = ""
-    pruned_at: int | None = None
-    points: dict[str, list[StepValue]] = field(default_factory=dict)
-    is_new: bool = False
-    parent: int | None = None
-    parent_job: str = ""
+    attempt: int = 0  # how often the job was lost, and had to be submitted again
+    job_id: str = ""  # empty before the submission
+    pruned_at: int | None = None  # the step, while its job has not been stopped
+    points: dict[str, list[StepValue]] = field(default_factory=dict)  # by metric
+    is_new: bool = False  # this process has created it, so that it cannot have a job yet
+    parent: int | None = None  # the trial whose checkpoint it starts from, in a population
+    parent_job: str = ""  # empty if the parent is a function
     _reported: set[int] = field(default_factory=set)
 
     @property
@@ -128,17 +107,7 @@ class LiveTrial:
 
 
 class Study:
-    """A study, for one driver, or for readers.
-
-    Used by one thread at a time.
-
-    Args:
-        journal: the records.
-        uri: of the folder.
-        optuna_study: Optuna's study.
-        pruner: ends trials early.
-        session: of the jobs.
-    """
+    """A study, for one driver or for readers. Used by one thread at a time."""
 
     def __init__(
         self, journal: StudyJournal, uri: str, optuna_study: optuna.Study, pruner: BasePruner, session: Any = None
@@ -202,13 +171,7 @@ class Study:
 
     @classmethod
     def load(cls, journal: StudyJournal, uri: str, rules: StudyRules | None = None, session: Any = None) -> Study:
-        """Loads an existing study: with `rules` to continue it, without to read it.
-
-        Raises:
-            RunNotFoundError: there is no study.
-            StorageError: the records are damaged, or of another program.
-            InvalidInputError: the study has another search space, other objectives, or another population.
-        """
+        """Loads an existing study: with `rules` to continue it, without to read it."""
         if not len(journal):
             raise RunNotFoundError(f"there is no study in {uri}", run_id=uri)
         pruner = NopPruner() if rules is None else pruner_of_study(rules.pruner)
@@ -316,29 +279,14 @@ class Study:
         return [self._live(optuna.trial.Trial(self.optuna, trial._trial_id), trial) for trial in trials]
 
     def next(self, trials: int) -> LiveTrial | None:
-        """Starts the next trial.
-
-        Args:
-            trials: the number of trials of the study.
-
-        Returns:
-            The trial; None when all have started or the sampler has no more values, or while the previous
-            generation is not finished.
-
-        Raises:
-            TuningFailed: all trials of the previous generation failed, also of the last generation.
-        """
+        """Starts the next trial; None if there is none, or while the previous generation is not finished."""
         number = self.num_started
         if self._is_exhausted:
             return None
         return self.ask() if self._is_previous_generation_finished(number) and number < trials else None
 
     def _is_previous_generation_finished(self, number: int) -> bool:
-        """Returns True if all trials of the generation before that of a trial are finished.
-
-        Raises:
-            TuningFailed: all of them have failed.
-        """
+        """Returns whether the generation before that of a trial is finished; raises if all of it failed."""
         if self.population is None:
             return True
         before = generation_before(self.population, self.optuna, number)
@@ -351,11 +299,7 @@ class Study:
         return True
 
     def ask(self) -> LiveTrial:
-        """Starts a trial. The next commit writes it, with all hyperparameters and the parent.
-
-        Raises:
-            InvalidInputError: the sampler raises, for example because it does not support the search space.
-        """
+        """Starts a trial. The next commit writes it, with all hyperparameters and the parent."""
         try:
             trial = self.optuna.ask(self._distributions)
         except Exception as error:
@@ -410,14 +354,11 @@ class Study:
         self.commit()
 
     def report(self, live: LiveTrial, points: Sequence[StepValue]) -> bool:
-        """Passes new values of the objective to the pruner; returns whether the trial is pruned.
-
-        The decision depends on the values and their order, and not on their time of arrival. Values reported
-        before are skipped.
-        """
+        """Passes values that are new to the pruner, in their order; returns whether the trial is pruned."""
         if not self.prunes or live.pruned_at is not None:
             return live.pruned_at is not None
         for point in points:
+            # The decision depends on the values and their order, never on their time of arrival.
             if point.step in live._reported or point.step < 0:
                 continue
             live._reported.add(point.step)
@@ -447,11 +388,7 @@ class Study:
         self._has_learned = True
 
     def end(self, live: LiveTrial) -> str:
-        """Finishes a trial; returns its state.
-
-        A trial with missing values has failed. A NaN does not count as a failure of the search: the usual cause is
-        a learning rate that is too high.
-        """
+        """Finishes a trial and returns its state; a trial with missing values has failed."""
         values: list[float] = []
         for objective in self.objectives:
             value = objective.value_of(live.points.get(objective.metric, ()))
@@ -459,6 +396,7 @@ class Study:
                 self.fail(live, _missing(objective, live))
                 return "failed"
             if math.isnan(value):
+                # Does not count as a failure of the search: the usual cause is a learning rate that is too high.
                 self.fail(live, f"{objective.metric} is not a number", counts=False)
                 return "failed"
             values.append(value)

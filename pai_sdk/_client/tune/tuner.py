@@ -382,11 +382,7 @@ class Tuner:
 
 
 def _search_module() -> ModuleType:
-    """Imports and returns the module that needs Optuna.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Imports and returns the module that needs Optuna."""
     try:
         from pai_sdk._client.tune import search
     except ImportError as error:
@@ -473,11 +469,7 @@ def _base_name(estimator: object) -> str:
 
 
 def _store_of(study: str | Path | None, base: str, session: Any) -> Store:
-    """Opens the folder of a study.
-
-    Raises:
-        InvalidInputError: the URI is invalid.
-    """
+    """Opens the folder of a study."""
     if study is None:
         name = re.sub(r"[^A-Za-z0-9]+", "-", base).strip("-")[:40] or "search"
         return open_store(Path.home() / ".pai" / "studies" / f"{name}-{uuid.uuid4().hex[:6]}")

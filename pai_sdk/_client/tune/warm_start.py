@@ -30,11 +30,7 @@ _HINT = "give the URI of a study or of a run store, a RunStore, a Tuner, its tri
 def earlier_trials(
     source: Any, space: SearchSpace, objectives: Sequence[Objective], session: Any = None
 ) -> list[EarlierTrial]:
-    """Returns the trials of a source that are points of a search space and have a value of each objective.
-
-    Raises:
-        InvalidInputError: the source has another type, or has no such trial.
-    """
+    """Returns the trials of a source that are points of a search space and have a value of each objective."""
     sources = source if isinstance(source, list | tuple) and not isinstance(source, TrialList) else [source]
     earlier: list[EarlierTrial] = []
     num_candidates = 0
