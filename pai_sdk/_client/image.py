@@ -141,19 +141,7 @@ def list_images(
 def image_of_version(
     framework: str, parameter: str, version: str | None, image_scope: str, session: Session | None
 ) -> str:
-    """Returns the official GPU image of a framework in a version, for the estimator of this framework.
-
-    Args:
-        framework: such as `Transformers`.
-        parameter: what the estimator calls the version.
-        version: as for `retrieve`.
-        image_scope: one of `ImageScope`.
-        session: where to look; the default session otherwise.
-
-    Raises:
-        InvalidInputError: there is no version.
-        ImageLookupError: there is no image of that version.
-    """
+    """Returns the official GPU image of a framework; `parameter` is the name of the version in errors."""
     if not version:
         raise InvalidInputError([Problem(parameter, "is missing", "a version or 'latest'; or give image_uri")])
     return retrieve(framework, version, "GPU", image_scope, session).image_uri
@@ -222,11 +210,6 @@ def _of_version(images: Iterable[ImageInfo], version: str) -> ImageInfo | None:
 
 
 def _numbers(version: str | None) -> tuple[int, ...]:
-    """Returns the numbers of a version, for comparison.
-
-    Example:
-        >>> _numbers("1.12.2PAI") > _numbers("1.8PAI")
-        True
-    """
+    """Returns the numbers of a version, for comparison; empty without any."""
     match = re.match(r"\d+(?:\.\d+)*", version or "")
     return tuple(map(int, match[0].split("."))) if match else ()

@@ -63,28 +63,16 @@ _SEQUENCE = re.compile(
 
 
 def visible_text(text: str, *, colours: bool = False) -> str:
-    r"""Returns the text that remains visible of a line in a terminal: of a progress bar, the last state.
-
-    Of a job's control sequences only colours are kept, with `colours`: a log line must not move the cursor or
-    rename the window.
-
-    Example:
-        >>> visible_text("10%\r20%\r\x1b[32m30%\x1b[0m"), visible_text("\x1b[1mbold", colours=True)
-        ('30%', '\x1b[1mbold')
-    """
+    """Returns the text that remains visible of a line in a terminal: of a progress bar, the last state."""
     states: Sequence[str] = [part for part in text.split("\r") if part]
     if not states:
         return ""
+    # Of a job's control sequences only colours remain: a log line must not move the cursor or rename the window.
     return _SEQUENCE.sub(lambda match: (match["colour"] or "") if colours else "", states[-1])
 
 
 def duration_text(seconds: float) -> str:
-    """Formats a duration.
-
-    Example:
-        >>> [duration_text(s) for s in (4.2, 192, 7322)]
-        ['4s', '3m12s', '2h02m']
-    """
+    """Formats a duration: `4s`, `3m12s`, `2h02m`."""
     total = int(seconds)
     if total < 60:
         return f"{total}s"

@@ -20,23 +20,18 @@ _MAX_TRIES = 3
 class JobButtons:
     """The buttons of one card. They are hidden until the kernel has received a message of the page.
 
-    Whether it receives one during a cell depends on the kernel, on the notebook's frontend and on its settings, so
-    it is tried: the page counts the views of a widget (`_view_count`) and sends the count.
-
         none -> created -> displayed, hidden -> visible: the page's count has arrived
           ^___________________|  no count arrived; three times at most
 
     `_lock` guards the state: the messages of the page arrive in another thread than that of `offer`.
-
-    Args:
-        stop: requests the stop of the job.
-        on_log: called with whether the log is expanded.
     """
 
     def __init__(self, stop: Callable[[], None], on_log: Callable[[bool], None]) -> None:
-        self.on_log = on_log
+        self.on_log = on_log  # called with whether the log is expanded
         self._stop_job = stop
         self._lock = threading.RLock()
+        # Whether the kernel receives messages during a cell depends on the kernel, on the frontend and on its
+        # settings, so it is tried: the page counts the views of a widget (`_view_count`) and sends the count.
         self._tries = _MAX_TRIES if importlib.util.find_spec("ipywidgets") else 0
         self._is_visible = self._has_ended = False
         self._box: Any = None  # ipywidgets has no types
@@ -50,11 +45,7 @@ class JobButtons:
         return self._box
 
     def offer(self, now: float) -> None:
-        """Performs the next step of the states above; called from time to time.
-
-        Args:
-            now: monotonic time in seconds.
-        """
+        """Performs the next transition of the states of the class; called from time to time."""
         with self._lock:
             if self._is_visible or self._has_ended or now < self._due_at:
                 return

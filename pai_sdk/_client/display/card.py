@@ -24,12 +24,7 @@ DIM = "opacity:.65"
 def card_html(
     record: JobRecord, *, tail: Sequence[str] = (), curves: Mapping[str, MetricCurve] | None = None
 ) -> str:
-    """Draws the card.
-
-    Example:
-        >>> "train1" in card_html(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"}))
-        True
-    """
+    """Draws the card."""
     parts = [_head(record)]
     if record.status.is_failure and record.reason_message:
         # The text colour of the page beside a red line: red letters are hard to read on a dark page.
@@ -51,12 +46,7 @@ def card_html(
 
 
 def status_html(status: JobStatus) -> str:
-    """Renders a status on the colour of its kind.
-
-    Example:
-        >>> ">Running</span>" in status_html(JobStatus.RUNNING)
-        True
-    """
+    """Renders a status on the colour of its kind."""
     return badge_html(status or "…", status.kind)
 
 

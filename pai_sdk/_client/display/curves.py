@@ -28,17 +28,11 @@ _MAX_LATENESS_S = 60.0
 
 @dataclass
 class MetricCurve:
-    """The values of one metric, oldest first.
-
-    Attributes:
-        values: all finite values.
-        first_step: the step of the first value; None if it has none.
-        last_step: the step of the last value; None if it has none.
-    """
+    """The finite values of one metric, oldest first."""
 
     values: list[float] = field(default_factory=list)
-    first_step: int | None = None
-    last_step: int | None = None
+    first_step: int | None = None  # None if the first value has none
+    last_step: int | None = None  # None if the last value has none
     _last: tuple[int | None, str | None, float] | None = None
 
     def add(self, point: MetricPoint) -> None:
@@ -54,36 +48,16 @@ class MetricCurve:
         self.last_step = point.step
 
     def svg(self) -> str:
-        """Returns the curve with its scale, as inline SVG: largest and smallest value, first and last step.
-
-        Example:
-            >>> "polyline" in MetricCurve([3.0, 1.0, 2.0], 0, 2).svg(), MetricCurve([3.0]).svg()
-            (True, '')
-        """
+        """Returns the curve with its scale, as inline SVG: largest and smallest value, first and last step."""
         return small_curve(self.values, self.first_step, self.last_step)
 
     def blocks(self, width: int = 12) -> str:
-        """Returns the last values as a row of blocks, scaled to their range.
-
-        Example:
-            >>> MetricCurve([0.0, 1.0, 2.0, 4.0]).blocks(), MetricCurve([1.0]).blocks()
-            ('▁▂▄█', '')
-        """
+        """Returns the last values as a row of blocks, scaled to their range; empty for a single value."""
         return blocks_of(self.values, width)
 
 
 def blocks_of(values: Sequence[float], width: int = 12, scale: tuple[float, float] | None = None) -> str:
-    """Returns the last values as a row of blocks; a value that is not finite is a gap.
-
-    Args:
-        values: oldest first.
-        width: the maximum number of blocks.
-        scale: the values of the lowest and of the highest block; those of the row otherwise.
-
-    Example:
-        >>> blocks_of([0.0, float("nan"), 4.0]), blocks_of([0.0, 1.0], scale=(0.0, 2.0))
-        ('▁ █', '▁▄')
-    """
+    """Returns the last values as a row of blocks (a gap if not finite); `scale` is (lowest, highest)."""
     last_values = values[-width:]
     finite = [value for value in last_values if math.isfinite(value)]
     if len(last_values) < 2 or not finite:
@@ -119,11 +93,7 @@ class MetricCurves(dict[str, MetricCurve]):
 
 
 def curves_of(points: Iterable[MetricPoint]) -> MetricCurves:
-    """Returns the curve of each metric.
-
-    Args:
-        points: oldest first.
-    """
+    """Returns the curve of each metric, from points in the order of time."""
     curves = MetricCurves()
     curves.add(points)
     return curves
@@ -138,12 +108,7 @@ class Reporting(Protocol):
 
 
 class PointReader:
-    """Reads the metric points of a running job as they arrive, each once. A snapshot has only the last ones.
-
-    Args:
-        job: the source of the points; None for no points.
-        clock: monotonic time in seconds.
-    """
+    """Reads the metric points of a running job as they arrive, each once. A snapshot has only the last ones."""
 
     def __init__(self, job: Reporting | None, clock: Callable[[], float] = time.monotonic) -> None:
         self._job = job

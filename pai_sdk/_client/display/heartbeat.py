@@ -13,13 +13,7 @@ _JOIN_TIMEOUT_S = 1.0  # the last beat may be blocked by the terminal, which mus
 
 @contextmanager
 def heartbeat(display: object, *, beat_s: float = _BEAT_INTERVAL_S) -> Iterator[None]:
-    """Calls `beat` of the display, if it has one, from a thread during its block, and at the end `stop_beat`.
-
-    Example:
-        >>> from pai_sdk.jobs import Silent
-        >>> with heartbeat(Silent()):  # has no heartbeat, and is not changed
-        ...     pass
-    """
+    """Calls `beat` of the display, if it has one, from a thread during its block, and at the end `stop_beat`."""
     beat, stop_beat = getattr(display, "beat", None), getattr(display, "stop_beat", None)
     if beat is None or stop_beat is None:
         yield

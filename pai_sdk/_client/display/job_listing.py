@@ -19,12 +19,7 @@ _MAX_HYPERPARAMETERS = 4
 
 
 def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
-    """Returns a row a job: status, name, hyperparameters that differ, last metrics, time, id.
-
-    Example:
-        >>> job_table_html([])
-        '<i>no jobs</i>'
-    """
+    """Returns a row a job: status, name, hyperparameters that differ, last metrics, time, id."""
     if not records:
         return "<i>no jobs</i>"
     titles, values = _values(records)

@@ -44,13 +44,8 @@ class _Row:
 class JupyterDisplay:
     """Draws the card with the last lines of the log; redraws at most a few times a second, and at the end.
 
-    The card has buttons, if ipywidgets is installed and a press reaches the kernel.
-
-    Args:
-        job: the source of the metrics; the button stops it.
-        tail_lines: the number of last lines of the log.
-        instead_of: a card of the same job, which this one replaces.
-        clock: monotonic time in seconds.
+    The card has buttons, if ipywidgets is installed and a press reaches the kernel. `instead_of` is a card of the
+    same job, which this one replaces.
     """
 
     def __init__(

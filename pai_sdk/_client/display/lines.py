@@ -43,15 +43,11 @@ class ForgivingStream:
 
 
 class LiveRows:
-    """A console; in a terminal it has rows below all its lines, which are redrawn in place.
-
-    Args:
-        stream: the output; by default stdout at the time of the first line.
-    """
+    """A console; in a terminal it has rows below all its lines, which are redrawn in place."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream
-        self._lazy_console: Console | None = None
+        self._lazy_console: Console | None = None  # by default on stdout, as it is at the time of the first line
         self._live: Live | None = None
 
     @property
@@ -104,12 +100,7 @@ class LiveRows:
 
 
 class LogWriter:
-    """Writes log lines, and notices between them.
-
-    Args:
-        stream: the output; by default stdout at the time of the first line.
-        clock: monotonic time in seconds, for the states of a progress bar.
-    """
+    """Writes log lines, and notices between them."""
 
     def __init__(self, stream: TextIO | None = None, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

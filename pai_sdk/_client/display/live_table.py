@@ -41,23 +41,14 @@ _REDRAW_S = 0.25
 
 @dataclass(frozen=True)
 class TableLayout:
-    """The columns and cells of the live table, whose items are jobs or the trials of a search.
+    """The columns and cells of the live table, whose items are jobs or the trials of a search."""
 
-    Attributes:
-        columns: the titles; the first one is that of the mark.
-        row: returns the cells of an item, without the mark.
-        kind: returns `success`, `failure`, `stopped` or `running`; empty for an item without a status.
-        key: returns the id of an item.
-        counts: returns one line about all items.
-        html: renders a table of items for a notebook.
-    """
-
-    columns: Sequence[str]
-    row: Callable[[Any], list[object]]
-    kind: Callable[[Any], str]
-    key: Callable[[Any], str]
-    counts: Callable[[Sequence[Any]], str]
-    html: Callable[[Sequence[Any]], str]
+    columns: Sequence[str]  # the titles; the first one is that of the mark
+    row: Callable[[Any], list[object]]  # returns the cells of an item, without the mark
+    kind: Callable[[Any], str]  # returns `success`, `failure`, `stopped` or `running`; empty without a status
+    key: Callable[[Any], str]  # returns the id of an item
+    counts: Callable[[Sequence[Any]], str]  # returns one line about all items
+    html: Callable[[Sequence[Any]], str]  # renders a table for a notebook
 
     def marked_row(self, item: Any) -> list[object]:
         """Returns the cells of an item, with its mark."""
@@ -105,13 +96,7 @@ def choose_jobs_display(layout: TableLayout | None = None) -> JobsDisplay:
 
 
 def counts_text(records: Sequence[JobRecord]) -> str:
-    """Returns the number of jobs in each status.
-
-    Example:
-        >>> done = JobRecord.model_validate({"TrainingJobId": "a", "Status": "Succeed"})
-        >>> counts_text([done, done, JobRecord(training_job_id="b")])
-        '3 jobs: 2 Succeed, 1 not seen yet'
-    """
+    """Returns the number of jobs in each status."""
     counts = Counter(str(record.status) or "not seen yet" for record in records)
     summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     return f"{len(records)} {'job' if len(records) == 1 else 'jobs'}: {summary}"
@@ -142,13 +127,7 @@ _JOBS = TableLayout(
 
 
 class TerminalJobs:
-    """The table in a terminal; in a file, a line for each finished job.
-
-    Args:
-        stream: the output; stdout by default.
-        clock: monotonic time in seconds.
-        layout: the layout of the items; by default, that of jobs.
-    """
+    """The table in a terminal; in a file, a line for each finished job."""
 
     def __init__(
         self,
@@ -247,12 +226,7 @@ class TerminalJobs:
 
 
 class NotebookJobs:
-    """The table in a notebook, which is redrawn in place.
-
-    Args:
-        clock: monotonic time in seconds.
-        layout: the layout of the items; by default, that of jobs.
-    """
+    """The table in a notebook, which is redrawn in place."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic, layout: TableLayout | None = None) -> None:
         self._layout = layout or _JOBS

@@ -20,16 +20,7 @@ _SHELL = ["sh", "-c"]
 
 
 def plan_card_html(request: Mapping[str, Any], notes: Sequence[str] = ()) -> str:
-    """Draws the card.
-
-    Args:
-        request: the body of CreateTrainingJob, with its secrets masked.
-        notes: what happens before it is sent: one line an upload.
-
-    Example:
-        >>> "<details" in plan_card_html({"TrainingJobName": "digits-1", "ComputeResource": {"EcsSpec": "local"}})
-        True
-    """
+    """Draws the card of a request with masked secrets; `notes` tell what happens before it is sent."""
     plan = RecordedRequest.model_validate(request)
     name = escape(plan.training_job_name or "plan")
     head = f'<div><span style="{DIM}">plan</span> <b>{name}</b> <span style="{DIM}">not submitted yet</span></div>'

@@ -18,13 +18,7 @@ _QUIET_S = 3.0
 
 
 class TerminalDisplay:
-    """Writes to a text stream; with colours only if the stream is a terminal and NO_COLOR is not set.
-
-    Args:
-        stream: the output; stdout by default.
-        job: the source of the metrics.
-        clock: monotonic time in seconds. After some silence a row in a terminal displays the elapsed time.
-    """
+    """Writes to a text stream; with colours only if the stream is a terminal and NO_COLOR is not set."""
 
     def __init__(
         self,
@@ -42,7 +36,7 @@ class TerminalDisplay:
         self._points = PointReader(job, clock)
         self._curves = MetricCurves()
         self._has_lines = False  # since the last status was printed
-        self._printed_at = clock()
+        self._printed_at = clock()  # after some silence a row in a terminal displays the elapsed time
 
     def submitted(self, record: JobRecord) -> None:
         """Prints the job's id, and its page or the command to follow it, in one line."""

@@ -15,14 +15,7 @@ _MAX_WIDTH = 48
 def text_table(
     columns: Sequence[str], rows: Sequence[Sequence[object]], *, last_column: int = _MAX_WIDTH
 ) -> list[str]:
-    r"""Returns the lines of the table, its head first. Columns of numbers are aligned at the right.
-
-    Example:
-        >>> print(*text_table(["job", "loss"], [["a", 0.5], ["bcd", 12.25]]), sep="\n")
-        job   loss
-        a      0.5
-        bcd  12.25
-    """
+    """Returns the lines of the table, its head first. Columns of numbers are aligned at the right."""
     limits = [*[_MAX_WIDTH] * (len(columns) - 1), last_column]
     cells = [
         [*columns],

@@ -33,12 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 def open_board(uri: str, open_store: Callable[[str], Store], *, port: int = 0) -> Board:
-    """Starts TensorBoard on a folder; port 0 is any free port.
-
-    Raises:
-        MissingExtraError: TensorBoard is not installed.
-        ServiceStartError: it did not start.
-    """
+    """Starts TensorBoard on a folder; port 0 is any free port."""
     if uri.startswith("file:"):
         return Board(Path(path_of_file_uri(uri)), port=port)
 
@@ -52,19 +47,10 @@ def open_board(uri: str, open_store: Callable[[str], Store], *, port: int = 0) -
 
 
 class Board:
-    """A running TensorBoard. Use it as a context manager, or call `close`.
+    """A running TensorBoard at `url`. Use it as a context manager, or call `close`.
 
-    Args:
-        folder: the folder with the events; None for a temporary folder that `copy` fills.
-        copy: copies new events into a folder.
-        port: the port on which it listens; 0 for any free port.
-
-    Attributes:
-        url: the address for a browser.
-
-    Raises:
-        MissingExtraError: TensorBoard is not installed.
-        ServiceStartError: it did not start; the message has the end of its output.
+    Without `folder` a temporary folder is used, which `copy` fills with new events. Port 0 is any free port.
+    Raises MissingExtraError without TensorBoard, and ServiceStartError, with the end of its output, if it fails.
     """
 
     def __init__(

@@ -37,34 +37,22 @@ _MAX_HYPERPARAMETERS = 8
 
 @dataclass(frozen=True)
 class MetricRange:
-    """The last, the smallest and the largest value of a metric.
+    """The last, the smallest and the largest value of a metric, and the number of values."""
 
-    Attributes:
-        last: the last value; NaN if it was no number.
-        min: the smallest number; NaN without any.
-        max: the largest number; NaN without any.
-        count: the number of values.
-    """
-
-    last: float
-    min: float
-    max: float
+    last: float  # NaN if it was no number
+    min: float  # NaN without any number
+    max: float  # NaN without any number
     count: int
 
 
 @dataclass(frozen=True)
 class ComparedJob:
-    """A row of a comparison.
-
-    Attributes:
-        record: the job.
-        hyperparameters: the hyperparameters, converted to numbers where possible. Secrets are not masked here;
-            they are masked where the comparison is displayed, also in its data frame.
-        metrics: the metrics by name.
-    """
+    """A row of a comparison."""
 
     record: JobRecord
-    hyperparameters: Mapping[str, object] = field(repr=False)  # the record shows them, masked
+    # Numbers where possible. Not masked, so not in the repr: the record masks them in its own, and the comparison
+    # where it is displayed, also in its data frame.
+    hyperparameters: Mapping[str, object] = field(repr=False)
     metrics: Mapping[str, MetricRange]
 
 

@@ -52,14 +52,7 @@ _PACKAGE_PATH = re.compile(r'^export PYTHONPATH="[^"]*PAI_INPUT_PAI_SDK[^"]*"; '
 
 
 def request_groups(record: JobRecord) -> FieldGroups:
-    """Returns the fields of a job's request by group, without empty groups; unknown fields keep their wire names.
-
-    Example:
-        >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "HyperParameters": [
-        ...     {"Name": "lr", "Value": "0.1"}], "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 1}})
-        >>> request_groups(record)
-        {'resources': {'type': 'ecs.c6.large', 'count': '1'}, 'hyperparameters': {'lr': '0.1'}}
-    """
+    """Returns the non-empty groups of fields of a job's request; unknown fields keep their wire names."""
     request = RecordedRequest.model_validate(public_fields(recorded_fields(record)))
     resource = request.compute_resource or RecordedCompute()
     groups: FieldGroups = {group: {} for group in _GROUPS}
@@ -98,37 +91,22 @@ def _code_fields(request: RecordedRequest) -> Iterator[tuple[str, str]]:
 
 @dataclass(frozen=True)
 class Difference:
-    """One difference of two jobs.
+    """One difference of two jobs."""
 
-    Attributes:
-        group: `code`, `hyperparameters`, `inputs`, …, or `result`.
-        name: within the group.
-        first: of the first job; None where it has none.
-        second: of the second one.
-    """
-
-    group: str
+    group: str  # of `request_groups`, or `result`
     name: str
-    first: str | None
-    second: str | None
+    first: str | None  # None if the first job has none
+    second: str | None  # None if the second job has none
 
 
 def differences(first: JobRecord, second: JobRecord) -> list[Difference]:
-    """Returns all differences of two jobs, in the order of the groups; values of variables are masked.
-
-    Output folders that differ only in the name of the job count as equal.
-
-    Example:
-        >>> a, b = (JobRecord.model_validate({"TrainingJobId": f"train{lr}", "Status": "Succeed",
-        ...     "HyperParameters": [{"Name": "lr", "Value": lr}]}) for lr in ("0.1", "0.2"))
-        >>> differences(a, b)
-        [Difference(group='hyperparameters', name='lr', first='0.1', second='0.2')]
-    """
+    """Returns all differences of two jobs, in the order of the groups; values of variables are masked."""
     first_fields, second_fields = _comparable_fields(first), _comparable_fields(second)
     changed = [
         Difference(*key, first_fields.get(key), second_fields.get(key))
         for key in {**first_fields, **second_fields}
         if key[0] != "hyperparameters"
+        # Output folders that differ only in the name of the job count as equal.
         and _without_job_names(first_fields.get(key), first) != _without_job_names(second_fields.get(key), second)
     ]
     return sorted(
@@ -138,12 +116,7 @@ def differences(first: JobRecord, second: JobRecord) -> list[Difference]:
 
 
 def command_text(command: Sequence[str]) -> str:
-    """Returns a command as the user wrote it: the script of `sh -c`, or the quoted arguments.
-
-    Example:
-        >>> command_text(["sh", "-c", "python train.py $PAI_USER_ARGS"]), command_text(["python", "a b.py"])
-        ('python train.py $PAI_USER_ARGS', "python 'a b.py'")
-    """
+    """Returns a command as the user wrote it: the script of `sh -c`, or the quoted arguments."""
     if list(command[:2]) == ["sh", "-c"] and len(command) > 2:
         text = _PACKAGE_PATH.sub("", command[2])
         if len(command) == 3:

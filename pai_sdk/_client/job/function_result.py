@@ -38,12 +38,7 @@ class Outcome:
         return bool(self._header["kind"] == "value")
 
     def value(self, job_id: str) -> Any:
-        """Returns the value that the function returned.
-
-        Raises:
-            FunctionError: it called `sys.exit`, cannot run in the image, or its value cannot be unpickled here.
-            Exception: the exception that it raised, with its traceback as the cause.
-        """
+        """Returns the value of the function, or raises what it raised, with its traceback as the cause."""
         kind, header = self._header["kind"], self._header
         if kind == "value":
             try:
@@ -59,12 +54,7 @@ class Outcome:
 
 
 def function_outcome(job: _Job) -> Outcome | None:
-    """Returns the outcome of a finished job: the error of any instance, or the value of the first one.
-
-    Raises:
-        InvalidInputError: the job runs no function.
-        FunctionError: a result was not signed by this job, or the key is that of another user.
-    """
+    """Returns the outcome of a finished job: the error of any instance, or the value of the first one."""
     nonce = job.labels.get(LABEL)
     if not nonce:
         hint = "those of Estimator.from_function and @remote do"

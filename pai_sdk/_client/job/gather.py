@@ -171,14 +171,7 @@ class Gathering:
         jobs: the jobs, in the order of the results.
         fail_fast: see `gather`.
         on_interrupt: see `gather`.
-        show: whether to display a table.
-        policy: the times of polling.
         expected: the final number of jobs, if more will be added.
-        display: displays the jobs; by default chosen for a notebook, a terminal or a file.
-
-    Attributes:
-        failures: the error of each job that did not succeed, by id; details from its log are added at the end.
-        not_submitted: the number of jobs that will not be submitted because of a failure.
     """
 
     def __init__(
@@ -194,8 +187,8 @@ class Gathering:
     ) -> None:
         check_choice("on_interrupt", on_interrupt, ("detach", "stop"))
         check_choice("fail_fast", str(fail_fast), ("False", "True", "stop"))
-        self.failures: dict[str, Exception] = {}
-        self.not_submitted = 0
+        self.failures: dict[str, Exception] = {}  # by id; details from the logs are added at the end
+        self.not_submitted = 0  # the number of jobs that will not be submitted because of a failure
         self._jobs = [*jobs]
         self._fail_fast = fail_fast
         self._on_interrupt = on_interrupt
@@ -280,11 +273,7 @@ class Gathering:
             self.failures[job.id] = stopped_error(update) if update.status.is_stopped else brief_failure(update)
 
     def records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
-        """Returns the last snapshots, in the order of the jobs.
-
-        Raises:
-            JobsFailed: some jobs did not succeed; the first few errors have details from the logs.
-        """
+        """Returns the last snapshots, in the order of the jobs; the first failures have details from the logs."""
         for job, record in self._failed_first:
             self.failures[job.id] = job_failure(job._backend, record)
         return self._records(watch)
@@ -364,11 +353,7 @@ class Gathering:
 
 
 def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
-    """Returns the jobs as a list.
-
-    Raises:
-        InvalidInputError: an item is no job.
-    """
+    """Returns the jobs as a list; raises InvalidInputError for an item that is no job."""
     hint = "give the jobs that run() or fit() returned, or session.get_job(…)"
     if isinstance(jobs, str | Mapping | TrainingJob) or not isinstance(jobs, Iterable):
         raise InvalidInputError([wrong_type("jobs", jobs, hint)])

@@ -43,15 +43,6 @@ def single_interrupt() -> Iterator[None]:
 
     Ctrl-C interrupts again after `rearm_interrupt()`, at the end of the block, and in any case after ten seconds.
     If another handler of SIGINT is set, and outside the main thread, nothing is changed.
-
-    Example:
-        >>> with single_interrupt():
-        ...     try:
-        ...         signal.raise_signal(signal.SIGINT)
-        ...     except KeyboardInterrupt:
-        ...         signal.raise_signal(signal.SIGINT)
-        ...         print("shown to the end")
-        shown to the end
     """
     if not _in_main_thread() or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
@@ -63,14 +54,7 @@ def single_interrupt() -> Iterator[None]:
 
 @contextmanager
 def ignore_interrupts() -> Iterator[None]:
-    """Ignores Ctrl-C in its block, for ten seconds at most: the block writes a few lines before the process exits.
-
-    Example:
-        >>> with ignore_interrupts():
-        ...     signal.raise_signal(signal.SIGINT)
-        ...     print("shown")
-        shown
-    """
+    """Ignores Ctrl-C in its block, which writes a few lines before the exit; for ten seconds at most."""
     if not _in_main_thread():
         yield
         return
@@ -86,67 +70,37 @@ def rearm_interrupt() -> None:
 
 
 def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
-    """Builds the interrupt of a wait whose job is still running; its text has the command to follow the job.
-
-    Example:
-        >>> str(detached("train1", ["pai-sdk logs -f train1"]))
-        'train1 is still running. To follow it: pai-sdk logs -f train1'
-    """
+    """Builds the interrupt of a wait whose job is still running; its text has the command to follow the job."""
     message = f"{job_id} is still running. To follow"
     return _interrupt(f"{message} it: {commands[0]}", f"{message} or stop it:", commands)
 
 
 def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInterrupt:
-    """Builds the interrupt of a wait for many jobs, which are still running.
-
-    Example:
-        >>> str(all_detached(["train1", "train2"], ["pai-sdk ps"]))
-        '2 jobs are still running. To list them: pai-sdk ps'
-    """
+    """Builds the interrupt of a wait for many jobs, which are still running."""
     message = f"{len(job_ids)} jobs are still running. To list them:"
     return _interrupt(f"{message} {commands[0]}", message, commands)
 
 
 def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> KeyboardInterrupt:
-    """Builds the interrupt of a wait that stopped its jobs, from the finished and the unfinished ones.
-
-    Example:
-        >>> str(all_stopped(["train1"], ["train2", "train3"]))
-        '1 job has ended; 2 are being stopped'
-    """
+    """Builds the interrupt of a wait that stopped its jobs, from the finished and the unfinished ones."""
     ended = f"{len(stopped_ids)} {'job has' if len(stopped_ids) == 1 else 'jobs have'} ended"
     message = f"{ended}; {len(stopping_ids)} are being stopped" if stopping_ids else ended
     return _interrupt(message, f"{message}.")
 
 
 def stopped(job_id: str) -> KeyboardInterrupt:
-    """Builds the interrupt of a wait that stopped its job.
-
-    Example:
-        >>> str(stopped("local-08655612a521"))
-        'local-08655612a521 was stopped'
-    """
+    """Builds the interrupt of a wait that stopped its job."""
     return _interrupt(f"{job_id} was stopped", f"{job_id} was stopped.")
 
 
 def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
-    """Builds the interrupt of a wait that requested the stop of its job, which has not finished yet.
-
-    Example:
-        >>> str(stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]))
-        'train1 is being stopped. To see its end: pai-sdk logs -f train1'
-    """
+    """Builds the interrupt of a wait that requested the stop of its job, which has not finished yet."""
     message = f"{job_id} is being stopped. To see its end:"
     return _interrupt(f"{message} {commands[0]}", message, commands[:2])
 
 
 def search_interrupted(study: str) -> KeyboardInterrupt:
-    """Builds the interrupt of a search over a function, whose study can be continued.
-
-    Example:
-        >>> str(search_interrupted("file:///studies/digits/"))
-        "the search has ended; the same search with study='file:///studies/digits/' continues it"
-    """
+    """Builds the interrupt of a search over a function, whose study can be continued."""
     message = f"the search has ended; the same search with study={study!r} continues it"
     return _interrupt(message, f"{message}.")
 

@@ -15,13 +15,7 @@ _MAX_ROWS = 50
 
 
 class JobList(Iterator[TrainingJob]):
-    """Jobs, the newest first; pages are fetched when they are needed.
-
-    As the value of a notebook's cell, it displays a table of the next 50 jobs; the iteration still yields them.
-
-    Args:
-        jobs: the underlying iterator.
-    """
+    """Jobs, the newest first, in pages; in a notebook a table of the next 50, which the iteration still yields."""
 
     def __init__(self, jobs: Iterator[TrainingJob]) -> None:
         self._jobs = jobs

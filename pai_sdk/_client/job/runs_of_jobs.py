@@ -22,25 +22,12 @@ _CHANNEL = "tensorboard"
 
 
 class RunsOfJobs:
-    """Provides the records of jobs, and opens their folders: `RunManager(records=jobs, opener=jobs.open)`.
-
-    Unfinished jobs are polled again every few seconds.
-
-    Args:
-        list_jobs: returns the jobs; called for each poll.
-        clock: monotonic time in seconds.
-
-    Example:
-        >>> from pai_sdk._data.run.watch.manager import RunManager
-        >>> def watch(jobs: list[TrainingJob]) -> RunManager:
-        ...     runs = RunsOfJobs(lambda: jobs)
-        ...     return RunManager(records=runs, opener=runs.open)
-    """
+    """Provides the records of jobs, and opens their folders: `RunManager(records=jobs, opener=jobs.open)`."""
 
     def __init__(
         self, list_jobs: Callable[[], Iterable[TrainingJob]], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self._list_jobs = list_jobs
+        self._list_jobs = list_jobs  # called for each poll; unfinished jobs are polled again every few seconds
         self._clock = clock
         # Guards all fields below; held during requests, so that concurrent callers share one poll.
         self._lock = threading.Lock()
@@ -77,12 +64,7 @@ class RunsOfJobs:
 
 
 def run_record(record: JobRecord) -> RunRecord:
-    """Converts the record of a job to the record of its run.
-
-    Example:
-        >>> run_record(JobRecord.model_validate({"TrainingJobId": "train1", "Status": "Running"})).status
-        'Running'
-    """
+    """Converts the record of a job to the record of its run."""
     created = seconds_of(record.gmt_create_time)
     has_ended = record.status.is_terminal and created is not None and record.duration is not None
     return RunRecord(

@@ -687,12 +687,7 @@ class TrainingJob(Aliased):
 
 
 def _page_range(page_size: int | None, page_number: int | None) -> tuple[int, int]:
-    """Returns the first item of a page of a list, and the item after the last one.
-
-    Args:
-        page_size: 50 by default.
-        page_number: from 1, which is the default.
-    """
+    """Returns the first item of a page of a list (50 items, counted from 1), and the item after the last one."""
     size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
     for name, value in (("page_size", size), ("page_number", number)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:

@@ -26,12 +26,7 @@ _POLL_TIMEOUT_S = 5.0
 
 
 class Waiting:
-    """Waits until one job has finished, once.
-
-    Attributes:
-        has_read_log: the complete log was read and displayed.
-        gave_up: the log of a failed job was waited for, and shows no reason.
-    """
+    """Waits until one job has finished, once."""
 
     def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy) -> None:
         self._job = job
@@ -39,20 +34,14 @@ class Waiting:
         self._display = display
         self._policy = policy
         self._trouble: BaseException | None = None
-        self.has_read_log = False
-        self.gave_up = False
+        self.has_read_log = False  # the complete log was read and displayed
+        self.gave_up = False  # the log of a failed job was waited for, and shows no reason
 
     def wait(self, timeout_s: float | None, *, show_logs: bool, stops: bool) -> JobRecord:
-        """Waits until the job has finished, and returns its last snapshot.
+        """Waits until the job has finished, and returns its last snapshot. `stops`: Ctrl-C also stops the job.
 
-        Args:
-            timeout_s: the longest wait, in seconds. The job is polled once in any case.
-            show_logs: read the log and display it.
-            stops: Ctrl-C also stops the job.
-
-        Raises:
-            WaitTimeoutError: the timeout has passed; the job is not stopped.
-            KeyboardInterrupt: Ctrl-C; the message has the commands to follow the job, or reports its stop.
+        The job is polled once, whatever the timeout. The message of the KeyboardInterrupt has the commands to
+        follow the job, or reports its stop.
         """
         deadline = None if timeout_s is None else self._deadline_in(timeout_s)
         with single_interrupt(), heartbeat(self._display):

@@ -309,11 +309,7 @@ class ModelRecipe(EstimatorBase):
         )
 
     def _merged_algorithm(self, algorithm: AlgorithmChoice | None) -> AlgorithmChoice:
-        """Returns the algorithm with the parts that the user has replaced.
-
-        Raises:
-            InvalidInputError: image or command is missing, or a part is wrong.
-        """
+        """Returns the algorithm with the parts that the user has replaced."""
         missing = [name for name in ("image_uri", "command") if not getattr(self, name)]
         if missing:
             hint = "give it, or the model_name of a registered model with a recipe"
@@ -377,17 +373,7 @@ class ModelTrainingRecipe(ModelRecipe):
 def recipe_spec(
     version: ModelVersionRecord, recipe_type: ModelRecipeType | str, method: str | None, name: str
 ) -> ModelRecipeSpec:
-    """Returns the recipe of a model version.
-
-    Args:
-        version: of the model.
-        recipe_type: which kind of recipe.
-        method: which one of several; the first one when None.
-        name: of the model, for messages.
-
-    Raises:
-        InvalidInputError: the version has no such recipe, or it cannot be read.
-    """
+    """Returns the recipe of a version of the model `name`; without `method`, the first of several."""
     kind = _type_of(recipe_type).value
     specs = {
         "training": version.training_spec,

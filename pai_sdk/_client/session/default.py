@@ -82,16 +82,7 @@ def get_default_session(*, local: bool = False) -> Session:
 
 @contextmanager
 def default_session_from(open_session: Callable[[], Session]) -> Iterator[None]:
-    """Replaces the default session within the block.
-
-    Args:
-        open_session: opens that session; called at its first use.
-
-    Example:
-        >>> with default_session_from(lambda: Session("cn-shanghai", profile="")):
-        ...     get_default_session().settings.region_id
-        'cn-shanghai'
-    """
+    """Replaces the default session within the block; `open_session` is called at its first use."""
     global _default, _open_default
     with _default_lock:
         before = _default, _open_default
@@ -105,23 +96,12 @@ def default_session_from(open_session: Callable[[], Session]) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SessionReference:
-    """Opens a session on the same services in another process. The keys are those of that process.
-
-    Attributes:
-        region_id: of the services.
-        endpoint: of the API, when it is not the region's.
-        oss_endpoint: of the object storage, likewise.
-        embedded_in: the folder of the embedded service; None for another one.
-
-    Example:
-        >>> SessionReference("cn-hangzhou")
-        SessionReference(region_id='cn-hangzhou', endpoint=None, oss_endpoint=None, embedded_in=None)
-    """
+    """Opens a session on the same services in another process. The keys are those of that process."""
 
     region_id: str | None
-    endpoint: str | None = None
-    oss_endpoint: str | None = None
-    embedded_in: str | None = None
+    endpoint: str | None = None  # of the API, if it is not the region's
+    oss_endpoint: str | None = None  # if it is not the region's
+    embedded_in: str | None = None  # the folder of the embedded service; None for another service
 
     @classmethod
     def of(cls, session: Session) -> SessionReference:
@@ -133,11 +113,7 @@ class SessionReference:
         return cls(settings.region_id, settings.endpoint, settings.oss_endpoint)
 
     def open(self) -> Session:
-        """Opens the session. No service is started, except the embedded one of the same folder.
-
-        Raises:
-            SettingsError: this process has no session on the same services.
-        """
+        """Opens the session. No service is started, except the embedded one of the same folder."""
         # Threads that unpickle the same estimator share one session; the first one opens it.
         with _opening:
             opened: Session | None = vars(self).get("_opened")
@@ -179,16 +155,7 @@ def reference(session: Session | SessionReference | None) -> SessionReference | 
 
 
 def session_or_default(session: Session | SessionReference | None, *, local: bool) -> Session:
-    """Returns the argument, or the default session.
-
-    Args:
-        session: a reference is opened.
-        local: as for `get_default_session`.
-
-    Raises:
-        InvalidInputError: the argument is no session.
-        SettingsError: it is a reference to services that this process has no session for.
-    """
+    """Returns the argument (a reference is opened), or the default session, see `get_default_session`."""
     if isinstance(session, SessionReference):
         return session.open()
     if session is None:

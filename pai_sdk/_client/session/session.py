@@ -547,22 +547,16 @@ class Session(Aliased):
 
 
 class _EmbeddedService:
-    """The embedded service of a session, if the session uses it.
-
-    Attributes:
-        data_dir: its folder; None for a session on another service.
-    """
+    """The embedded service of a session, if the session uses it."""
 
     def __init__(self) -> None:
-        self.data_dir: Path | None = None
+        self.data_dir: Path | None = None  # None for a session on another service
 
     def start_again(self) -> str | None:
-        """Starts the service again, which stops when idle and can be killed; returns its endpoint.
-
-        The port changes if another process uses the last one.
-        """
+        """Starts the service again, which stops when idle and can be killed; returns its endpoint."""
         if self.data_dir is None:
             return None
+        # Not the last endpoint: the port changes if another process uses it.
         return str(_ensure_running(self.data_dir, None, {}).endpoint)
 
 

@@ -49,19 +49,13 @@ _CONSEQUENCE = re.compile(
 
 @dataclass
 class _Tail:
-    """The last lines of the most informative log.
-
-    Attributes:
-        lines: the lines.
-        instance: the instance that wrote them; None if the job has one instance, or for lines of several.
-        other_causes: the root causes in the logs of the other instances.
-        gave_up: the log was waited for, and shows no reason.
-    """
+    """The last lines of the most informative log."""
 
     lines: list[str]
-    instance: str | None = None
+    instance: str | None = None  # None if the job has one instance, or for lines of several
+    # The root causes in the logs of the other instances.
     other_causes: Mapping[str, str] = field(default_factory=dict)
-    gave_up: bool = False
+    gave_up: bool = False  # the log was waited for, and shows no reason
 
 
 def job_failure(
@@ -69,11 +63,8 @@ def job_failure(
 ) -> JobFailed:
     """Builds the error of a failed job; data that cannot be read is left out.
 
-    Args:
-        backend: the backend of the job.
-        record: the last snapshot of the job.
-        policy: for a job that has just ended and whose log may lag behind; by default the log is read once.
-        waited_s: seconds already spent waiting for the log after the end; the message reports them.
+    `policy` is for a job that has just ended and whose log may lag behind; without it, the log is read once.
+    `waited_s` were already spent waiting for the log after the end; the message reports them.
     """
     info = _error_info_or_none(backend, record.training_job_id)
     reading = _Reading(record, info, policy)

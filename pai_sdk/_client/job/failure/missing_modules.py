@@ -56,13 +56,7 @@ _REMOVED_MODULES = {"distutils": "setuptools", "imp": "", "asynchat": "pyasyncha
 
 
 def missing_module_hint(module: str) -> str:
-    """Returns a hint on how to provide a missing module.
-
-    Example:
-        >>> missing_module_hint("cv2")
-        "the module cv2 comes with opencv-python: add requirements=['opencv-python'], or a line in \
-requirements.txt"
-    """
+    """Returns a hint on how to provide a missing module."""
     top, *submodules = module.split(".")
     if top in _REMOVED_MODULES:
         replacement = _REMOVED_MODULES[top]

@@ -85,13 +85,6 @@ class Follower:
     round: the poller calls `_on_update` without a lock.
     Called with `_changed` held: `_unsubscribe`, `_apply_snapshot`, `_publish_lines`, `_finish_stream`,
     `_finish_job`, `_start_readers`, `_schedule_read`, `_wake_readers`, `_next_read_delay_s`.
-
-    Args:
-        backend: the backend of the job.
-        job_id: the id of the job.
-        instances_of: returns the instances of a snapshot whose logs are read.
-        cursor: the number of the first line by instance; -n for the last n lines.
-        policy: the times of polling.
     """
 
     def __init__(
@@ -104,8 +97,10 @@ class Follower:
     ) -> None:
         self._backend = backend
         self._job_id = job_id
-        self._instances_of = instances_of
-        self._cursor = cursor  # not copied: `instances_of` may add to it before an instance appears
+        self._instances_of = instances_of  # the instances of a snapshot whose logs are read
+        # The first line by instance; -n for the last n. Not copied: `instances_of` may add to it before an
+        # instance appears.
+        self._cursor = cursor
         self._policy = policy
         self._workers = policy.schedule
         # The last entry is None, or the error that ends it.

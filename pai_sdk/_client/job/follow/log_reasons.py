@@ -16,12 +16,6 @@ _LINE_START = 500  # characters of a line that are searched
 
 
 def shows_reason(lines: Iterable[str]) -> bool:
-    """Returns whether the last lines of a log show why a program failed: an exception, an error message, a crash.
-
-    A traceback without its last line shows no reason yet: that line is still to come.
-
-    Example:
-        >>> shows_reason(["epoch 3", "val_error: 0.25"]), shows_reason(["train.py: error: unknown option --lr"])
-        (False, True)
-    """
+    """Returns whether the last lines of a log show why a program failed: an exception, an error, a crash."""
+    # A traceback without its last line shows no reason yet: that line is still to come.
     return any(_REASON.search(line[:_LINE_START]) for line in lines)

@@ -84,16 +84,11 @@ class JobPollers:
         *,
         needs_full_records: bool = False,
     ) -> Subscription:
-        """Subscribes to the snapshots of a job; an error is the last update.
+        """Subscribes to the snapshots of a job that follow `last_record`; an error is the last update.
 
-        Args:
-            backend: the backend of the job.
-            policy: the times of polling.
-            job_id: the id of the job.
-            on_update: called in a worker thread, without any lock of the poller; it must be quick. The first call
-                may happen before `subscribe` returns.
-            last_record: the last snapshot that the caller has; it is not delivered again.
-            needs_full_records: confirm every change by `get`, so that no field is missing, and not only the end.
+        `on_update` is called in a worker thread, without any lock of the poller; it must be quick. The first call
+        may happen before `subscribe` returns. With `needs_full_records` every change is confirmed by `get`, not
+        only the end, so that no field is missing.
         """
         subscription: Subscription | None = None
         try:
@@ -117,17 +112,11 @@ class JobPollers:
 
 @dataclass(frozen=True)
 class _Request:
-    """One request of a poller.
+    """One request of a poller."""
 
-    Attributes:
-        generation: that of the step that makes the request.
-        job: the job for `get`; None for `changes` of all jobs.
-        is_paced: the request is of kind 2 or 3, see `JobPoller`.
-    """
-
-    generation: int
-    job: Watched | None
-    is_paced: bool
+    generation: int  # of the step that makes the request
+    job: Watched | None  # the job for `get`; None for `changes` of all jobs
+    is_paced: bool  # of kind 2 or 3, see `JobPoller`
 
 
 class JobPoller:

@@ -50,14 +50,10 @@ class FollowPolicy:
 
 
 class PollState:
-    """The state of one polled resource: its pauses, and the failures since the last response.
-
-    Attributes:
-        trouble: the last error; None after a response.
-    """
+    """The state of one polled resource: its pauses, and the failures since the last response."""
 
     def __init__(self, policy: FollowPolicy, resource: str = "") -> None:
-        self.trouble: BaseException | None = None
+        self.trouble: BaseException | None = None  # the last error; None after a response
         self._policy = policy
         self._resource = resource
         self._pause_s = min(FIRST_PAUSE_S, policy.pause_s)
@@ -71,12 +67,10 @@ class PollState:
         self.trouble, self._failing_since, self._attempts, self._reported_at = None, None, 0, None
 
     def pause_s(self, *, has_news: bool, is_cheap: bool, expected_s: float = 0.0) -> float:
-        """Returns the pause after a response: short after a change, then growing.
+        """Returns the pause after a response: short after a change (`has_news`), then growing.
 
-        Args:
-            has_news: the response differs from the one before.
-            is_cheap: the backend supports long polls or is local, so that frequent polls cost little.
-            expected_s: the minimum pause: the next change is expected after this time.
+        `is_cheap`: the backend supports long polls or is local, so that frequent polls cost little. `expected_s`:
+        the next change is expected after this time, so the pause is not shorter.
         """
         max_s = min(_BUSY_PAUSE_S, self._policy.pause_s) if is_cheap else self._policy.pause_s
         min_s = max(FIRST_PAUSE_S, expected_s) if is_cheap else _BUSY_PAUSE_S

@@ -32,7 +32,7 @@ class LogStream:
     or a repeat, in this process or another.
 
     Example:
-        >>> from pai_sdk.job.training_job import TrainingJob
+        >>> from pai_sdk import TrainingJob
         >>> def errors(job: TrainingJob) -> list[str]:
         ...     return [line.text for line in job.logs() if "ERROR" in line.text]
     """
@@ -161,13 +161,9 @@ class LogStream:
             yield replace(line, written_at=time)
 
     def _times_of(self, instance: str, start: int, count: int) -> Sequence[str | None]:
-        """Returns the times of lines; None for a line without a time.
-
-        Raises:
-            InvalidInputError: the backend does not record the times of lines.
-        """
+        """Returns the times of lines; None for a line without a time."""
         times = self._backend.line_times(self._job_id, instance, start=start, count=count)
-        if times is None:
+        if times is None:  # the backend does not record the times of lines
             hint = "only services of pai-sdk and local jobs do; read the log without times"
             raise InvalidInputError([Problem("times", "this service does not say when a line was written", hint)])
         return [*times[:count], *[None] * (count - len(times))]

@@ -30,21 +30,11 @@ class UpdateQueue(Generic[T]):
 
     Locks: `changed` guards the queue. It is reentrant, so that the owner can guard its own fields with it.
     Within it, only the lock of the event loop is acquired, which `put` wakes.
-
-    Args:
-        schedule: the clock; it also lets a waiting main thread handle Ctrl-C.
-
-    Example:
-        >>> from pai_sdk.job.follow.workers import Workers
-        >>> updates = UpdateQueue[str](Workers())
-        >>> updates.put("Running")
-        >>> updates.wait(None), updates.take()
-        (True, 'Running')
     """
 
     def __init__(self, schedule: Schedule) -> None:
         self.changed = threading.Condition()
-        self._schedule = schedule
+        self._schedule = schedule  # the clock; it also lets a waiting main thread handle Ctrl-C
         self._items: deque[T] = deque()
         self._wake_loop: Callable[[], None] | None = None
 
@@ -92,17 +82,15 @@ class UpdateQueue(Generic[T]):
 
 
 async def ask(call: Callable[[], T], endpoint: str, policy: FollowPolicy) -> T:
-    """Makes a request in a worker thread, and repeats it after transient errors.
-
-    If the task is cancelled, a request that has not started is not made, and the response of one under way is
-    dropped.
-    """
+    """Makes a request in a worker thread, and repeats it after transient errors."""
     poll = PollState(policy)
     while True:
         future: Future[T] = Future()
         step = partial(_attempt, call, future)
         policy.schedule.call_later(step, endpoint=endpoint, is_retry=poll.trouble is not None)
         try:
+            # A cancelled task cancels the future: a request that has not started is not made, and the response of
+            # one under way is dropped.
             return await asyncio.wrap_future(future)
         except PaiError as error:
             pause_s = poll.pause_after(error, may_pass=error.may_pass)

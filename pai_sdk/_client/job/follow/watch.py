@@ -40,19 +40,11 @@ class JobWatch(Generic[Job]):
     """One wait for many jobs. `updates` yields their changes; the watch must be closed.
 
     Threads: worker threads put updates into the queue. Only the waiting thread or task uses everything else.
-
-    Args:
-        jobs: the jobs; those whose last snapshot is final are not polled.
-        policy: the times of polling.
-
-    Attributes:
-        finished: the last snapshot of each finished job, by `same_job`.
-        lost: the error of each job that can no longer be polled.
     """
 
     def __init__(self, jobs: Iterable[Job], policy: FollowPolicy) -> None:
-        self.finished: dict[Key, JobRecord] = {}
-        self.lost: dict[Key, Exception] = {}
+        self.finished: dict[Key, JobRecord] = {}  # the last snapshots, by `same_job`
+        self.lost: dict[Key, Exception] = {}  # jobs that can no longer be polled
         self._policy = policy
         self._jobs: dict[Key, Job] = {}
         self._subscriptions: dict[Key, Subscription] = {}
@@ -99,22 +91,13 @@ class JobWatch(Generic[Job]):
         )
 
     def updates(self, *, deadline: float | None = None) -> Iterator[tuple[Job, Update]]:
-        """Yields each changed job with its newest snapshot, until all have finished, or until the deadline.
-
-        Args:
-            deadline: on the clock of the policy's schedule.
-        """
+        """Yields each changed job with its newest snapshot, until all have finished, or until the deadline."""
         while changed := self.next_updates(deadline=deadline):
             yield from changed
 
     def next_updates(self, *, deadline: float | None = None) -> list[tuple[Job, Update]]:
-        """Returns all changed jobs, after waiting for the first change; none at the deadline.
-
-        For callers that do other work between two calls: a loop over `updates` that exits early loses updates.
-
-        Args:
-            deadline: on the clock of the policy's schedule.
-        """
+        """Returns all changed jobs, after waiting for the first change; none at the deadline."""
+        # For callers that do other work between two calls: a loop over `updates` that exits early loses updates.
         while (self._updates or self.unfinished) and self._updates.wait(deadline):
             if changed := self._drain():
                 return changed

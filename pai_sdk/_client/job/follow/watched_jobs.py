@@ -23,26 +23,16 @@ _SPOT_CHECK_INTERVAL_S = 10.0
 
 @dataclass(eq=False)
 class Watched:
-    """The state of one job.
-
-    Attributes:
-        id: the id of the job.
-        record: the last snapshot that its subscribers have received.
-        needs_full_records: a subscriber needs full records.
-        entry: the last entry of the list.
-        confirmed: the generation of the last exact response that had the job.
-        doubted_until: the list is ignored before this time.
-        pause_s: for how long the list was ignored the last time.
-        recheck_at: when to poll a finished job again: its status is unknown, or instances are missing.
-    """
+    """The state of one job."""
 
     id: str
-    record: JobRecord | None = None
+    record: JobRecord | None = None  # the last snapshot that its subscribers have received
     needs_full_records: bool = False
-    entry: tuple[object, ...] | None = None
-    confirmed: int = 0
-    doubted_until: float = 0.0
-    pause_s: float = 0.0
+    entry: tuple[object, ...] | None = None  # the last one of the list
+    confirmed: int = 0  # the generation of the last exact response that had the job
+    doubted_until: float = 0.0  # the list is ignored before this time
+    pause_s: float = 0.0  # for how long the list was ignored the last time
+    # When to poll a finished job again: its status is unknown, or instances are missing.
     recheck_at: float | None = None
 
 
@@ -116,12 +106,8 @@ class WatchedJobs:
         return self._pop(self._to_confirm)
 
     def next_to_check(self, *, individually: bool) -> Watched | None:
-        """Returns the next job to check by `get`; None, at least every other time, for a request for all jobs.
-
-        Args:
-            individually: there are no requests for all jobs.
-        """
-        if individually:
+        """Returns the next job to check by `get`; None, at least every other time, for a request for all jobs."""
+        if individually:  # there are no requests for all jobs
             if not self._to_check:
                 for job in self._jobs.values():
                     self._put(job, self._to_check)
@@ -166,15 +152,11 @@ class WatchedJobs:
     # ---- responses
 
     def take(self, response: JobChanges, generation: int) -> Snapshots:
-        """Applies a response for all jobs or for one; returns the new snapshots.
-
-        Args:
-            response: the response.
-            generation: that of its request; a later request may have received its response earlier.
-        """
+        """Applies a response for all jobs or for one to a request of a generation; returns the new snapshots."""
         updates: Snapshots = []
         for job_id, record in response.records.items():
             job = self._jobs.get(job_id)
+            # A later request may have received its response earlier: the older response must not replace it.
             if job is not None and job.confirmed <= generation:
                 updates += (
                     self._apply_record(job, record, generation)

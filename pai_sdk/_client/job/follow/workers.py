@@ -31,13 +31,9 @@ class Schedule(Protocol):
         ...
 
     def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
-        """Runs a step once, after a delay.
+        """Runs a step once, after a delay; the steps of one `endpoint`, a service, never use all threads.
 
-        Args:
-            step: the function to run.
-            delay_s: the delay, in seconds.
-            endpoint: the service that the step calls; the steps of one endpoint never use all threads.
-            is_retry: the last response of the endpoint was an error; very few such steps run at the same time.
+        `is_retry`: the last response of the endpoint was an error; very few such steps run at the same time.
         """
         ...
 
@@ -75,10 +71,6 @@ class _Endpoint:
 class Workers:
     """Runs steps in a bounded number of threads, which exit when there is no work.
 
-    Steps can make long polls, but never in all threads: some always remain for quick steps, so that new work
-    starts at once. For the same reason one endpoint never has all threads, and has very few once it fails: a
-    service that is down must not stop the reading of other services.
-
         step    scheduled (heap) -> due -> running -> done
                                      ^-> queued at its endpoint, which has enough threads
         thread  started -> idle <-> running -> exited, after `idle_s` without work
@@ -87,21 +79,13 @@ class Workers:
     Locks: `_changed` guards all fields. A thread holds it to pop or finish a task, never while a step runs.
     A step can call `call_later` while it holds a lock of its own, never the other way round. All private methods
     but `_work`, `_next_task` and `_release` are called with `_changed` held.
-
-    Args:
-        limit: the maximum number of threads.
-        spare: threads that never make a long poll, and never serve the endpoint that uses all the others.
-        idle_s: how long a thread waits for work before it exits.
-
-    Example:
-        >>> done = threading.Event()
-        >>> Workers().call_later(done.set, 0.01)
-        >>> done.wait(60)
-        True
     """
 
     def __init__(self, limit: int = 16, *, spare: int = 4, idle_s: float = 0.5) -> None:
         self._limit = limit
+        # `spare` threads never make a long poll, and never serve the endpoint that uses all the others, so that
+        # new work starts at once. An endpoint that fails has very few threads: a service that is down must not
+        # stop the reading of other services.
         self._free_slots = limit - spare
         # Of 16 threads with 4 spare: 12 for one endpoint, 12 long polls in all, 10 of them for one endpoint.
         self._max_per_endpoint = limit - spare
