@@ -232,12 +232,7 @@ def _target(settings: Settings) -> str:
 
 
 def masked(text: str) -> str:
-    """Returns a mask for a secret; empty for an empty one.
-
-    Example:
-        >>> masked("a-secret"), masked("")
-        ('******', '')
-    """
+    """Returns a mask for a secret; empty for an empty one."""
     return "******" if text else ""
 
 

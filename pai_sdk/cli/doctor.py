@@ -90,19 +90,12 @@ _QUICK = RetryPolicy(deadline_s=8.0, max_attempts=2)
 
 @dataclass(frozen=True)
 class Finding:
-    """The result of one check.
-
-    Attributes:
-        subject: the subject of the check.
-        health: its result.
-        text: the details of the result.
-        remedy: what to do about it; empty if there is nothing to do.
-    """
+    """The result of one check."""
 
     subject: str
     health: Health
     text: str
-    remedy: str = ""
+    remedy: str = ""  # what to do about it; empty if there is nothing to do
 
 
 def examine() -> Iterator[Finding]:

@@ -14,12 +14,7 @@ INTERRUPTED = 130
 
 
 def of_status(status: JobStatus) -> int:
-    """Returns the exit code for a job's status.
-
-    Example:
-        >>> [of_status(JobStatus(name)) for name in ("Succeed", "Failed", "Running", "Terminated")]
-        [0, 100, 101, 103]
-    """
+    """Returns the exit code for a job's status."""
     if status.is_success:
         return SUCCEEDED
     if status.is_failure:

@@ -68,15 +68,11 @@ _COLUMNS = (
 
 
 def _canonical_status(status: str | None) -> str | None:
-    """Returns the status in the spelling of the service.
-
-    Raises:
-        BadParameter: the status does not exist; a service would return no jobs and no error.
-    """
+    """Returns the status in the spelling of the service."""
     if status is None:
         return None
     by_lower_case = {each.lower(): each for each in STATUSES}
-    if status.lower() not in by_lower_case:
+    if status.lower() not in by_lower_case:  # a service would return no jobs and no error
         raise typer.BadParameter(f"{status!r} is not a status; there are {', '.join(STATUSES)}")
     return by_lower_case[status.lower()]
 
@@ -141,18 +137,12 @@ def ps(
 
 
 def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:
-    """Repeats a display every two seconds until Ctrl-C, in a terminal always at the same position.
-
-    Args:
-        show: prints the display; returns False to stop.
-        once: do not repeat it.
-        in_pipe: repeat it even if stdout is no terminal.
-    """
+    """Calls `show` every two seconds until it returns False, or Ctrl-C; in a file, only with `in_pipe`."""
     console = table_console()
     with suppress(KeyboardInterrupt):
         while True:
             if console.is_terminal and not once:
-                console.clear()
+                console.clear()  # the display stays at the same position
             is_running = show() is not False
             sys.stdout.flush()
             if once or not is_running or not (console.is_terminal or in_pipe):

@@ -138,17 +138,11 @@ def _no_values_text(run: str, name: str | None, all_points: Iterable[MetricPoint
 
 @dataclass
 class _Values:
-    """The values of a metric from one instance.
-
-    Attributes:
-        curve: the finite values.
-        last: the last value.
-        count: the number of all values.
-    """
+    """The values of a metric from one instance."""
 
     curve: MetricCurve = field(default_factory=MetricCurve)
     last: float = math.nan
-    count: int = 0
+    count: int = 0  # of all values, also those that are not finite
 
     def add(self, point: MetricPoint) -> None:
         """Adds a point."""

@@ -24,15 +24,7 @@ _MIN_TOKEN_LENGTH = 16
 
 
 def pairs(values: Sequence[str] | None, option: str) -> dict[str, str]:
-    """Parses `KEY=VALUE` strings; the last value of a key counts, and a value may contain `=`.
-
-    Raises:
-        BadParameter: one has no `=`, or no name.
-
-    Example:
-        >>> pairs(["lr=0.1", "note=a=b"], "--set")
-        {'lr': '0.1', 'note': 'a=b'}
-    """
+    """Parses `KEY=VALUE` strings; the last value of a key counts, and a value may contain `=`."""
     parsed = {}
     for text in values or ():
         name, equals, value = text.partition("=")
@@ -58,15 +50,7 @@ _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 36
 
 
 def seconds_of(text: str, option: str) -> float:
-    """Parses a duration: a number with its unit, or 0.
-
-    Raises:
-        BadParameter: the string is no duration.
-
-    Example:
-        >>> seconds_of("7d", "--older-than"), seconds_of("1.5h", "--older-than"), seconds_of("0", "--older-than")
-        (604800.0, 5400.0, 0.0)
-    """
+    """Parses a duration: a number with its unit, or 0."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
     if not match or not (match[2] or float(match[1]) == 0):
         raise typer.BadParameter(f"{text!r} is not a duration; examples: 7d, 12h, 30m, 90s, 0", param_hint=option)
@@ -74,15 +58,7 @@ def seconds_of(text: str, option: str) -> float:
 
 
 def moment_of(text: str, option: str) -> datetime:
-    """Parses a time: a duration before now such as `10m`, or a time in ISO 8601, in UTC without a zone.
-
-    Raises:
-        BadParameter: it is neither.
-
-    Example:
-        >>> moment_of("2026-11-22T05:00", "--since").isoformat()
-        '2026-11-22T05:00:00+00:00'
-    """
+    """Parses a time: a duration before now such as `10m`, or a time in ISO 8601, in UTC without a zone."""
     if re.fullmatch(r"\s*\d+(\.\d+)?[smhdw]\s*", text):
         return datetime.fromtimestamp(max(0.0, time.time() - seconds_of(text, option)), timezone.utc)
     try:
@@ -94,11 +70,7 @@ def moment_of(text: str, option: str) -> datetime:
 
 
 def token_in(file: Path) -> str:
-    """Reads the token in a file; creates the file with a new token, for this user only, if it is missing.
-
-    Raises:
-        ServiceStartError: the file cannot be used, or its token is too short.
-    """
+    """Reads the token in a file; creates the file with a new token, for this user only, if it is missing."""
     try:
         try:
             # O_EXCL: of two processes that create the file, one wins, and the other reads its token.

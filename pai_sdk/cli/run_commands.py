@@ -151,11 +151,7 @@ def compare(
 
 
 def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
-    """Returns the requested metric, or the only one, or the only one that all runs have.
-
-    Raises:
-        InvalidInputError: no run has it, or there are several.
-    """
+    """Returns the requested metric, or the only one, or the only one that all runs have."""
     tags = usual_tags(runs, _MAX_RUNS)
     if tag is not None and tag not in tags:
         hint = name_hint(tag, tags, intro="there are") or "nothing is reported yet"
@@ -179,11 +175,7 @@ def is_folder(run: str) -> bool:
 
 
 def run_points(folder: str, name: str | None) -> list[MetricPoint]:
-    """Returns all points of the only run in a folder, metric by metric.
-
-    Raises:
-        InvalidInputError: the folder has no run, or several.
-    """
+    """Returns all points of the only run in a folder, metric by metric."""
     with _manager_of([folder]) as manager:
         return [
             point for _, points in _points(manager, _single_run_id(manager, folder), name, {}) for point in points
@@ -287,11 +279,7 @@ def _raise_if_failed(manager: RunManager) -> None:
 
 
 def _check_folders(names: Sequence[str], runs: int) -> None:
-    """Checks that the folders exist; URIs are not checked again if runs were found.
-
-    Raises:
-        ObjectNotFoundError: a folder does not exist.
-    """
+    """Checks that the folders exist; URIs are not checked again if runs were found."""
     for name in filter(is_folder, names):
         if (scheme := uri_scheme(name)) in (None, "file"):
             exists = Path(path_of_file_uri(name) if scheme else expanded(Path(name))).exists()

@@ -185,11 +185,7 @@ def run(
 
 
 def _effective_type(instance_type: str | None) -> str | None:
-    """Returns the explicit instance type, or that of `--local`.
-
-    Raises:
-        BadParameter: both are given, and the type is one of a service.
-    """
+    """Returns the explicit instance type, or that of `--local`."""
     if not selected_backend().local:
         return instance_type
     if instance_type is not None and not backend_for_type(instance_type).is_local:

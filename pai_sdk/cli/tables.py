@@ -29,18 +29,12 @@ _MIN_VALUE_WIDTH = 24  # terminal cells that are reserved for a value beside its
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table.
-
-    Attributes:
-        title: its title.
-        drop: in a narrow window, columns with the highest number are dropped first; 0 is never dropped.
-        justify: `left` or `right`.
-        wraps: in a narrow window, it moves to a line of its own below its row before other columns are dropped.
-    """
+    """A column of a table."""
 
     title: str
-    drop: int = 0
-    justify: str = "left"
+    drop: int = 0  # in a narrow window the highest number is dropped first; 0 is never dropped
+    justify: str = "left"  # `left` or `right`
+    # In a narrow window, it moves to a line of its own below its row before others are dropped.
     wraps: bool = False
 
 
@@ -142,12 +136,7 @@ def print_error(text: str) -> None:
 
 
 def wrapped(text: str, width: int) -> list[str]:
-    """Wraps a text at words; long words such as paths are not broken, and indentation is kept.
-
-    Example:
-        >>> wrapped("one two three four five", 20)
-        ['one two three four', 'five']
-    """
+    """Wraps a text at words; long words such as paths are not broken, and indentation is kept."""
     lines: list[str] = []
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 2) if line.startswith(" ") else ""
@@ -163,12 +152,7 @@ def print_json(value: Any) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """Returns the value with `nan`, `inf` and `-inf` as strings.
-
-    Example:
-        >>> _finite({"loss": float("nan"), "scores": [1.0, float("-inf")]})
-        {'loss': 'nan', 'scores': [1.0, '-inf']}
-    """
+    """Returns the value with `nan`, `inf` and `-inf` as strings."""
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
     if isinstance(value, Mapping):

@@ -133,19 +133,12 @@ def rm(
 
 @dataclass(frozen=True)
 class _Entry:
-    """A file or a folder.
+    """A file or a folder."""
 
-    Attributes:
-        location: the path or URI of the user.
-        store: the store of its parent folder, or of a complete bucket.
-        name: its name in the store; empty for a complete bucket.
-        file: None for a folder.
-    """
-
-    location: str
-    store: Store
-    name: str
-    file: StoredFile | None = None
+    location: str  # the path or URI of the user
+    store: Store  # of its parent folder, or of a complete bucket
+    name: str  # in the store; empty for a complete bucket
+    file: StoredFile | None = None  # None for a folder
 
     @property
     def prefix(self) -> str:

@@ -18,11 +18,7 @@ __all__ = ["file_and_name", "parameters_of", "pipeline_of"]
 
 
 def pipeline_of(argument: str) -> Pipeline:
-    """Loads the pipeline of `FILE.py` or `FILE.py:NAME`; the file is executed, and must not run the pipeline.
-
-    Raises:
-        InvalidInputError: the file cannot be read or raises, or it has no such pipeline, or several.
-    """
+    """Loads the pipeline of `FILE.py` or `FILE.py:NAME`; the file is executed, and must not run the pipeline."""
     file, name = file_and_name(argument)
     path = expanded(file)
     if not path.is_file():
@@ -43,12 +39,7 @@ def pipeline_of(argument: str) -> Pipeline:
 
 
 def file_and_name(argument: str) -> tuple[str, str]:
-    """Splits `FILE.py:NAME`; the name is empty if there is none.
-
-    Example:
-        >>> file_and_name("flow.py:nightly"), file_and_name("flow.py")
-        (('flow.py', 'nightly'), ('flow.py', ''))
-    """
+    """Splits `FILE.py:NAME`; the name is empty if there is none."""
     file, _, name = argument.rpartition(":") if ".py:" in argument else (argument, "", "")
     return file, name
 
@@ -67,15 +58,7 @@ def _names_of(path: Path) -> dict[str, Any]:
 
 
 def parameters_of(assignments: Sequence[str]) -> dict[str, Any]:
-    """Parses the parameters of `--set NAME=VALUE`.
-
-    Raises:
-        InvalidInputError: a string has no `=`.
-
-    Example:
-        >>> parameters_of(["lr=0.1", "name=a=b"])
-        {'lr': '0.1', 'name': 'a=b'}
-    """
+    """Parses the parameters of `--set NAME=VALUE`."""
     wrong = [
         Problem(f"--set {text}", "has no value", "write NAME=VALUE") for text in assignments if "=" not in text
     ]

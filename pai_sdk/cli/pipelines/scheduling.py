@@ -21,14 +21,10 @@ _KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
 def pipeline_job(
     argument: str, parameters: Mapping[str, str], session: Session, *, image: str, instance_type: str
 ) -> Processor:
-    """Creates the job that runs the pipeline of `FILE.py` or `FILE.py:NAME`, with the file's folder as its code.
-
-    Raises:
-        InvalidInputError: the file is in the home folder, all of which would be uploaded.
-    """
+    """Creates the job that runs the pipeline of `FILE.py` or `FILE.py:NAME`, with its folder as the code."""
     file, name = file_and_name(argument)
     path = expanded(file).absolute()
-    if path.parent == Path.home():
+    if path.parent == Path.home():  # all of it would be uploaded
         text = "is in your home folder, and the folder of the file is uploaded as the code of the job"
         raise InvalidInputError([Problem(str(file), text, "put it into a folder of its own")])
     settings = [word for key, value in parameters.items() for word in ("--set", f"{key}={value}")]

@@ -47,21 +47,11 @@ _PANEL = "Where the jobs are"
 
 @dataclass(frozen=True)
 class SelectedBackend:
-    """The backend that the options of a command select.
+    """The backend that the options of a command select."""
 
-    Attributes:
-        embedded: the embedded service of this machine.
-        local: Docker on this machine.
-        profile: a profile of the config file.
-
-    Example:
-        >>> SelectedBackend(profile="staging").option, SelectedBackend(local=True).option, ANYWHERE.option
-        ('--profile staging', '--local', '')
-    """
-
-    embedded: bool = False
-    local: bool = False
-    profile: str | None = None
+    embedded: bool = False  # the embedded service of this machine
+    local: bool = False  # Docker on this machine
+    profile: str | None = None  # of the config file
 
     @property
     def is_explicit(self) -> bool:
@@ -180,11 +170,7 @@ def running_service(data_dir: Path | None = None) -> ServiceInfo | None:
 
 
 def service_on(root: Path) -> ServiceInfo:
-    """Returns the running service on a data folder.
-
-    Raises:
-        BadParameter: none is running.
-    """
+    """Returns the running service on a data folder; raises BadParameter without one."""
     service = running_service(root)
     if service is None:
         command = shlex.join(["pai-sdk", "serve", "--data", str(root)])

@@ -35,12 +35,7 @@ _QUICK = RetryPolicy(deadline_s=_COMPLETION_TIMEOUT_S, max_attempts=1)
 
 
 def find_job(name: str) -> TrainingJob:
-    """Returns the job with an id, otherwise with a name, otherwise with a prefix of an id.
-
-    Raises:
-        InvalidInputError: it fits several jobs.
-        NotFoundError: it fits none.
-    """
+    """Returns the job with an id, otherwise with a name, otherwise with a prefix of an id."""
     if name == LAST:
         return _newest()
     missing = None
@@ -138,10 +133,7 @@ def _no_job_error(message: str) -> NotFoundError:
 
 
 def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
-    """Returns ids and names of the newest jobs that match, each with a description; none after an error.
-
-    No service is started, and the jobs of a service that does not respond in three seconds are missing.
-    """
+    """Returns ids and names of the newest jobs that match, each with a description; none after an error."""
     completions: list[tuple[str, str]] = []
     options = context.params
     selection = SelectedBackend(bool(options.get("embedded")), bool(options.get("local")), options.get("profile"))
@@ -159,6 +151,7 @@ def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str
     try:
         thread = threading.Thread(target=collect, name="pai-complete", daemon=True)
         thread.start()
+        # No service is started, and the jobs of a service that does not respond in this time are missing.
         thread.join(_COMPLETION_TIMEOUT_S)
     finally:
         logging.disable(was_disabled)

@@ -26,11 +26,7 @@ _CONNECT_S, _READ_S = 3, 15
 
 
 def read_key(file: Path | None) -> tuple[str, str] | None:
-    """Reads the key `ID:SECRET` from a file or the environment; returns None without one.
-
-    Raises:
-        ServiceStartError: the file cannot be read, or has no such key.
-    """
+    """Reads the key `ID:SECRET` from a file or the environment; returns None without one."""
     # Removed from the environment, because the jobs of the service inherit it.
     text, where = os.environ.pop(OBJECTS_KEY_VARIABLE, ""), OBJECTS_KEY_VARIABLE
     if file is not None:
@@ -47,19 +43,9 @@ def read_key(file: Path | None) -> tuple[str, str] | None:
 
 
 def objects_store(uri: str, *, endpoint: str | None, region: str | None, key: tuple[str, str] | None) -> Store:
-    """Opens the store in which a service keeps the contents of its objects.
-
-    Args:
-        uri: `s3://bucket/prefix` or `oss://bucket/prefix`.
-        endpoint: the URL of the service; for `s3://` that of AWS by default.
-        region: the region of the bucket.
-        key: id and secret; by default, the keys of the tools of AWS or Alibaba Cloud on this machine.
-
-    Raises:
-        ServiceStartError: the store cannot be opened.
-    """
+    """Opens the store of an `s3://` or `oss://` URI, in which a service keeps the contents of its objects."""
     retry = RetryPolicy(deadline_s=_DEADLINE_S)
-    try:
+    try:  # without `key`, the keys of the tools of AWS or Alibaba Cloud on this machine are used
         if uri_scheme(uri) == "s3":
             return _s3_store(uri, endpoint, region, key, retry)
         return _oss_store(uri, endpoint, region, key, retry)

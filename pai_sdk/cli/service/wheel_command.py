@@ -56,11 +56,7 @@ def wheel(
 
 
 def packed_wheel() -> bytes:
-    """Returns the wheel of this release.
-
-    Raises:
-        PaiError: pip has not installed the package, or has installed another release of the clone.
-    """
+    """Returns the wheel of this release; raises PaiError unless pip has installed this release."""
     distribution = installed_distribution()
     if distribution is None:
         raise PaiError(

@@ -18,11 +18,7 @@ __all__ = ["described_search"]
 def described_search(
     file: Path, search: Path, values: list[str] | None, options: dict[str, Any]
 ) -> tuple[Tuner, dict[str, Any] | None]:
-    """Returns the tuner, and the inputs of its jobs.
-
-    Raises:
-        InvalidInputError: the job file is invalid, or the search is.
-    """
+    """Returns the tuner, and the inputs of its jobs."""
     job_file = JobFile.load(file)
     job_file = job_file.with_values({job_file.hyperparameters_key: pairs(values, "--set")})
     submitter, call = job_file.described()
