@@ -19,13 +19,7 @@ _T = TypeVar("_T")
 
 
 class RecordPart(dict[str, Any]):
-    """A part of a job as the service sends it, with its fields as attributes too.
-
-    Example:
-        >>> part = RecordPart({"EcsSpec": "ecs.c6.large", "SpotSpec": {"SpotStrategy": "SpotAsPriceGo"}})
-        >>> part["EcsSpec"], part.ecs_spec, part.ecs_count, part.spot_spec.spot_strategy
-        ('ecs.c6.large', 'ecs.c6.large', None, 'SpotAsPriceGo')
-    """
+    """A part of a job as the service sends it, with its fields as attributes too."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):

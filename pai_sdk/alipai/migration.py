@@ -39,46 +39,26 @@ _SERVING = ("deploy", "create_model")
 
 @dataclass(frozen=True, order=True)
 class Leftover:
-    """A place that needs a manual change.
+    """A place that needs a manual change."""
 
-    Attributes:
-        line: its line in the file, from 1; in a notebook, in the cell.
-        what: the name or text at this position.
-        instead: the replacement, or what to do.
-        cell: the number of the cell in a notebook, from 1; 0 elsewhere.
-    """
-
-    line: int
-    what: str
-    instead: str
-    cell: int = 0
+    line: int  # from 1, in the file; in a notebook, in the cell
+    what: str  # the name or text at this position
+    instead: str  # the replacement, or what to do
+    cell: int = 0  # from 1, in a notebook; 0 elsewhere
 
 
 @dataclass
 class Migrated:
-    """A file after the migration.
+    """A file after the migration."""
 
-    Attributes:
-        text: the new content; the old one when nothing was changed.
-        changes: for each changed part (the file, or a cell) its label, old and new lines, for a diff.
-        findings: places that need a manual change.
-    """
-
-    text: str
+    text: str  # the old one if nothing was changed
+    # Label (of a cell), old lines, new lines, for a diff.
     changes: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
     findings: list[Leftover] = field(default_factory=list)
 
 
 def migrate_source(text: str) -> Migrated:
-    r"""Rewrites a program.
-
-    Raises:
-        SyntaxError: the text is not Python.
-
-    Example:
-        >>> migrate_source("import pai\nfrom pai.session import Session\nprint(pai.__version__)\n").text
-        'import pai_sdk\nfrom pai_sdk.session import Session\nprint(pai_sdk.__version__)\n'
-    """
+    """Rewrites a program; raises SyntaxError if the text is not Python."""
     tree = ast.parse(text)
     new, findings = _rewritten(text, tree, binds_old=_binds_old(tree))
     changes = [("", _lines(text), _lines(new))] if new != text else []
@@ -86,13 +66,7 @@ def migrate_source(text: str) -> Migrated:
 
 
 def migrate_notebook(text: str) -> Migrated:
-    """Rewrites the code cells of a notebook; outputs and everything else stay as they are.
-
-    An import in one cell holds for the cells behind it. Lines of magics and shell commands are not changed.
-
-    Raises:
-        ValueError: the text is not a notebook.
-    """
+    """Rewrites the code cells of a notebook, and nothing else; raises ValueError if the text is none."""
     try:
         notebook = json.loads(text)
         cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -113,7 +87,7 @@ def migrate_notebook(text: str) -> Migrated:
             findings.append(Leftover(line, "this cell is not Python", "change it by hand"))
             migrated.findings += _in_cell(findings, number)
             continue
-        binds_old = binds_old or _binds_old(tree)
+        binds_old = binds_old or _binds_old(tree)  # an import in one cell holds for the cells behind it
         new, more = _rewritten(source, tree, binds_old=binds_old)
         migrated.findings += _in_cell([*findings, *more], number)
         if new != source:
@@ -331,12 +305,7 @@ def _missing(line: int, name: str) -> Iterator[Leftover]:
 
 
 def _resolve(parts: Sequence[str]) -> None:
-    """Resolves a name of alipai in pai_sdk, modules first.
-
-    Raises:
-        AttributeError: the name does not exist.
-        NotOfferedError: the name exists only to report its replacement.
-    """
+    """Resolves a name of alipai in pai_sdk, modules first; raises AttributeError or NotOfferedError."""
     module, remaining = _NEW, list(parts[1:])
     while remaining and find_spec(f"{module}.{remaining[0]}") is not None:
         module = f"{module}.{remaining.pop(0)}"
@@ -359,14 +328,7 @@ def _lines(text: str) -> list[str]:
 
 
 def read_source(path: Path) -> tuple[str, str]:
-    """Reads a program as Python does.
-
-    Returns:
-        The text with its line ends, and its encoding.
-
-    Raises:
-        SyntaxError: the encoding is unknown, or the content does not fit it.
-    """
+    """Reads a program as Python does; returns the text with its line ends, and its encoding."""
     content = path.read_bytes()
     encoding, _ = tokenize.detect_encoding(io.BytesIO(content).readline)
     try:

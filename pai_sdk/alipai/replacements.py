@@ -101,12 +101,7 @@ CALLED_OTHERWISE = ("pai.pipeline.Pipeline", "pai.pipeline.PipelineRun")
 
 
 def instead_of(name: str) -> str:
-    """Returns the replacement of a name of alipai; empty if pai_sdk has the name, or does not know it.
-
-    Example:
-        >>> instead_of("pai.common.utils.parse_oss_uri"), instead_of("pai.estimator.Estimator")
-        ('OssUriObj(uri) of pai_sdk.common.oss_utils', '')
-    """
+    """Returns the replacement of a name of alipai; empty if pai_sdk has the name, or does not know it."""
     key = key_of(name)
     return INSTEAD.get(key) or ABSENT.get(key, "")
 

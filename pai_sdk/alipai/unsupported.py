@@ -38,14 +38,7 @@ class _Unsupported(type):
 
 
 def unsupported(name: str, instead: str) -> type:
-    """Returns a class that stands for an unsupported name.
-
-    Example:
-        >>> Model = unsupported("Model", "the model is at estimator.model_data()")
-        >>> Model(model_data="oss://models/7/")
-        Traceback (most recent call last):
-        pai_sdk.errors.NotOfferedError: Model is not part of pai_sdk: the model is at estimator.model_data()
-    """
+    """Returns a class that stands for an unsupported name, and raises when it is used."""
     return _Unsupported(name.rpartition(".")[2], (), {"name": name, "instead": instead})
 
 
@@ -62,15 +55,7 @@ def unsupported_names(module: str, names: Iterable[str], instead: str) -> Callab
 
 
 def unsupported_module(module: str) -> tuple[list[str], Callable[[str], type]]:
-    """Returns `__path__` and `__getattr__` of an unsupported module, from which any name can be imported.
-
-    Example:
-        >>> _, find = unsupported_module("pai_sdk.common.git_utils")
-        >>> find("git_clone_repo")({"repo": "…"})
-        Traceback (most recent call last):
-        pai_sdk.errors.NotOfferedError: pai_sdk.common.git_utils.git_clone_repo is not part of pai_sdk: \
-git_config= of an Estimator
-    """
+    """Returns `__path__` and `__getattr__` of an unsupported module, from which any name can be imported."""
 
     def find(name: str) -> type:
         if name.startswith("__"):

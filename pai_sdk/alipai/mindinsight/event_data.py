@@ -453,12 +453,7 @@ class DataManager:
 
 
 def train_id_of(run_id: str) -> str:
-    """Returns the id of the train job of a run: `./name`.
-
-    Example:
-        >>> train_id_of("a/b"), train_id_of("."), run_id_of("./a/b"), run_id_of("./")
-        ('./a/b', './', 'a/b', '.')
-    """
+    """Returns the id of the train job of a run: `./name`; `./` for the run `.`."""
     return "./" if run_id == "." else f"./{run_id}"
 
 
