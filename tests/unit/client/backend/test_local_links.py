@@ -58,3 +58,7 @@ def test_a_huge_folder_is_not_searched_to_its_end(folder: Path, monkeypatch: pyt
 
 def test_a_single_file_has_no_links(folder: Path) -> None:
     assert links_notice("train", folder / "real.csv") is None
+
+
+def test_a_missing_folder_has_no_links() -> None:
+    assert links_notice("train", Path("/nowhere")) is None

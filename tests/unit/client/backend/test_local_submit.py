@@ -12,6 +12,8 @@ import pytest
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._client.backend.local.jobs import LocalJobs
+from pai_sdk._client.backend.local.support import file_uri
 from pai_sdk._client.submission import submit
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.sandbox import Sandbox
@@ -131,3 +133,17 @@ def test_a_data_folder_that_is_a_file_is_named(tmp_path: Path) -> None:
     backend = LocalBackend(tmp_path / "data", executor=DockerExecutor(lambda: SimpleNamespace()))  # type: ignore[arg-type]
     with pytest.raises(LocalRunError, match=f"{tmp_path}/data.*file in place of a folder"):
         submit(Plan(TrainingJobRequest.model_validate(PLAN)), backend, progress=False)
+
+
+def test_default_outputs_are_folders_of_the_data_folder(backend: LocalBackend) -> None:
+    expected = f"{backend.data_dir.as_uri()}/outputs/digits-x7k2/model/"
+    assert backend.default_output("digits-x7k2", "model") == expected
+
+
+def test_the_uri_of_a_folder_ends_with_a_slash() -> None:
+    assert file_uri(Path("/data/my set"), folder=True) == "file:///data/my%20set/"
+    assert file_uri(Path("/data/my set"), folder=False) == "file:///data/my%20set"
+
+
+def test_without_a_folder_there_are_no_jobs(tmp_path: Path) -> None:
+    assert LocalJobs(tmp_path / "none").ids() == []

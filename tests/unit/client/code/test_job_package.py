@@ -38,6 +38,7 @@ def run(program: str, folder: Path, *, python: str = sys.executable, path: str =
     """A job's command, without any site-packages; `path` is the PYTHONPATH of the image."""
     environment = {"PAI_WORKING_DIR": str(folder / "usercode"), "PAI_INPUT_PAI_SDK": str(job_package())}
     command = with_job_package([python, "-S", "-c", program])
+    assert command[3:] == ["sh", python, "-S", "-c", program]
     return subprocess.run(
         command,
         env={**environment, **({"PYTHONPATH": path} if path else {})},

@@ -91,5 +91,11 @@ def test_a_clone_is_shown_by_its_repository_and_not_by_a_temporary_path(reposito
 
 
 def test_urls_of_repositories() -> None:
-    urls = ["ssh://git@host:22/a/b.git/", "git@host:a/b", "https://t0ken@host/a/b", ""]
-    assert [plain_repository(url) for url in urls] == ["host:22/a/b", "host/a/b", "host/a/b", ""]
+    urls = [
+        "ssh://git@host:22/a/b.git/",
+        "git@host:a/b",
+        "https://t0ken@host/a/b",
+        "https://me:pw@host:84/a.git",
+        "",
+    ]
+    assert [plain_repository(url) for url in urls] == ["host:22/a/b", "host/a/b", "host/a/b", "host:84/a", ""]

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._client.submit.job_names import base_of_command, name_of_copy, new_name
+from pai_sdk._client.submit.job_names import base_of_command, name_of_copy, new_folder, new_name
+from pai_sdk._client.submit.request_fields import base_of, folder_of
 
 ENDING = r"-[0-9][0-9a-z]{5}"
 
@@ -59,3 +60,16 @@ def test_a_copy_has_its_own_hyperparameters_in_its_name(name: str) -> None:
 
 def test_a_copy_keeps_the_digits_that_a_user_wrote() -> None:
     assert re.fullmatch("run-202611" + ENDING, name_of_copy("run-202611", {}, {}))
+
+
+def test_the_folder_of_an_explicit_name_has_a_suffix() -> None:
+    assert new_folder("train-lr0.1-3f2a9c", is_explicit=False) == "train-lr0.1-3f2a9c"
+    assert re.fullmatch("digits" + ENDING, new_folder("digits", is_explicit=True))
+
+
+def test_a_folder_within_an_experiment_has_letters_and_digits_only() -> None:
+    assert folder_of("train-lr0.1-3f2a9c") == "trainlr013f2a9c"
+
+
+def test_a_class_names_its_jobs() -> None:
+    assert base_of(type("_MyTrainer", (), {})) == "mytrainer"

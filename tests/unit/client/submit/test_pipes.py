@@ -72,6 +72,8 @@ def test_commands_that_are_lists() -> None:
     assert hiding_pipe(["python", "train.py", "|", "tee"]) == ""
     assert hiding_pipe(["/bin/bash", "-c", "python train.py | tee log"]) == "python train.py | tee log"
     assert hiding_pipe(["bash", "-eo", "pipefail", "-c", "python train.py | tee log"]) == ""
+    script = "cd src; python train.py 2>&1 | tee log.txt"
+    assert hiding_pipe(["sh", "-c", script]) == "python train.py 2>&1 | tee log.txt"
     assert hiding_pipe(["bash", "-oc", "pipefail", "python train.py | tee log"]) == ""
     assert hiding_pipe(["sh", "run.sh"]) == ""
     assert hiding_pipe([]) == ""

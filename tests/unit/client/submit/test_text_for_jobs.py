@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._client.code.script_text import is_shell, is_windows_line, programs_in
 from pai_sdk._client.session import Session
 from pai_sdk._client.submit.estimator import Estimator
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.submit.request_fields import requirement_list
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, Problem
 
 
 @pytest.fixture
@@ -132,3 +133,25 @@ def test_others_are(name: str) -> None:
     problems = Problems()
     assert requirement_list([name], problems) == [name]
     assert problems.entries == []
+
+
+def test_half_a_line_end_of_windows_is_recognized_in_single_lines() -> None:
+    assert is_windows_line("model\r")
+    assert not is_windows_line("two\nlines\r")
+
+
+def test_a_shell_script_is_recognized_by_its_shell() -> None:
+    assert is_shell(["/bin/bash", "-o", "pipefail", "-ec", "exit 1"])
+    assert not is_shell(["python", "-c", "exit(1)"])
+
+
+def test_the_programs_of_a_script() -> None:
+    script = "cd src && ./run.sh | tee log; LR=1 python train.py"
+    assert [*programs_in(script)] == ["cd", "./run.sh", "tee", "python"]
+
+
+def test_problems_are_collected_under_their_parameter() -> None:
+    problems = Problems()
+    with problems.under("max_run_time"):
+        raise InvalidInputError([Problem("", "must be positive")])
+    assert [str(problem) for problem in problems.entries] == ["max_run_time: must be positive"]

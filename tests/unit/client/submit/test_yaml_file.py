@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pai_sdk._client.submit.yaml_file import read_scalar, read_yaml
+from pai_sdk._client.submit.yaml_file import path_text, read_scalar, read_yaml
 from pai_sdk.errors import InvalidInputError
 
 
@@ -95,3 +95,8 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_read_or_kept(text: str) -> None:
     read_scalar(text)
+
+
+def test_paths_are_written_as_problems_name_them() -> None:
+    assert path_text(("inputs", "train")) == "inputs['train']"
+    assert path_text(("requirements", 0)) == "requirements[0]"
