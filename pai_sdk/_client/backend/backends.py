@@ -17,13 +17,7 @@ if TYPE_CHECKING:
 
 
 class Backends:
-    """Creates each backend once, also with concurrent callers, and closes all of them.
-
-    The backends are independent; they share the connection.
-
-    Attributes:
-        connection: shared by the backends.
-    """
+    """Creates each backend once, also with concurrent callers, and closes all; they share the connection."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -31,12 +25,7 @@ class Backends:
         self._backends: dict[str, Any] = {}
 
     def at(self, spec: BackendSpec) -> Any:
-        """Returns the backend of a kind; it implements `Backend`.
-
-        Raises:
-            LocalRunError: this platform does not support it.
-            SettingsError: the settings select no service.
-        """
+        """Returns the backend of a kind, which implements `Backend`; refuses platforms that do not support it."""
         if reason := spec.not_on.get(sys.platform):
             raise LocalRunError(reason)
         # Creating a backend opens no connection, so other threads wait only briefly.

@@ -45,17 +45,11 @@ Purpose: TypeAlias = Literal["code", "input"]
 
 @dataclass(frozen=True)
 class Upload:
-    """Files that must be in place before the job is created.
-
-    Attributes:
-        tree: the files, with the hash of their content.
-        uri: the target folder (ends with `/`).
-        origin: the user's name for files in a temporary folder.
-    """
+    """Files that must be in place before the job is created."""
 
     tree: FileTree
-    uri: str
-    origin: str = ""
+    uri: str  # the target folder; ends with `/`
+    origin: str = ""  # the user's name for files in a temporary folder
 
 
 class SubmissionId(str):
@@ -178,22 +172,15 @@ class Plan:
 
 @dataclass(frozen=True)
 class JobChanges:
-    """The response to one request about many jobs; `Backend.changes` continues from it.
+    """The response to one request about many jobs; `Backend.changes` continues from it."""
 
-    Attributes:
-        records: jobs that may have changed, by id. Other jobs are unchanged.
-        missing: jobs that are not in the response. If it is exact, they do not exist.
-        is_exact: the records equal those of `get`. Otherwise they are entries of a list, with fewer fields and
-            possibly stale; a missing job may exist.
-        is_complete: all jobs were checked; otherwise the next call continues.
-        page: position to continue from; private to the backend that created it.
-    """
-
-    records: Mapping[str, JobRecord]
-    missing: frozenset[str] = frozenset()
+    records: Mapping[str, JobRecord]  # jobs that may have changed, by id; other jobs are unchanged
+    missing: frozenset[str] = frozenset()  # not in the response; if it is exact, they do not exist
+    # True: the records equal those of `get`. False: they are entries of a list, with fewer fields and possibly
+    # stale; a missing job may exist.
     is_exact: bool = True
-    is_complete: bool = True
-    page: object = None
+    is_complete: bool = True  # all jobs were checked; otherwise the next call continues
+    page: object = None  # position to continue from; private to the backend that created it
 
 
 class InstanceEntry(Protocol):
@@ -225,12 +212,7 @@ class Backend(Protocol):
         ...
 
     def local_uri(self, path: Path, *, folder: bool) -> str | None:
-        """Returns the URI of a local file or folder if jobs can access it; None if files must be uploaded.
-
-        Args:
-            path: the file or folder; it need not exist.
-            folder: whether it is, or will be, a folder.
-        """
+        """Returns the URI of a local file or folder, existing or not, if jobs can access it; None: upload it."""
         ...
 
     def code_dir(self, uri: str) -> CodeDir:
@@ -252,38 +234,25 @@ class Backend(Protocol):
         ...
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
-        """Uploads the files of a plan; creates no job.
-
-        Raises:
-            InvalidInputError: this backend cannot run the plan; all reasons are listed.
-        """
+        """Uploads the files of a plan; `InvalidInputError` lists all reasons why this backend cannot run it."""
         ...
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
-        """Creates the job of a plan by one request, which is repeated only if it cannot have arrived.
-
-        Returns:
-            The job's id.
-        """
+        """Creates the job of a plan by one request, repeated only if it cannot have arrived; returns its id."""
         ...
 
     def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
         """Returns the ids of the jobs with the submission label of a request, the oldest first.
 
-        Args:
-            request: the request, whose label and name identify the jobs.
-            of_any_age: search all jobs; otherwise, a service may search those of the last days only.
+        A service may search the jobs of the last days only, unless `of_any_age` is True.
         """
         ...
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
         """Returns the job as it is now.
 
-        Args:
-            job_id: id of the job.
-            changed_from: a snapshot; with `wait_s`, a backend with long polls responds when the job differs from
-                it. Others respond at once.
-            wait_s: limit of this wait, in seconds.
+        With a snapshot in `changed_from`, a backend with long polls waits up to `wait_s` for a job that differs
+        from it. Other backends respond at once.
         """
         ...
 
@@ -292,7 +261,7 @@ class Backend(Protocol):
     ) -> JobChanges:
         """Returns the changes of some jobs, by one request for any number of jobs.
 
-        A backend may respond exactly, or with a page of a list: see the attributes of the response.
+        A backend may respond exactly, or with a page of a list: see the fields of the response.
 
         Args:
             snapshots: the requested jobs, each with the caller's last snapshot.
@@ -324,30 +293,22 @@ class Backend(Protocol):
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Reads lines `start`, `start + 1`, … of one instance's log, at most `limit`; none if there are none yet.
 
-        Args:
-            job_id: id of the job.
-            instance: name of the instance.
-            start: number of the first line; the log's first line is 0.
-            limit: maximum number of lines.
-            wait_s: a backend with long polls waits so long for the first line.
+        The first line of the log is 0. A backend with long polls waits up to `wait_s` for the first requested
+        line.
         """
         ...
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
         """Returns when lines of `read_log` were written: UTC, ISO 8601; None for a line without a time.
 
-        Returns:
-            A time for each line; None if the backend does not record times.
+        None in place of the list means that the backend does not record times.
         """
         ...
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """Yields the values that the job reports, or that its metric definitions match in its log; oldest first.
 
-        Args:
-            job_id: id of the job.
-            name: only values of this metric.
-            since: only values from this time on: UTC, ISO 8601.
+        With `since` (UTC, ISO 8601), only values from this time on.
         """
         ...
 
@@ -360,11 +321,7 @@ class Backend(Protocol):
         ...
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to a running instance, which runs commands in it.
-
-        Args:
-            job_id: id of the job.
-            instance: full name of the instance.
+        """Returns an entry to a running instance, by its full name; it runs commands there.
 
         Raises:
             InvalidInputError: the instance cannot be entered from this machine; the error has the reason.
@@ -384,9 +341,5 @@ class Backend(Protocol):
         ...
 
     def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
-        """Downloads a file or a folder of a job's outputs.
-
-        Returns:
-            The local file or folder.
-        """
+        """Downloads a file or a folder of a job's outputs; returns the local file or folder."""
         ...

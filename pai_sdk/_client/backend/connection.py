@@ -33,19 +33,7 @@ class HasFiles(Protocol):
 
 
 class Connection:
-    """Settings and keys of a session. Thread-safe.
-
-    Args:
-        settings: endpoint or region, workspace and bucket.
-        credentials: returns the currently valid key.
-        retry: policy for all network calls.
-        find_again: returns the endpoint of the service if it has moved; see `ServiceBackend`.
-
-    Attributes:
-        uses_images: the service runs jobs in their images, as far as the session knows.
-        embedded_dir: data folder, if this is the connection to an embedded service.
-        open_embedded: opens a session on the embedded service of a folder; starts the service if necessary.
-    """
+    """Settings and keys of a session. Thread-safe."""
 
     def __init__(
         self,
@@ -57,9 +45,12 @@ class Connection:
         self.settings = settings
         self.credentials = credentials
         self.retry = retry or RetryPolicy()
+        # Returns the endpoint of the service if it has moved; see `ServiceBackend`.
         self.find_again = find_again
-        self.uses_images = True
+        self.uses_images = True  # the service runs jobs in their images, as far as the session knows
+        # The data folder, if this is the connection to an embedded service.
         self.embedded_dir: Path | None = None
+        # Opens a session on the embedded service of a folder; starts the service if necessary.
         self.open_embedded: Callable[[Path], HasFiles] | None = None
         self._embedded: dict[Path, HasFiles] = {}
         # Guards the fields below; released while the service is restarted, which takes seconds.
@@ -68,20 +59,12 @@ class Connection:
         self._oss: OssClient | None = None
 
     def require_endpoint(self) -> None:
-        """Checks that the settings select a service.
-
-        Raises:
-            SettingsError: neither an endpoint nor a region is set; the error lists all settings that a job needs.
-        """
+        """Checks that the settings select a service; the error lists all settings that a job needs."""
         if not self.settings.endpoint and not self.settings.region_id:
             self.settings.require(*JOB_SETTINGS)
 
     def files(self) -> OssClient:
-        """Returns the client of the object storage; restarts the embedded service, which serves it, if necessary.
-
-        Raises:
-            SettingsError: no object storage is configured.
-        """
+        """Returns the client of the object storage; restarts the embedded service, which serves it, if needed."""
         self.require_endpoint()
         with self._lock:
             endpoint = self._oss_endpoint = self._oss_endpoint or Endpoint(self.settings.oss_url, self.find_again)
@@ -108,18 +91,9 @@ class Connection:
         return endpoint is not None and host_of(endpoint) == host_of(self.settings.oss_url)
 
     def files_of_local_jobs(self, embedded_dir: Path | None = None) -> OssClient:
-        """Returns the client of the object storage that local jobs read and write.
-
-        Without a configured service, `oss://` is that of the local embedded service, if there is one: other jobs
-        of this machine use it too.
-
-        Args:
-            embedded_dir: data folder of the embedded service with which a job was submitted; it may differ from
-                that of this session.
-
-        Raises:
-            SettingsError: no object storage is configured.
-        """
+        """Returns the client of the object storage of local jobs; `embedded_dir` is that of the submission."""
+        # Without a configured service, `oss://` is that of the local embedded service, if there is one: other jobs
+        # of this machine use it too. A job may have been submitted with another service than that of this session.
         is_configured = self.settings.endpoint or self.settings.region_id
         default_dir = Path(EMBEDDED_SERVICE_DIR).expanduser()
         folder = embedded_dir or (default_dir if not is_configured and default_dir.is_dir() else None)

@@ -25,42 +25,27 @@ _CLOCKS_DIFFER_S = 60.0
 
 @dataclass(frozen=True)
 class _Page:
-    """The part of a list that was read.
+    """The part of a list that was read."""
 
-    Attributes:
-        number: the last page, from 1.
-        ids: jobs of this page, to detect a repeated page.
-        read: number of jobs on all pages so far.
-        requested: the jobs that were requested when the list started.
-        reported: requested jobs that were on a page.
-        start_time: earliest creation time of listed jobs.
-    """
-
-    number: int
-    ids: tuple[str, ...]
-    read: int
-    requested: frozenset[str]
-    reported: frozenset[str]
-    start_time: str
+    number: int  # the last page, from 1
+    ids: tuple[str, ...]  # jobs of this page, to detect a repeated page
+    read: int  # number of jobs on all pages so far
+    requested: frozenset[str]  # when the list started
+    reported: frozenset[str]  # requested jobs that were on a page
+    start_time: str  # earliest creation time of listed jobs
 
 
 def changes_of_many(
     jobs: TrainingJobs, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None, *, wait_s: float
 ) -> JobChanges:
-    """Returns changed jobs, by ListTrainingJobChanges; several requests for more than 1,000 jobs.
-
-    Args:
-        jobs: the actions of the service.
-        snapshots: the jobs, each with its last snapshot.
-        since: the previous response.
-        wait_s: limit of the long poll; ignored for more than 1,000 jobs.
-    """
+    """Returns changed jobs, by ListTrainingJobChanges; several requests for more than 1,000 jobs."""
     done = since.page if since is not None and isinstance(since.page, frozenset) else frozenset()
     batch = dict([(key, record) for key, record in snapshots.items() if key not in done][:_MAX_JOBS_PER_REQUEST])
     done = done | batch.keys()
     is_complete = done >= snapshots.keys()
     response = jobs.changes(
         {key: record._etag if record else None for key, record in batch.items()},
+        # A long poll of one batch would delay the changes of the next batches.
         wait_s=wait_s if len(batch) == len(snapshots) else 0.0,
     )
     return JobChanges(
@@ -78,18 +63,7 @@ def page_of_list(
     *,
     workspace_id: str | None,
 ) -> JobChanges:
-    """Reads the next page of the list, the newest jobs first.
-
-    Stops when all jobs were listed, or when the remaining ones are so few that a `get` for each costs no more than
-    the pages read so far. So jobs that are never listed, or are behind thousands of other users' jobs, do not
-    force a complete scan each time.
-
-    Args:
-        jobs: the actions of the service.
-        snapshots: the jobs, each with its last snapshot.
-        since: the previous response.
-        workspace_id: only jobs of this workspace are listed.
-    """
+    """Reads the next page of the list, the newest jobs first."""
     before = since.page if since is not None and isinstance(since.page, _Page) else None
     last = before or _Page(0, (), 0, frozenset(snapshots), frozenset(), _oldest(snapshots))
     number = last.number + 1
@@ -98,6 +72,9 @@ def page_of_list(
     reported = last.reported | (last.requested & {*ids})
     read = last.read + len(ids)
     is_last_page = not ids or ids == last.ids or (page.total is not None and read >= page.total)
+    # Stops when the remaining jobs are so few that a `get` for each costs no more than the pages read so far. So
+    # jobs that are never listed, or are behind thousands of other users' jobs, do not force a complete scan each
+    # time.
     is_complete = is_last_page or len(last.requested - reported) <= number
     return JobChanges(
         {record.training_job_id: record for record in page.records if record.training_job_id in snapshots},

@@ -62,25 +62,9 @@ _CLOCKS_DIFFER_S = 300.0  # of service and instance
 class ServiceBackend:
     """Submits jobs to the PAI API and stores their files in OSS. Thread-safe.
 
-    Args:
-        settings: endpoint or region, workspace and bucket.
-        credentials: returns the currently valid key.
-        retry: the policy for every call.
-        find_again: called before the next attempt if nothing listens at an endpoint, and before files are
-            transferred, since the embedded service stores them too. Returns the endpoint if it has changed.
-        timeout_s: for connecting, and between two reads of a response.
-        create_timeout_s: between two reads for a create, which is slower than other calls.
-        connection: settings, key, retry and find_again; shared with other backends, and closed by its owner.
-
-    Raises:
-        SettingsError: neither an endpoint nor a region is set; the error lists all settings that a job needs.
-
-    Example:
-        >>> from pai_sdk._core.config.credentials import static_credentials
-        >>> settings = Settings(region_id="cn-hangzhou", workspace_id="1", oss_bucket_name="models")
-        >>> backend = ServiceBackend(settings, static_credentials("LTAI-example", "secret"))
-        >>> backend.default_output("digits-x7k2", "model")
-        'oss://models/pai/training_job/digits-x7k2/model/'
+    `find_again` returns the endpoint if it has changed. It is called before the next attempt if nothing listens at
+    an endpoint, and before files are transferred, since the embedded service stores them too. A `connection` that
+    is passed is shared with other backends, and closed by its owner.
     """
 
     def __init__(
@@ -99,6 +83,7 @@ class ServiceBackend:
         self._connection.require_endpoint()
         self._settings = settings
         self._timeout_s = timeout_s
+        # Between two reads of the response to a create, which is slower than other calls.
         self._create_timeout_s = create_timeout_s
         self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
         self._jobs = TrainingJobs(self._transport)
@@ -315,11 +300,7 @@ class ServiceBackend:
         return self._logs.times(job_id, instance, start=start, count=count)
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
-        """Yields the job's metric values, oldest first.
-
-        A service that does not announce that it reads reports is Alibaba Cloud's: then they are also read from the
-        event files that are saved in the job's output `tensorboard`.
-        """
+        """Yields the job's metric values, oldest first."""
         from pai_sdk._data.run.events.points import JobPoints, metric_points
         from pai_sdk._data.storage.stores.oss import OssStore
 
@@ -327,6 +308,8 @@ class ServiceBackend:
         self._reads_reports = record is None or record._reads_reports
         if record is None or self._reads_reports:
             return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
+        # A service that does not announce that it reads reports is Alibaba Cloud's: then they are also read from
+        # the event files that are saved in the job's output `tensorboard`.
         log_points = self._jobs.metrics(job_id, name=name, since=since)
         uri = record.outputs.get("tensorboard", "")
         if not uri.startswith("oss://"):
@@ -407,11 +390,7 @@ class ServiceBackend:
         )
 
     def _require_uploaded(self, request: TrainingJobRequest) -> None:
-        """Checks that an earlier submission has uploaded the files of a request that was loaded from a file.
-
-        Raises:
-            InvalidInputError: files are missing in OSS. URIs that are not from `tree_uri` are not checked.
-        """
+        """Checks that an earlier submission has uploaded the files of a request that was loaded from a file."""
         upload_prefixes = tuple(f"{self._bucket()}/{folder}/" for folder in _FOLDERS.values())
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
@@ -421,6 +400,7 @@ class ServiceBackend:
         problems = [
             Problem(where, f"its files are not in {uri}", hint)
             for where, uri in uris.items()
+            # URIs that are not from `tree_uri` belong to the user, and are not checked.
             if uri.startswith(upload_prefixes) and not is_folder_complete(self.files(), _placed_folder(uri))
         ]
         if problems:

@@ -16,46 +16,28 @@ __all__ = ["BACKENDS", "LOCAL", "SERVICE", "BackendSpec", "Capabilities", "backe
 
 @dataclass(frozen=True)
 class Capabilities:
-    """The abilities of a backend.
+    """The abilities of a backend."""
 
-    Attributes:
-        uses_images: a job runs in the image that it names; otherwise with the packages of its host.
-        shares_files: jobs access local files directly, so nothing is uploaded.
-        hosts: `here`: jobs run on this machine. `elsewhere`: on hosts of a service, which needs settings and keys,
-            has algorithms, datasets and experiments with ids, and whose instance types may have a price and lack
-            capacity.
-        retries: a job can be restarted after an interruption (`max_retries`).
-        on_interrupt: effect of Ctrl-C on a job that is waited for in the foreground.
-    """
-
-    uses_images: bool = True
-    shares_files: bool = False
+    uses_images: bool = True  # False: a job runs with the packages of its host
+    shares_files: bool = False  # True: jobs access local files directly, so nothing is uploaded
+    # `here`: jobs run on this machine. `elsewhere`: on hosts of a service, which needs settings and keys, has
+    # algorithms, datasets and experiments with ids, and whose instance types may have a price and lack capacity.
     hosts: Hosts = "elsewhere"
-    retries: bool = False
-    on_interrupt: Literal["detach", "stop"] = "detach"
+    retries: bool = False  # a job can be restarted after an interruption (`max_retries`)
+    on_interrupt: Literal["detach", "stop"] = "detach"  # effect of Ctrl-C on a job that is waited for
 
 
 @dataclass(frozen=True)
 class BackendSpec:
-    """A kind of backend: how it is selected, and its capabilities.
+    """A kind of backend: how it is selected, and its capabilities."""
 
-    Attributes:
-        name: the key in `BACKENDS`.
-        backend: its class, as `module:name`; `Backends` calls the class's `open`.
-        capabilities: of its backends. A service may lack some of them: `backend.capabilities` is exact.
-        instance_types: instance types that select it; empty for the backend of all other types.
-        job_prefix: prefix of its job ids; empty for the backend of all other jobs.
-        list_option: the option with which `pai-sdk ps` lists its jobs.
-        not_on: platform (`sys.platform`) to the error message for a user there.
-    """
-
-    name: str
-    backend: str
-    capabilities: Capabilities = Capabilities()
-    instance_types: tuple[str, ...] = ()
-    job_prefix: str = ""
-    list_option: str = ""
-    not_on: Mapping[str, str] = field(default_factory=dict)
+    name: str  # the key in `BACKENDS`
+    backend: str  # its class, as `module:name`; `Backends` calls the class's `open`
+    capabilities: Capabilities = Capabilities()  # of its backends; `backend.capabilities` is exact
+    instance_types: tuple[str, ...] = ()  # that select it; empty for the backend of all other types
+    job_prefix: str = ""  # of its job ids; empty for the backend of all other jobs
+    list_option: str = ""  # with which `pai-sdk ps` lists its jobs
+    not_on: Mapping[str, str] = field(default_factory=dict)  # platform (`sys.platform`) to error message
 
     @property
     def is_local(self) -> bool:
@@ -83,21 +65,11 @@ BACKENDS: Mapping[str, BackendSpec] = {spec.name: spec for spec in (LOCAL, SERVI
 
 
 def backend_for_type(instance_type: Any) -> BackendSpec:
-    """Returns the backend of an instance type; None is a type of the service.
-
-    Example:
-        >>> backend_for_type("local_gpu").name, backend_for_type("ecs.c6.large").name
-        ('local', 'service')
-    """
+    """Returns the backend of an instance type; None is a type of the service."""
     return next((spec for spec in BACKENDS.values() if instance_type in spec.instance_types), SERVICE)
 
 
 def backend_for_job(job_id: Any) -> BackendSpec:
-    """Returns the backend of a job, by the prefix of its id.
-
-    Example:
-        >>> backend_for_job("local-08655612a521").name, backend_for_job("train129f212o89d").name
-        ('local', 'service')
-    """
+    """Returns the backend of a job, by the prefix of its id."""
     matches = (spec for spec in BACKENDS.values() if spec.job_prefix and str(job_id).startswith(spec.job_prefix))
     return next(matches, SERVICE)

@@ -60,19 +60,12 @@ _registry_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class FunctionCall:
-    """The call of a job.
-
-    Attributes:
-        function: anything that can be called.
-        args: its arguments.
-        kwargs: its keyword arguments.
-        is_training: whether it is `f(config)` or another kind of training, whose values are reported.
-    """
+    """The call of a job."""
 
     function: Callable[..., Any]
     args: Sequence[Any] = ()
     kwargs: Mapping[str, Any] | None = None
-    is_training: bool = False
+    is_training: bool = False  # `f(config)` or another kind of training, whose values are reported
 
     @property
     def name(self) -> str:
@@ -92,18 +85,12 @@ def job_key(nonce: str) -> bytes:
 
 
 class PackedCall:
-    """A code folder with a call, which is removed with this object, or at the end of the program.
-
-    Attributes:
-        path: the folder.
-        source: the user's folder whose files are in it; None without one.
-        nonce: the number of the call.
-        key: the key of its job.
-    """
+    """A code folder with a call, which is removed with this object, or at the end of the program."""
 
     def __init__(self) -> None:
         self.path = Path(tempfile.mkdtemp(prefix="pai-function-"))
-        self.source: Path | None = None
+        self.source: Path | None = None  # the user's folder whose files are in it; None without one
+        # The number of the call, from which the key of its job is derived.
         self.nonce = os.urandom(16).hex()
         self.key = job_key(self.nonce)
         # Also runs at the end of the program, unlike `__del__`.
@@ -117,11 +104,7 @@ def pack_call(
     *,
     allow_secrets: bool = False,
 ) -> PackedCall:
-    """Copies the user's code into a new folder, and writes the call beside it.
-
-    Raises:
-        InvalidInputError: as `write_package`; a `CodeError` for the code.
-    """
+    """Copies the user's code into a new folder, and writes the call beside it."""
     packed = PackedCall()
     if source_dir is not None:
         tree = package_code(source_dir, allow_secrets=allow_secrets)
@@ -145,23 +128,13 @@ def write_package(
     source_dir: Path | None = None,
     requirements: Sequence[str] = (),
 ) -> None:
-    """Writes `_pai_function` into a code folder.
-
-    Args:
-        call: the call of the job.
-        folder: the code folder.
-        key: signs the call.
-        nonce: the number of the call.
-        source_dir: the folder of the uploaded code; its modules are in the job, so they are not pickled.
-        requirements: of the job; their pins must match what is installed on this machine.
-
-    Raises:
-        InvalidInputError: the function or an argument cannot be pickled, or needs another version.
-    """
+    """Writes `_pai_function` into a code folder; refuses a call that cannot be pickled, or whose pins conflict."""
     import cloudpickle
 
+    # Modules in `source_dir` are uploaded with the job, so they are not pickled.
     payload, modules = _pickle_call(call, source_dir)
     distributions = _distributions(modules)
+    # The job unpickles with the pinned versions: they must match what is installed on this machine.
     _check_pins(requirements, dict(distributions.values()))
     header = {
         "kind": "training" if call.is_training else "call",

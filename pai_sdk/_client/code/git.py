@@ -69,17 +69,9 @@ def checkout(
 ) -> tuple[Path, Checkout]:
     """Clones one state of a repository into a temporary folder, which exists as long as the second result.
 
-    Args:
-        git_config: `repo` (any https or ssh URL); optional `branch` (or tag), `commit`, `username`, `password`,
-            `token`.
-        source_dir: a folder or file within the repository; None for all of it.
-        timeout_s: for all commands together.
-
-    Returns:
-        The requested folder, and the object that keeps it alive.
-
-    Raises:
-        CodeError: the configuration is wrong, git failed, or there is no such folder within the repository.
+    `git_config` has `repo` (any https or ssh URL), and optionally `branch` (or tag), `commit`, `username`,
+    `password`, `token`. Returns the requested folder or file within the clone, and the clone. `timeout_s` is for
+    all commands together.
     """
     source = parse_git_config(git_config)
     clone_dir = Checkout(Path(tempfile.mkdtemp(prefix="pai-git-")))
@@ -92,11 +84,7 @@ def checkout(
 
 
 class Checkout:
-    """A temporary clone; removed by `close`, or when it is garbage-collected.
-
-    Attributes:
-        path: the folder.
-    """
+    """A temporary clone; removed by `close`, or when it is garbage-collected."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -109,18 +97,10 @@ class Checkout:
 
 
 def clone(source: GitSource, into: Path, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> None:
-    """Clones one state of a repository with its submodules, without its history if the host allows that.
-
-    Args:
-        source: the repository.
-        into: a folder that does not exist yet, or is empty.
-        timeout_s: for all commands together.
-
-    Raises:
-        CodeError: git failed.
-    """
+    """Clones one state of a repository with its submodules, without its history if the host allows that."""
     # A login is sent to the host of `repo` only; submodules on other hosts must be public, or readable with this
     # machine's ssh keys. Files in Git LFS need git-lfs on this machine; without it a warning names them.
+    # One deadline for all commands together.
     git = _Git(source, into, time.monotonic() + timeout_s)
     if source.commit is None:
         branch = ["--branch", source.branch] if source.branch else []

@@ -23,21 +23,13 @@ TOKEN_USER = "x-access-token"  # noqa: S105 - a name, not a secret
 
 @dataclass(frozen=True)
 class GitSource:
-    """A repository and a state of it.
+    """A repository and a state of it."""
 
-    Attributes:
-        url: without any secret.
-        branch: a branch or tag.
-        commit: a hash, whole or abbreviated.
-        username: for https.
-        secret: the password or token; never shown.
-    """
-
-    url: str
-    branch: str | None = None
-    commit: str | None = None
-    username: str | None = None
-    secret: str | None = field(default=None, repr=False)
+    url: str  # without any secret
+    branch: str | None = None  # a branch or tag
+    commit: str | None = None  # a hash, full or abbreviated
+    username: str | None = None  # for https
+    secret: str | None = field(default=None, repr=False)  # the password or token; never displayed
 
     @property
     def base_url(self) -> str:
@@ -63,15 +55,7 @@ class GitSource:
 
 
 def parse_git_config(git_config: Mapping[str, str]) -> GitSource:
-    """Parses a `git_config`.
-
-    Raises:
-        CodeError: lists all problems.
-
-    Example:
-        >>> parse_git_config({"repo": "git@example.com:team/project.git", "branch": "main"}).branch
-        'main'
-    """
+    """Parses a `git_config`; lists all problems."""
     problems = list(_key_problems(git_config))
     if problems:
         raise CodeError(problems)

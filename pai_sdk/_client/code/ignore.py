@@ -82,16 +82,6 @@ class IgnoreRules:
     .gitignore. The walk does not enter an ignored folder, so nothing within it can be re-included, as in git. If
     the root is in a git repository, the rules of the folders above it, up to the top of the repository, apply as
     well.
-
-    Args:
-        source_dir: the folder where the walk starts.
-        names: the names of ignore files; later ones win over earlier ones in their folder.
-        left_behind: called with each ignored path and the reason; a folder's path ends with a slash.
-
-    Example:
-        >>> accept = IgnoreRules("src").accepts
-        >>> accept(".venv", True), accept("train.py", False)
-        (False, True)
     """
 
     def __init__(
@@ -102,7 +92,9 @@ class IgnoreRules:
         left_behind: Callable[[str, str], None] | None = None,
     ) -> None:
         source_dir = Path(source_dir)
+        # Later names win over earlier ones in their folder.
         self._names = names
+        # Called with each ignored path and the reason; a folder's path ends with a slash.
         self._left_behind = left_behind
         self._rules: dict[str, _Rules] = {}
         self._top, self._root = source_dir, ""

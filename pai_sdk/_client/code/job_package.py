@@ -81,12 +81,7 @@ def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
 
 
 def with_job_package(command: Sequence[str]) -> list[str]:
-    """Returns the command, with the channel added to PYTHONPATH.
-
-    Example:
-        >>> with_job_package(["python", "train.py"])[3:]
-        ['sh', 'python', 'train.py']
-    """
+    """Returns the command, with the channel added to PYTHONPATH."""
     if list(command[:2]) == ["sh", "-c"] and len(command) == 3:
         return ["sh", "-c", _USE + command[2]]
     return ["sh", "-c", _USE + 'exec "$@"', "sh", *command]

@@ -24,23 +24,12 @@ _LOGIN = re.compile(r"^[^/@]*@")
 
 @dataclass(frozen=True)
 class GitState:
-    """A state of a repository.
+    """A state of a repository."""
 
-    Attributes:
-        repository: host and path, without scheme and login: `github.com/pai/digits`; empty without a remote.
-        commit: the whole hash.
-        branch: empty where none is checked out.
-        is_dirty: files of the folder differ from the commit, or are not in it.
-
-    Example:
-        >>> GitState("github.com/pai/digits", "1f2e3d", "main", is_dirty=False).labels()["git-commit"]
-        '1f2e3d'
-    """
-
-    repository: str
-    commit: str
-    branch: str
-    is_dirty: bool
+    repository: str  # host and path, `github.com/pai/digits`; empty without a remote
+    commit: str  # the full hash
+    branch: str  # empty where none is checked out
+    is_dirty: bool  # files of the folder differ from the commit, or are not in it
 
     def labels(self) -> dict[str, str]:
         """Returns the labels of a job, as the cloud allows them: no scheme, and at most 128 characters."""
@@ -54,11 +43,8 @@ class GitState:
 
 
 def git_state(folder: Path) -> GitState | None:
-    """Returns the state of the repository around a folder; None without one, or if git does not respond in time.
-
-    Args:
-        folder: of the code; only changes within it count.
-    """
+    """Returns the state of the repository around a folder; None without one, or if git is too slow."""
+    # Only changes within the folder of the code count.
     status = _git(folder, "status", "--porcelain=v2", "--branch", "--untracked-files=normal", "--", ".")
     if status is None:
         return None
@@ -79,12 +65,7 @@ def git_state(folder: Path) -> GitState | None:
 
 
 def plain_repository(url: str) -> str:
-    """Returns host and path of a repository's URL, without scheme and login.
-
-    Example:
-        >>> [plain_repository(url) for url in ("https://me:pw@host.cn:8443/a/b.git", "git@host:a/b.git")]
-        ['host.cn:8443/a/b', 'host/a/b']
-    """
+    """Returns host and path of a repository's URL, without scheme and login."""
     text = _LOGIN.sub("", _SCHEME.sub("", url))
     if not _SCHEME.match(url) and not url.startswith("/"):
         text = text.replace(":", "/", 1)

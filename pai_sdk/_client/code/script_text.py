@@ -33,42 +33,22 @@ PROGRAM = re.compile(r"[\s({!]*(?:(?:\w+=\S*|do|then|else|time|exec|nohup|env)\s
 
 
 def unix_text(script: str) -> str:
-    r"""Returns the text of a shell script with the line ends that a shell expects, without a byte order mark.
-
-    Example:
-        >>> unix_text("\ufeffexport NAME=model\r\npython train.py\r")
-        'export NAME=model\npython train.py'
-    """
+    """Returns the text of a shell script with the line ends that a shell expects, without a byte order mark."""
     return script.removeprefix("\ufeff").replace("\r\n", "\n").removesuffix("\r")
 
 
 def is_windows_line(text: str) -> bool:
-    r"""Returns True if a string is one line of a Windows file, with half of its line end.
-
-    Example:
-        >>> is_windows_line("model\r"), is_windows_line("two\nlines\r")
-        (True, False)
-    """
+    """Returns True if a string is one line of a Windows file, with half of its line end."""
     return text.endswith("\r") and "\n" not in text
 
 
 def is_shell(command: Sequence[str]) -> bool:
-    """Returns True if the last part of a command is a shell script, as in `["bash", "-c", "…"]`.
-
-    Example:
-        >>> is_shell(["/bin/bash", "-o", "pipefail", "-ec", "exit 1"]), is_shell(["python", "-c", "exit(1)"])
-        (True, False)
-    """
+    """Returns True if the last part of a command is a shell script, as in `["bash", "-c", "…"]`."""
     return len(command) > 2 and command[0].rpartition("/")[2] in SHELLS and bool(re.match(r"-\w*c", command[-2]))
 
 
 def programs_in(script: str) -> Iterator[str]:
-    """Yields the programs that a shell script starts, as far as they are certain.
-
-    Example:
-        >>> [*programs_in("cd src && ./run.sh | tee log; LR=1 python train.py")]
-        ['cd', './run.sh', 'tee', 'python']
-    """
+    """Yields the programs that a shell script starts, as far as they are certain."""
     for command in _COMMAND.finditer(script):
         if program := PROGRAM.match(command[0]):
             yield program[1]

@@ -86,12 +86,7 @@ _NO_SECRETS = _any_of(_HARMLESS)
 
 
 def is_secret_path(path: str) -> bool:
-    """Returns True if keys and passwords usually have this path.
-
-    Example:
-        >>> [is_secret_path(path) for path in ("conf/.env", ".env.example", "keys/ID_RSA", "train.py")]
-        [True, False, True, False]
-    """
+    """Returns True if keys and passwords usually have this path."""
     path = path.lower()
     name = path.rpartition("/")[2]
     is_match = name in _EXACT or _GLOBS.match(name) or _PATHS.match(f"/{path}")

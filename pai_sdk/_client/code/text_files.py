@@ -15,15 +15,7 @@ _MARKS = (  # the mark of UTF-32 begins with that of UTF-16
 
 
 def decoded(content: bytes, *, errors: str = "strict") -> str:
-    r"""Returns the text of a file, without its byte order mark.
-
-    Raises:
-        ValueError: it is not UTF-8 and has no mark, such as UTF-16 without one.
-
-    Example:
-        >>> decoded("*.csv".encode("utf-16")), decoded(b"\xef\xbb\xbf*.csv")
-        ('*.csv', '*.csv')
-    """
+    """Returns the text of a file, without its byte order mark; `ValueError` if it is not UTF-8 and has no mark."""
     encoding = next((encoding for mark, encoding in _MARKS if content.startswith(mark)), None)
     if encoding is not None:
         return content.decode(encoding)

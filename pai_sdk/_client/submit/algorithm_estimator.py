@@ -94,11 +94,7 @@ class AlgorithmEstimator(EstimatorBase):
         )
 
     def _algorithm(self) -> AlgorithmChoice:
-        """Returns the algorithm; requested at the first call.
-
-        Raises:
-            InvalidInputError: no algorithm was named, or none has that name.
-        """
+        """Returns the algorithm; requested at the first call."""
         self._check_which()
         from pai_sdk._client.submit import registered  # for weight: it needs pydantic
 
@@ -134,15 +130,7 @@ def describe_algorithm(
     *,
     allow_secrets: bool,
 ) -> Description:
-    """Returns the description of jobs that run an algorithm.
-
-    Args:
-        algorithm: that they run.
-        instance_type: where they run.
-        hyperparameters: values by name.
-        source_dir: code that is not the algorithm's.
-        allow_secrets: upload files that look like keys, too.
-    """
+    """Returns the description of jobs that run an algorithm; `source_dir` is code that is not part of it."""
     if backend_for_type(instance_type).is_local:
         algorithm = algorithm.with_full_spec()
     definition = algorithm.definition

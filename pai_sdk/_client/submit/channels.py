@@ -34,14 +34,10 @@ _FOLDER_SCHEMES = ("oss", "nas", "cpfs", "bmcpfs")
 
 
 class ChannelResolver:
-    """Resolves the inputs and outputs of one job.
-
-    Attributes:
-        uploads: the local files to upload for the inputs resolved so far.
-    """
+    """Resolves the inputs and outputs of one job."""
 
     def __init__(self, backend: Backend, region_id: str | None, problems: Problems) -> None:
-        self.uploads: list[Upload] = []
+        self.uploads: list[Upload] = []  # local files of the inputs resolved so far
         self._backend = backend
         self._region_id = region_id
         self._problems = problems
@@ -69,15 +65,8 @@ class ChannelResolver:
         *,
         may_add: bool = False,
     ) -> list[OutputChannel]:
-        """Returns the output channels of the request.
-
-        Args:
-            outputs: output channel to target, as given to the call.
-            definitions: every defined channel gets a target.
-            from_parameters: targets that parameters set: channel to (parameter, URI).
-            default_uri: the URI of a channel that was given no target.
-            may_add: whether `outputs` may have channels that are not defined.
-        """
+        """Returns the output channels of the request; each defined channel gets a target."""
+        # Without `may_add`, only defined channels are allowed.
         outputs = dict(self._checked(outputs, () if may_add else definitions, "outputs"))
         for name, (parameter, uri) in from_parameters.items():
             if name in outputs:
@@ -210,11 +199,7 @@ def _local_path(source: InputSource | OutputTarget) -> Path | None:
 
 
 def channel_definitions(channels: Sequence[Channel | Mapping[str, Any]], where: str) -> list[Channel]:
-    """Returns the channel definitions of a submitter, whose names are unique.
-
-    Raises:
-        InvalidInputError: with everything that is wrong with them.
-    """
+    """Returns the channel definitions of a submitter, whose names are unique; reports all problems."""
     problems = Problems()
     if not isinstance(channels, Sequence) or isinstance(channels, str | bytes):
         problems.add(where, is_of_type(channels), "give a list: [Channel(name='data')]")

@@ -43,30 +43,10 @@ def clone_plan(
 ) -> Plan:
     """Plans a copy of an earlier job: with its code, inputs and settings, but a new name and new output folders.
 
-    Args:
-        record: of the earlier job.
-        hyperparameters: changed or new values.
-        environments: changed or new variables; also those whose values the service masks.
-        labels: changed or new labels.
-        inputs: input channel to URI, changed or new.
-        outputs: output channel to URI. The others go to the folders of the earlier job, with the new job's folder
-            in place of the old one.
-        image_uri: another image.
-        command: another command; the code is the same.
-        instance_type: other public instances, in place of what the job ran on.
-        instance_count: another number of them.
-        max_run_time: another time limit, in seconds.
-        job_name: the new job's name; otherwise the old one with the new hyperparameters and another ending.
-
-    Raises:
-        InvalidInputError: with all problems, such as an output that would overwrite that of the earlier job.
-
-    Example:
-        >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "TrainingJobName": "digits",
-        ...     "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 1}})
-        >>> plan = clone_plan(record, hyperparameters={"lr": 0.1}, job_name="digits-2")
-        >>> plan.request.training_job_name, plan.request.hyperparameters[0].value
-        ('digits-2', '0.1')
+    The mappings have changed or new values; `environments` also those whose values the service masks. Other
+    outputs go to the folders of the earlier job, with the new job's folder in place of the old one.
+    `instance_type` replaces all resources by public instances. One error lists all problems, such as an output
+    that would overwrite that of the earlier job.
     """
     request = request_of(record)
     sees_files = backend_for_job(record.training_job_id).capabilities.shares_files

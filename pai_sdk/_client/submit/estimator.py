@@ -151,7 +151,7 @@ def _no_function(*_: object) -> None:
 @init_checks_keywords
 @dataclass(repr=False, eq=False)
 class FunctionEstimator(Estimator):
-    """Trains with a function; made by `Estimator.from_function`.
+    """Trains with a function; created by `Estimator.from_function`.
 
     Attributes:
         function: `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`; `config` is a dict of the
@@ -169,7 +169,7 @@ class FunctionEstimator(Estimator):
         *,
         job_name: str | None = None,
     ) -> Plan:
-        """The exact request of a job that calls the function, as `JobSubmitter.plan` describes it."""
+        """Returns the exact request of a job that calls the function, as `JobSubmitter.plan` describes it."""
         from pai_sdk._client.code.function_package import FunctionCall
 
         config = dict(self.hyperparameters or {})
@@ -184,12 +184,7 @@ class FunctionEstimator(Estimator):
         *,
         job_name: str | None = None,
     ) -> Plan:
-        """The exact request of a job that makes one call, which is pickled now.
-
-        Raises:
-            InvalidInputError: the function or an argument cannot be pickled, or needs another version of Python or
-                of a package than the job would have.
-        """
+        """Returns the exact request of a job that makes one call, which is pickled now."""
         from pai_sdk._client.code.function_package import KEY_VARIABLE, LABEL, pack_call
         from pai_sdk._client.submit.planning import make_plan, with_git_labels
 

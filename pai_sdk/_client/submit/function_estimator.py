@@ -27,11 +27,11 @@ _MAX_SUBMISSIONS = 8
 
 @short_tracebacks
 class RemoteFunction(Generic[P, R]):
-    """A function whose calls are jobs; made by `remote`.
+    """A function whose calls are jobs; created by `remote`.
 
     Attributes:
-        function: the function itself; a call of it runs here.
-        estimator: what submits the jobs; its `jobs` are those submitted so far.
+        function: the function itself; a call of it runs in this process.
+        estimator: submits the jobs; its `jobs` are those submitted so far.
     """
 
     def __init__(self, function: Callable[P, R], estimator: FunctionEstimator, *, show_logs: bool) -> None:
@@ -41,29 +41,28 @@ class RemoteFunction(Generic[P, R]):
         self._show_logs = show_logs
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the call as a job, wait for it, and return its value.
+        """Runs the call as a job, waits for it, and returns its value.
 
         Raises:
-            Exception: what the function raised; its cause is the traceback in the job.
+            Exception: raised by the function; its cause is the traceback in the job.
             JobFailed: the job ended without a result.
-            PaiError: as for `submit` of an estimator.
         """
         value: R = self._submit(args, kwargs, show_logs=self._show_logs).result(show_logs=self._show_logs)
         return value
 
     def submit(self, *args: P.args, **kwargs: P.kwargs) -> TrainingJob:
-        """Submit the call as a job, and return at once; `job.result()` waits for its value."""
+        """Submits the call as a job, and returns at once; `job.result()` waits for its value."""
         return self._submit(args, kwargs)
 
     def map(self, items: Iterable[Any], *, return_exceptions: bool = False) -> list[Any]:
-        """Run a job for each item, all at once, and return their values in the order of the items.
+        """Runs a job for each item, all at once, and returns their values in the order of the items.
 
         Args:
-            items: a dict gives keyword arguments, a tuple positional ones, anything else is the one argument.
+            items: a dict has keyword arguments, a tuple positional ones, anything else is the one argument.
             return_exceptions: return the error of a job in place of its value, whatever the function raised.
 
         Raises:
-            Exception: the error of the first item that failed, when all jobs have ended.
+            Exception: the error of the first item that failed, after all jobs have finished.
         """
         calls = [_arguments(item) for item in items]
         for args, kwargs in calls:  # wrong ones, before anything is sent
@@ -119,11 +118,7 @@ def _is_remote(error: BaseException) -> bool:
 
 
 def _check_returns(function: Callable[..., Any]) -> None:
-    """Refuses what gives no value when it is called.
-
-    Raises:
-        InvalidInputError: it is a generator function or an async one.
-    """
+    """Refuses a generator function or an async one: a call of it returns no value."""
     name = getattr(function, "__name__", type(function).__name__)
     if suspends(function) == "async":
         hint = "call asyncio.run() in a plain function"

@@ -19,14 +19,7 @@ ON_DEMAND = "on-demand"
 def fallbacks(
     alternatives: Sequence[str | Mapping[str, Any]] | None, compute: ComputeResource | None, problems: Problems
 ) -> tuple[ComputeResource, ...]:
-    """Returns the alternatives of a job's resources, in their order.
-
-    Args:
-        alternatives: instance types, which keep the spot terms of the job; `on-demand`; or a dict with
-            `instance_type`, `spot_spec` or both.
-        compute: what the job asks for first.
-        problems: collects the problems.
-    """
+    """Returns the alternatives of a job's resources, in their order."""
     if not alternatives or compute is None:
         return ()
     if compute.ecs_spec is None or backend_for_type(compute.ecs_spec).is_local:
@@ -36,6 +29,7 @@ def fallbacks(
     for number, each in enumerate(alternatives):
         where = f"fallback[{number}]"
         if isinstance(each, str):
+            # An instance type keeps the spot terms of the job.
             each = {"spot_spec": None} if each == ON_DEMAND else {"instance_type": each}
         if not isinstance(each, Mapping) or not each or {*each} - {"instance_type", "spot_spec"}:
             hint = "give an instance type, 'on-demand', or a dict with instance_type, spot_spec or both"
@@ -64,16 +58,7 @@ def check_cost(
     alternatives: Sequence[ComputeResource],
     problems: Problems,
 ) -> None:
-    """Adds a problem if a job, or one of its alternatives, may cost more than `max_cost`.
-
-    Args:
-        max_cost: the highest cost, in the currency of the prices; None for no limit.
-        prices: instance type to price of an instance and hour; `TYPE spot` for a spot instance. Without that, a
-            spot instance counts with its price limit, or in full.
-        request: the job.
-        alternatives: its other resources.
-        problems: collects the problems.
-    """
+    """Adds a problem if a job, or one of its alternatives, may cost more than `max_cost`."""
     if max_cost is None:
         return
     if isinstance(max_cost, bool) or not isinstance(max_cost, int | float) or not max_cost > 0:
@@ -90,6 +75,8 @@ def check_cost(
         return
     for each in paid:
         kind = f"{each.ecs_spec}{' spot' if each.spot_spec else ''}"
+        # Prices are per instance and hour. Without a `TYPE spot`, a spot instance counts with its price limit, or
+        # in full.
         price = _price(each, prices)
         if price is None:
             hint = (

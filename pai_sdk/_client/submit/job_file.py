@@ -51,12 +51,7 @@ _STAND_IN = "-"
 
 
 def parameters_of(kind: type[JobSubmitter]) -> list[str]:
-    """Returns the keys that a file of this kind can have, beside `kind`.
-
-    Example:
-        >>> "image_uri" in parameters_of(Estimator), "session" in parameters_of(Estimator)
-        (True, False)
-    """
+    """Returns the keys that a file of this kind can have, beside `kind`."""
     init_fields = [
         f.name for f in fields(kind) if f.init and not f.name.startswith("_") and f.name not in _EXCLUDED
     ]

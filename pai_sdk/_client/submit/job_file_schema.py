@@ -41,12 +41,7 @@ _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)
 
 
 def job_file_schema() -> dict[str, Any]:
-    """Builds the schema.
-
-    Example:
-        >>> sorted(job_file_schema()["properties"]["kind"]["enum"])
-        ['AlgorithmEstimator', 'Estimator', 'Processor']
-    """
+    """Builds the JSON schema of job files."""
     definitions: dict[str, Any] = {}
     for name, kind in KINDS.items():
         definitions[name] = _kind_schema(kind, definitions)

@@ -27,12 +27,7 @@ _MODULE = re.compile(r"\s-m\s+(?:\w+\.)*([A-Za-z0-9]\w*)")
 
 
 def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
-    """Returns the name of a new job: its base, up to two hyperparameters, six random characters.
-
-    Example:
-        >>> new_name("train", {"seed": 1, "learning_rate": 0.1}).rpartition("-")[0]
-        'train-lr0.1'
-    """
+    """Returns the name of a new job: its base, up to two hyperparameters, six random characters."""
     name = base.rstrip("-_.") or base
     for part in _parts(hyperparameters):
         if len(name) + len(part) + SUFFIX_LENGTH + 2 <= _MAX_LENGTH:
@@ -41,26 +36,14 @@ def new_name(base: str, hyperparameters: Mapping[str, Any] | None) -> str:
 
 
 def new_folder(name: str, *, is_explicit: bool, key: str | None = None) -> str:
-    """Returns the name of a new job's output folder, which is unique.
-
-    Example:
-        >>> new_folder("train-lr0.1-3f2a9c", is_explicit=False)
-        'train-lr0.1-3f2a9c'
-        >>> new_folder("digits", is_explicit=True).rpartition("-")[0]
-        'digits'
-    """
+    """Returns the unique name of a new job's output folder: the job's name, with a suffix if the user set it."""
     if not is_explicit:
         return name
     return f"{name}-{new_suffix() if key is None else suffix_of_key(key)}"
 
 
 def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> str:
-    """Returns the name of a changed copy of a job, with the new hyperparameters in place of the old ones.
-
-    Example:
-        >>> name_of_copy("train-lr0.1-3f2a9c", {"lr": "0.1"}, {"lr": "0.2"}).rpartition("-")[0]
-        'train-lr0.2'
-    """
+    """Returns the name of a changed copy of a job, with the new hyperparameters in place of the old ones."""
     base = without_suffix(name)
     for part in reversed(_parts(before)):
         base = base.removesuffix(f"-{part}")
@@ -68,12 +51,7 @@ def name_of_copy(name: str, before: Mapping[str, Any], after: Mapping[str, Any])
 
 
 def base_of_command(command: str | Sequence[str]) -> str:
-    """Returns the name of the script or module that a command starts; empty if it names none.
-
-    Example:
-        >>> base_of_command("torchrun --nproc_per_node 2 src/train.py $PAI_USER_ARGS"), base_of_command("ls /ml")
-        ('train', '')
-    """
+    """Returns the name of the script or module that a command starts; empty if it names none."""
     text = command if isinstance(command, str) else " ".join(str(word) for word in command)
     match = _SCRIPT.search(text) or _MODULE.search(text)
     return match[1][:40].rstrip("-_.") if match else ""

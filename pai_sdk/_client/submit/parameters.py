@@ -20,40 +20,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Description:
-    """The part of a job that its kind of submitter defines, beside the parameters that all jobs share.
-
-    Attributes:
-        image: the image the command runs in.
-        command: text for `sh -c`, or a list that is taken as it is.
-        hyperparameters: values by name.
-        hyperparameters_are: what the user calls them, for error messages.
-        metric_definitions: metrics to be read from the log.
-        input_channels: the defined inputs; empty for any.
-        output_channels: the defined outputs; each gets a URI.
-        takes_more_outputs: whether a call may add outputs to them; where none are defined, it always may.
-        placed_outputs: output URIs that a parameter sets: channel to (parameter, URI).
-        source_dir: folder with the code, here or in OSS; with `git_config`, a folder within the repository.
-        git_config: the repository the code comes from.
-        allow_secrets: upload files that look like keys, too.
-        job_type: how the instances find each other.
-        algorithm: what runs, when it is defined elsewhere; image and command are then its own.
-        resume: where the job resumes from: True, the id of a job, or the URI or path of checkpoints.
-    """
+    """The part of a job that its kind of submitter defines, beside the parameters that all jobs share."""
 
     image: str = ""
     command: str | Sequence[str] = ""
     hyperparameters: Mapping[str, Any] | None = None
+    # The name of the hyperparameters in error messages.
     hyperparameters_are: str = "hyperparameters"
     metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] = ()
-    input_channels: Sequence[Channel] = ()
-    output_channels: Sequence[Channel] = ()
+    input_channels: Sequence[Channel] = ()  # empty: any
+    output_channels: Sequence[Channel] = ()  # each gets a URI
+    # Whether a call may add outputs to them; where none are defined, it always may.
     takes_more_outputs: bool = False
+    # Output URIs that a parameter sets: channel to (parameter, URI).
     placed_outputs: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    # Local or in OSS; with `git_config`, a folder within the repository.
     source_dir: str | os.PathLike[str] | None = None
     git_config: Mapping[str, str] | None = None
-    allow_secrets: bool = False
+    allow_secrets: bool = False  # upload files that look like keys, too
     job_type: str = "PyTorchJob"
-    algorithm: AlgorithmChoice | None = None
+    algorithm: AlgorithmChoice | None = None  # defines image and command, if it is set
+    # True, the id of a job, or the URI or path of checkpoints.
     resume: bool | str | os.PathLike[str] | None = None
 
 

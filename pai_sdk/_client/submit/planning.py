@@ -48,11 +48,7 @@ def make_plan(
     outputs: Mapping[str, OutputTarget] | None,
     job_name: str | None = None,
 ) -> Plan:
-    """Returns the plan of one job; its request has the label of its only submission.
-
-    Raises:
-        InvalidInputError: with everything that is wrong.
-    """
+    """Returns the plan of one job, with the label of its only submission; one error lists all problems."""
     problems = Problems()
     parameters = with_checked_types(parameters, problems)
     backend = session.backend_for(parameters.instance_type)

@@ -12,15 +12,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 
 
 class Problems:
-    """The problems found so far.
-
-    Example:
-        >>> problems = Problems()
-        >>> with problems.under("max_run_time"):
-        ...     raise InvalidInputError([Problem("", "must be positive")])
-        >>> str(problems.entries[0])
-        'max_run_time: must be positive'
-    """
+    """The problems of a job's parameters so far."""
 
     def __init__(self) -> None:
         self.entries: list[Problem] = []

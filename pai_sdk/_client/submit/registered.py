@@ -25,21 +25,13 @@ from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 
 @dataclass(frozen=True)
 class AlgorithmChoice:
-    """The algorithm that a job runs, and its checks of the job.
+    """The algorithm that a job runs, and its checks of the job."""
 
-    Attributes:
-        definition: the spec as it is read, with all that a job is checked by.
-        spec: the spec as it is sent; None for a registered algorithm, of which only the name is sent.
-        name: of the registered algorithm.
-        version: of it; always a certain one, so that the same plan is the same job.
-        provider: whose algorithm it is.
-    """
-
-    definition: AlgorithmDefinition
-    spec: AlgorithmSpec | None = None
+    definition: AlgorithmDefinition  # the spec as it is read, by which a job is checked
+    spec: AlgorithmSpec | None = None  # as it is sent; None for a registered algorithm: only its name is sent
     name: str | None = None
-    version: str | None = None
-    provider: str | None = None
+    version: str | None = None  # of a registered one always set, so that the same plan is the same job
+    provider: str | None = None  # owner of the algorithm
 
     @property
     def command(self) -> Sequence[str]:
@@ -52,16 +44,13 @@ class AlgorithmChoice:
         return next(iter(self.definition.supported_instance_types), None)
 
     def with_full_spec(self) -> AlgorithmChoice:
-        """Returns the choice with its full spec, for local jobs, which have no registered algorithms.
-
-        Raises:
-            InvalidInputError: the service does not show all of it, or it has parts that are not known here.
-        """
+        """Returns the choice with its full spec, for local jobs, which have no registered algorithms."""
         if self.spec is not None:
             return self
         try:
             spec = AlgorithmSpec.model_validate(self.definition.model_dump(by_alias=True, exclude_none=True))
         except ValidationError as error:
+            # The service does not return all of it, or it has parts that this release does not support.
             raise InvalidInputError(problems_of(error, f"the spec of {self.name!r}")) from None
         return replace(self, spec=spec)
 
@@ -110,11 +99,7 @@ class AlgorithmChoice:
 
 
 def explicit_algorithm(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoice:
-    """Returns the algorithm of a complete spec.
-
-    Raises:
-        InvalidInputError: the spec is wrong.
-    """
+    """Returns the algorithm of a complete spec; reports what is wrong with the spec."""
     try:
         checked = AlgorithmSpec.model_validate(spec)
     except ValidationError as error:
@@ -125,17 +110,7 @@ def explicit_algorithm(spec: AlgorithmSpec | Mapping[str, Any]) -> AlgorithmChoi
 def registered_algorithm(
     algorithms: Algorithms, name: str | None, version: str | None, provider: str | None
 ) -> AlgorithmChoice:
-    """Requests a registered algorithm.
-
-    Args:
-        algorithms: the API.
-        name: its name.
-        version: of it; the one that was created last, when None.
-        provider: whose it is.
-
-    Raises:
-        InvalidInputError: there is no such algorithm or version, or the service does not show its spec.
-    """
+    """Requests a registered algorithm; without a version, the one that was created last."""
     algorithm = algorithms.find(str(name), provider)
     record = _version(algorithms, algorithm.algorithm_id, name, version)
     if record.algorithm_spec is None:

@@ -58,23 +58,12 @@ def job_name(
 
 
 def folder_of(job_folder: str) -> str:
-    """Returns the folder of a job within that of its experiment: letters and digits, as PAI uses the job's id.
-
-    Example:
-        >>> folder_of("train-lr0.1-3f2a9c")
-        'trainlr013f2a9c'
-    """
+    """Returns the folder of a job within that of its experiment: letters and digits, as PAI uses the job's id."""
     return re.sub(r"[^a-z0-9]", "", job_folder.lower())
 
 
 def base_of(kind: type) -> str:
-    """Returns the default prefix of job names: the name of the class.
-
-    Example:
-        >>> class _MyTrainer: ...
-        >>> base_of(_MyTrainer)
-        'mytrainer'
-    """
+    """Returns the default prefix of job names: the name of the class."""
     usable = re.sub(r"[^a-z0-9_.-]+", "-", kind.__name__.lower()).strip("-._")
     return usable[:_MAX_BASE_LENGTH] or "job"
 
@@ -156,7 +145,7 @@ def _check_lingjun(
 
 
 def _is_nearly_local(instance_type: object) -> bool:
-    """True for a misspelt local type; a service would run it, and may charge for it."""
+    """Returns True for a misspelt local type; a service would run it, and may charge for it."""
     meant = str(instance_type).lower().replace("-", "_")
     return bool(
         nearest(meant, [name for backend in BACKENDS.values() for name in backend.instance_types], cutoff=0.75)
@@ -273,16 +262,7 @@ def check_values(image: str, command: str | Sequence[str], problems: Problems) -
 
 
 def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
-    """Returns the command as it is sent: a string runs by `sh -c`, with Unix line ends; a list is unchanged.
-
-    Args:
-        command: as the user gave it.
-        problems: where to note that it is empty, or not text.
-
-    Example:
-        >>> command_list("python train.py $PAI_USER_ARGS", Problems())
-        ['sh', '-c', 'python train.py $PAI_USER_ARGS']
-    """
+    """Returns the command as it is sent: a string runs by `sh -c`, with Unix line ends; a list is unchanged."""
     if isinstance(command, str):
         if not command.strip():
             problems.add("command", "is empty", "give the program to run")
@@ -303,17 +283,11 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
 
 
 def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> None:
-    """Checks that the first script of the command is in the code folder, and that the job can read the scripts.
-
-    Only what is certain is checked: the first words of the command, when they are an interpreter and a plain
-    relative path. Anything else may come from the image or from an earlier step.
-
-    Raises:
-        InvalidInputError: the script is missing, and the nearest name is offered; or files have Windows line ends
-            or another encoding.
-    """
+    """Checks that the first script of the command is in the code folder, and that the job can read the scripts."""
     if problems := [*file_problems(command, tree)]:
         raise InvalidInputError(problems)
+    # Only what is certain: an interpreter as the first word, and a plain relative path. Other scripts may come
+    # from the image or from an earlier step.
     script = _first_script(command)
     names = [entry.path for entry in tree.entries]
     if script is None or script in names:
@@ -339,14 +313,7 @@ def _first_script(command: Sequence[str]) -> str | None:
 
 
 def hiding_pipe(command: Sequence[str]) -> str:
-    """Returns the pipe of a shell command that hides the failure of a program; empty if none certainly does.
-
-    Example:
-        >>> hiding_pipe(["sh", "-c", "cd src; python train.py 2>&1 | tee log.txt"])
-        'python train.py 2>&1 | tee log.txt'
-        >>> hiding_pipe(["bash", "-o", "pipefail", "-c", "python train.py | tee log.txt"])
-        ''
-    """
+    """Returns the pipe of a shell command that hides the failure of a program; empty if none certainly does."""
     # A shell returns the exit code of the last program of a pipe. Scripts with `pipefail`, here-documents, `case`
     # or substitutions outside quotes are not examined.
     *shell, script = command or [""]

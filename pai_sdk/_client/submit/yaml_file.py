@@ -36,33 +36,16 @@ _CORE = {
 
 @dataclass(frozen=True)
 class YamlFile:
-    """The content of a file.
-
-    Attributes:
-        path: the file.
-        value: its content as plain Python values.
-        lines: the line of each value, from 1.
-        texts: each scalar as it is written, without quotes.
-        problems: keys that are given twice.
-    """
+    """The content of a YAML file, with the line of each value."""
 
     path: Path
     value: Any
-    lines: Mapping[KeyPath, int]
-    scalars: Mapping[KeyPath, str] = field(repr=False)
-    problems: Sequence[Problem] = ()
+    lines: Mapping[KeyPath, int]  # of each value, from 1
+    scalars: Mapping[KeyPath, str] = field(repr=False)  # as they are written, without quotes
+    problems: Sequence[Problem] = ()  # keys that are given twice
 
     def where(self, parameter: str) -> str:
-        """Returns the file and the line of a value, before its path.
-
-        Args:
-            parameter: the way, as problems name it: `inputs['train']`, `requirements[0]`, `spot_spec.a`.
-
-        Example:
-            >>> file = YamlFile(Path("job.yaml"), {"a": {"b": 1}}, {("a",): 1, ("a", "b"): 2}, {})
-            >>> file.where("a['b']"), file.where("c")
-            ("job.yaml:2: a['b']", 'job.yaml: c')
-        """
+        """Returns the file and the line of a value, before its path: `job.yaml:2: a['b']`."""
         line = self._line(parameter)
         return f"{self.path}:{line}: {parameter}" if line else f"{self.path}: {parameter}"
 
@@ -84,11 +67,7 @@ class YamlFile:
 
 
 def read_yaml(path: Path) -> YamlFile:
-    """Reads a file.
-
-    Raises:
-        InvalidInputError: it cannot be read, or is not YAML.
-    """
+    """Reads a file; errors name the file and the line."""
     import yaml
 
     try:
@@ -118,12 +97,7 @@ def read_yaml(path: Path) -> YamlFile:
 
 
 def read_scalar(text: str) -> Any:
-    """Parses a value as in a file: `3` is a number, `[a, b]` a list; a string that is no YAML stays as it is.
-
-    Example:
-        >>> read_scalar("1e-3"), read_scalar("[a, 2]"), read_scalar("yes"), read_scalar("a: b: c")
-        (0.001, ['a', 2], 'yes', 'a: b: c')
-    """
+    """Parses a value as in a file: `3` is a number, `[a, b]` a list; a string that is no YAML stays as it is."""
     import yaml
 
     try:
@@ -166,12 +140,7 @@ def _walk(
 
 
 def path_text(key_path: KeyPath) -> str:
-    """Formats the path of a value.
-
-    Example:
-        >>> path_text(("inputs", "train")), path_text(("requirements", 0))
-        ("inputs['train']", 'requirements[0]')
-    """
+    """Formats the path of a value: `inputs['train']`."""
     first, *steps = key_path
     return f"{first}{''.join(f'[{step!r}]' for step in steps)}"
 

@@ -84,19 +84,6 @@ class LocalBackend:
 
     It has no state: `LocalJobs` has the jobs' folders, the executor their containers. In memory are only caches,
     each with its own lock; none of these is held during a request to the engine or OSS.
-
-    Args:
-        data_dir: the folder with jobs, default outputs and caches; default: `PAI_LOCAL_DIR` or `~/.pai/local`.
-        files: returns the client for `oss://`, when a job needs it; its argument is the data folder of the
-            embedded service with which the job was submitted, or None.
-        embedded_dir: data folder of the session's embedded service.
-        executor: runs the containers.
-        upload_interval_s: interval of uploads of live outputs to `oss://`.
-
-    Example:
-        >>> backend = LocalBackend(Path("/srv/pai"))
-        >>> backend.default_output("digits-x7k2", "model")
-        'file:///srv/pai/outputs/digits-x7k2/model/'
     """
 
     def __init__(
@@ -111,6 +98,7 @@ class LocalBackend:
         self.upload_interval_s = upload_interval_s
         configured = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
         self.data_dir = configured.expanduser().absolute()
+        # Called with the data folder of the embedded service with which a job was submitted, or None.
         self._files = files
         self._embedded_dir = embedded_dir
         cache = self.data_dir / "cache"
@@ -182,12 +170,7 @@ class LocalBackend:
         return RetryPolicy()
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
-        """Checks that the job can run locally; its files are copied when it is created.
-
-        Raises:
-            InvalidInputError: the request has unsupported fields; all of them are listed.
-            EngineNotFoundError: no Docker engine responds.
-        """
+        """Checks that the job can run locally; its files are copied when it is created."""
         check_supported(plan.request)
         _ = self._executor.engine  # raises without an engine, before files are copied
         unused = unused_locally(plan.request)
@@ -195,12 +178,7 @@ class LocalBackend:
             logger.warning("local jobs do not use: %s", ", ".join(unused))
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
-        """Copies code and inputs, and starts the containers; after an error nothing is left behind.
-
-        Raises:
-            ImageError: the image cannot be pulled or built.
-            LocalRunError: a file or folder of the job cannot be written.
-        """
+        """Copies code and inputs, and starts the containers; after an error nothing is left behind."""
         request = plan.request
         with file_errors_explained(self.data_dir), self._jobs.submitting(request) as (job_id, is_new):
             if not is_new:
@@ -246,12 +224,9 @@ class LocalBackend:
         self._launch(job_id, progress=progress)
 
     def _launch(self, job_id: str, *, progress: bool = False) -> None:
-        """Starts the containers of a job whose folder is complete.
-
-        Raises:
-            InvalidInputError: a variable that a `Secret` names is not set in this process.
-        """
+        """Starts the containers of a job whose folder is complete."""
         request = self._jobs.request(job_id)
+        # `request.json` has placeholders of secrets: their values come from the process that starts an attempt.
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
         spec = launch_spec(self._jobs.sandbox(job_id).root, job_id, request, mounts=_mounts(request))
         self._executor.start(spec, progress=progress)
@@ -377,11 +352,7 @@ class LocalBackend:
         self._jobs.stop(job_id, self._executor)
 
     def delete(self, job_id: str) -> None:
-        """Deletes a finished job, but not its outputs.
-
-        Raises:
-            ConflictError: it is not finished, or its folder has outputs that could not be saved.
-        """
+        """Deletes a finished job, but not its outputs; refuses one whose outputs could not be saved."""
         record = self._record(job_id)
         metadata = self._jobs.metadata(job_id)
         if metadata.get("unsaved") and not metadata.get("synced"):
@@ -497,16 +468,11 @@ class LocalBackend:
         return Path(shutil.copy(source, target))
 
     def prune(self) -> Sequence[str]:
-        """Deletes all finished local jobs, and the containers of jobs without a folder.
-
-        Keeps outputs, and jobs that any process reads or waits for.
-
-        Returns:
-            Ids of the deleted jobs.
-        """
+        """Deletes all finished jobs that no process reads, and stray containers; returns the ids of the jobs."""
         removed = [job_id for job_id in self._jobs.ids() if self._prune(job_id)]
         for folder in self._jobs.remnants():
             shutil.rmtree(folder, ignore_errors=True)
+        # The containers of jobs without a folder. Outputs stay.
         return [*removed, *self._executor.sweep()]
 
     def _prune(self, job_id: str) -> bool:

@@ -27,11 +27,7 @@ _DEFAULT_LIMIT_BYTES = 20 << 30
 
 
 def copy_tree(tree: FileTree, target: Path) -> None:
-    """Copies the current files of a tree into a folder.
-
-    Raises:
-        CodeError: some were deleted since the tree was read; the error lists them.
-    """
+    """Copies the current files of a tree into a folder; lists those that were deleted since it was read."""
     problems = []
     for entry in tree.entries:
         destination = target / entry.path
@@ -56,10 +52,6 @@ class InputCache:
         objects/.<name>.part     a download in progress
         locks/<etag>-<size>      locked (flock) by the process that downloads this object
         locks/.filling           locked (shared) by processes that copy inputs; excludes `shrink`
-
-    Args:
-        folder: root of the cache.
-        limit_bytes: size above which the least recently used objects are deleted.
     """
 
     def __init__(self, folder: Path, *, limit_bytes: int = _DEFAULT_LIMIT_BYTES) -> None:
@@ -68,12 +60,7 @@ class InputCache:
         self._limit_bytes = limit_bytes
 
     def fill(self, client: OssClient, uri: OssUri, target: Path, *, progress: bool) -> None:
-        """Fills a local folder with a file or a folder of OSS, as hard links to cached objects.
-
-        Raises:
-            StorageError: the URI does not exist.
-            TransferError: some objects could not be downloaded; the error lists them.
-        """
+        """Fills a local folder with a file or a folder of OSS, as hard links to cached objects."""
         for folder in (self._objects, self._locks):
             folder.mkdir(parents=True, exist_ok=True)
         with locked(self._locks / ".filling", shared=True):
@@ -117,11 +104,9 @@ class InputCache:
         return cached
 
     def shrink(self) -> None:
-        """Deletes the least recently used objects above the limit; jobs keep their hard links.
-
-        Does nothing while inputs are copied; the last process that copies inputs shrinks the cache.
-        """
+        """Deletes the least recently used objects above the limit; jobs keep their hard links."""
         with locked(self._locks / ".filling", waits=False) as is_exclusive:
+            # Inputs are being copied; the last process that copies inputs shrinks the cache.
             if not is_exclusive:
                 return
             # Safe only with the exclusive lock: no process downloads or waits for a lock file now.
@@ -167,12 +152,9 @@ def _name_of(info: ObjectInfo) -> str:
 
 
 def copy_output(source: Path, target: Path) -> None:
-    """Copies an output folder of a job. Links become copies of their targets.
-
-    Raises:
-        TransferError: some files could not be copied, or are links to targets outside; the others are copied.
-    """
+    """Copies an output folder of a job, files in place of links; reports all files that could not be copied."""
     make_folder(target)
+    # A link to a target outside of the folder is a failure, and is not followed; the other files are copied.
     report = DirSync(LocalStore(source, links="inside"), LocalStore(target), remember=False).attempt()
     failures = {**report.unlisted, **report.failures}
     if failures:

@@ -32,25 +32,13 @@ _MAX_CREATION_S = 60.0  # an incomplete folder of this age is left from a crash
 
 
 class LocalJobs:
-    """All local jobs of a user.
-
-    Args:
-        folder: parent of the jobs' folders.
-
-    Example:
-        >>> LocalJobs(Path("/srv/none")).ids()
-        []
-    """
+    """All local jobs of a user, in one folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def sandbox(self, job_id: str) -> Sandbox:
-        """Returns a job's folder.
-
-        Raises:
-            NotFoundError: there is no such job.
-        """
+        """Returns a job's folder, or raises `NotFoundError`."""
         root = self.folder / job_id
         if not job_id.startswith(LOCAL.job_prefix) or "/" in job_id or not (root / _REQUEST).exists():
             raise NotFoundError(
@@ -62,13 +50,10 @@ class LocalJobs:
 
     @contextmanager
     def submitting(self, request: TrainingJobRequest) -> Iterator[tuple[str, bool]]:
-        """Creates the folder of a new job; yields its id and True.
+        """Creates the folder of a new job; yields its id and True. Other processes see that it is being started.
 
         If a job has the submission label of the request, another process submits the same plan: then this waits
-        until that process has started the job, and yields its id and False. If that start fails, this process
-        creates the job.
-
-        During the block, other processes see that the job is being started.
+        until that process has started the job, and yields its id and False.
         """
         submission = request.label(SUBMISSION_LABEL)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -90,6 +75,7 @@ class LocalJobs:
                 if not earlier:
                     yield job_id, True
                     return
+            # If that start has failed, this process creates the job.
             if self._wait_until_started(earlier):
                 yield earlier, False
                 return
@@ -110,10 +96,7 @@ class LocalJobs:
         return False
 
     def state(self, job_id: str, executor: Executor) -> ExecutionState:
-        """Returns the state of a job by its instances; a job whose submitter was killed has ended.
-
-        A job that waits for another attempt is absent, with the reason of its last exit.
-        """
+        """Returns the state of a job by its instances; a job whose submitter was killed has ended."""
         root = self.sandbox(job_id).root
         state = executor.state(root)
         if state.phase == "absent" and not is_locked(root / _SUBMIT_LOCK):
@@ -122,6 +105,7 @@ class LocalJobs:
                 return self._between_attempts(job_id) or interrupted()
         if state.phase != "ended" or not self.retries(job_id).allow(Sandbox(root).attempt, state.reason_code):
             return state
+        # A job that waits for another attempt is absent, with the reason of its last exit.
         return _stopped_or_waiting(state, self.metadata(job_id))
 
     def _between_attempts(self, job_id: str) -> ExecutionState | None:
@@ -157,14 +141,11 @@ class LocalJobs:
 
     @contextmanager
     def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
-        """Accesses a job's folder, which another process may delete at any time.
-
-        Raises:
-            NotFoundError: there is no such job, or it was deleted during the block.
-        """
+        """Accesses a job's folder, which another process may delete at any time (`NotFoundError`)."""
         sandbox = self.sandbox(job_id)
         try:
             yield sandbox
+        # Deleted during the block: `sandbox` raises NotFoundError. Otherwise another file is missing.
         except FileNotFoundError:
             self.sandbox(job_id)
             raise

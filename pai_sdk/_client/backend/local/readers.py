@@ -26,33 +26,17 @@ class Readers:
 
     Thread-safe: `_lock` guards the dict. The file lock is acquired while `_lock` is held, but without waiting. A
     process has one file lock for all its readers of a job.
-
-    Args:
-        lock: the name of the lock file in a job's folder.
-        expires_after_s: a reader without a read for so long, such as an open notebook, no longer protects the
-            job.
-
-    Example:
-        >>> readers = Readers("readers.lock", expires_after_s=60)
-        >>> readers.start(Path("/srv/jobs/local-1"), "log")  # doctest: +SKIP
-        >>> with readers.exclude(Path("/srv/jobs/local-1")) as is_unread:  # doctest: +SKIP
-        ...     is_unread
-        False
     """
 
     def __init__(self, lock: str, *, expires_after_s: float) -> None:
         self._name = lock
+        # A reader without a read for so long, such as an open notebook, no longer protects the job.
         self._expires_after_s = expires_after_s
         self._lock = threading.Lock()
         self._readings: dict[Path, _Reading] = {}
 
     def start(self, root: Path, part: str) -> None:
-        """Records that this process starts or continues to read a part of a job.
-
-        Args:
-            root: the job's folder.
-            part: name of an instance for its log, or of the job's state.
-        """
+        """Records that this process reads a part of a job: the log of an instance, or its state."""
         with self._lock, suppress(OSError):  # the folder may be deleted, or the disk full
             reading = self._readings.get(root)
             if reading is None:

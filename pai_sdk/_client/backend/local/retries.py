@@ -26,13 +26,7 @@ _RETRY_AFTER_ERROR_S = 5.0
 
 
 class LocalRetries:
-    """Starts further attempts. Safe for several threads and processes.
-
-    Args:
-        jobs: all local jobs.
-        executor: runs the jobs.
-        start: starts a job whose folder is complete, by id.
-    """
+    """Starts further attempts, by `start`. Safe for several threads and processes."""
 
     def __init__(self, jobs: LocalJobs, executor: Executor, start: Callable[[str], None]) -> None:
         self._jobs = jobs
@@ -41,12 +35,7 @@ class LocalRetries:
         self._not_before: dict[str, float] = {}  # by job: next try of this process after an error
 
     def start_if_due(self, job_id: str, state: ExecutionState) -> None:
-        """Starts the next attempt of a waiting job, unless it is not due or another process does it.
-
-        Args:
-            job_id: id of the job.
-            state: its state from `LocalJobs.state`.
-        """
+        """Starts the next attempt of a waiting job, unless it is not due or another process does it."""
         sandbox = self._jobs.sandbox(job_id)
         since_end_s = time.time() - (state.ended_at or 0.0)
         # A negative time means that the clock was set back: waiting would take as long as the difference.

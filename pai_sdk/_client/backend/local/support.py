@@ -33,12 +33,7 @@ _IN_THE_CONTAINER = "/ml"
 
 
 def file_uri(path: Path, *, folder: bool) -> str:
-    """Returns a local file or folder as a URI.
-
-    Example:
-        >>> file_uri(Path("/data/my set"), folder=True)
-        'file:///data/my%20set/'
-    """
+    """Returns a local file or folder as a URI; that of a folder ends with `/`."""
     uri = path.absolute().as_uri()
     return f"{uri.rstrip('/')}/" if folder else uri
 
@@ -49,11 +44,7 @@ def file_path(uri: str) -> Path:
 
 
 def check_supported(request: TrainingJobRequest) -> None:
-    """Refuses requests that cannot run on this machine, before any change.
-
-    Raises:
-        InvalidInputError: lists all problems.
-    """
+    """Refuses requests that cannot run on this machine, before any change; lists all problems."""
     problems = [*_problems(request)]
     options = LocalOptions()
     try:
@@ -128,12 +119,7 @@ def unused_locally(request: TrainingJobRequest) -> list[str]:
 
 
 def links_notice(channel: str, folder: Path) -> str | None:
-    """Returns a notice about links in a channel's folder to targets outside of it; None if there are none.
-
-    Example:
-        >>> links_notice("train", Path("/nowhere")) is None
-        True
-    """
+    """Returns a notice about links in a channel's folder to targets outside of it; None if there are none."""
     links = list(islice(_links_out_of(folder), _MAX_EXAMPLES + 1))
     if not links:
         return None
@@ -164,26 +150,14 @@ def _exists_in_container(folder: Path, where: str, target: Path) -> bool:
 
 @contextmanager
 def file_errors_explained(data_dir: Path) -> Iterator[None]:
-    """Converts errors of the file system in the block to `LocalRunError`.
-
-    Args:
-        data_dir: the folder of all local jobs, for errors without a path.
-
-    Raises:
-        LocalRunError: has the reason, the path and a hint.
-
-    Example:
-        >>> with file_errors_explained(Path("/srv/pai")):
-        ...     Path("/proc/nothing").mkdir()
-        Traceback (most recent call last):
-        pai_sdk.errors.LocalRunError: the job was not started: /proc/nothing: No such file or directory
-    """
+    """Converts errors of the file system in the block to `LocalRunError`, with reason, path and hint."""
     try:
         yield
     except OSError as error:
         # Errors of `requests` are OSErrors too.
         if type(error).__module__ != OSError.__module__ or error.errno is None:
             raise
+        # Some errors have no path, such as a full disk: then the folder of all local jobs is named.
         where = error.filename2 or error.filename or data_dir
         raise LocalRunError(f"the job was not started: {_explained(error, where)}") from error
 

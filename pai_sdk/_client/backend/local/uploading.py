@@ -50,21 +50,16 @@ _PROGRAM = (
 
 
 class LocalOutputs:
-    """The outputs of local jobs in OSS. Safe for several threads and processes.
-
-    Args:
-        jobs: all local jobs.
-        executor: runs the jobs.
-        client: returns the OSS client for the outputs of a job, by id.
-        metrics: writes the metrics of the logs into the outputs before an upload.
-    """
+    """The outputs of local jobs in OSS. Safe for several threads and processes."""
 
     def __init__(
         self, jobs: LocalJobs, executor: DockerExecutor, client: Callable[[str], OssClient], metrics: LatestMetrics
     ) -> None:
         self._jobs = jobs
         self._executor = executor
+        # By job: each uses the object storage of the service with which it was submitted.
         self._client = client
+        # Writes the metrics of the logs into the outputs before an upload.
         self._metrics = metrics
         self._next_start_at: dict[str, float] = {}
 
@@ -76,18 +71,14 @@ class LocalOutputs:
         return OutputUploader(files, targets, options={"progress": progress, "title": "uploading"})
 
     def ensure_uploading(self, job_id: str, interval_s: float) -> None:
-        """Starts the process that uploads the live outputs, unless it runs.
-
-        Args:
-            job_id: a job that has not finished.
-            interval_s: interval of uploads.
-        """
+        """Starts the process that uploads the live outputs of an unfinished job, unless it runs."""
         if time.monotonic() < self._next_start_at.get(job_id, 0.0):
             return
         # The process needs some time until it has its lock; and one that fails at once must not be started in a
         # loop.
         self._next_start_at[job_id] = time.monotonic() + max(_STARTS_WITHIN_S, interval_s)
         if not self.uploader(job_id, progress=False).has_live_channels:
+            # No output is uploaded while the job runs: never checked again.
             self._next_start_at[job_id] = math.inf
         elif not is_locked(self._jobs.sandbox(job_id).root / _LOCK):
             try:

@@ -72,54 +72,34 @@ class LocalLogs:
 
 @dataclass(frozen=True)
 class MetricFiles:
-    """The files with the metrics of a job.
-
-    Attributes:
-        sandbox: the job's folder.
-        job_id: id of the job.
-        request: request of the job.
-        outputs: output channels whose folder is outside of the sandbox.
-    """
+    """The files with the metrics of a job."""
 
     sandbox: Sandbox
     job_id: str
     request: TrainingJobRequest
-    outputs: Mapping[str, Path]
+    outputs: Mapping[str, Path]  # output channels whose folder is outside of the sandbox
 
 
 def metric_values(files: MetricFiles, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:
-    """Yields the values that the job has reported or that its metric definitions match; oldest first.
-
-    Args:
-        files: the files with the metrics.
-        name: only values of this metric.
-        is_final: the job has finished, so its last line counts without a line break.
-    """
+    """Yields the values that the job has reported or that its metric definitions match; oldest first."""
+    # `is_final`: the job has finished, so its last line counts without a line break.
     return metric_points([*_MetricReader(files).read_on(is_final=is_final)], name)
 
 
 class LatestMetrics:
-    """The last value of each metric of local jobs. Files are read incrementally.
+    """The last value of each metric of local jobs. Files are read incrementally, once a second at most.
 
     `_lock` guards all fields and is held while files are read: concurrent callers for one job get the same values.
-
-    Args:
-        clock: monotonic, in seconds; a job's files are read once a second at most.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        # Monotonic, in seconds.
         self._clock = clock
         self._lock = threading.Lock()
         self._readers: dict[str, _MetricReader] = {}
 
     def of(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> list[MetricPoint]:
-        """Returns the last values, in the order in which the metrics first appeared.
-
-        Args:
-            job_id: id of the job.
-            files: returns the files with its metrics; called once per job.
-            is_final: the job has finished, so its last line counts without a line break.
-        """
+        """Returns the last values, in the order in which the metrics first appeared."""
         with self._lock:
             reader = self._reader(job_id, files)
             if reader.is_due("read", self._clock(), is_final=is_final):
@@ -141,6 +121,7 @@ class LatestMetrics:
             # The oldest reader is dropped; it reads its files from the start if it is needed again.
             if len(self._readers) >= _MAX_JOBS:
                 self._readers.pop(next(iter(self._readers)))
+            # The only call of `files` for this job.
             self._readers[job_id] = _MetricReader(files())
         return self._readers[job_id]
 
