@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 __all__ = ["Changes", "FinishTimes", "Subscription"]
 
-_MAX_JOBS = 10_000
+_MAX_JOBS = 10_000  # finish times of older jobs are dropped: readers have long read their files
 
 
 class Subscription:

@@ -115,6 +115,7 @@ class ExperimentTable:
             same = (ExperimentLabel.key == key, ExperimentLabel.value == value)
             conditions.append(ExperimentRow.number.in_(select(ExperimentLabel.experiment).where(*same)))
         order = [ORDERS[name].desc() if down else ORDERS[name].asc() for name, down in query.order_by]
+        # The unique number last: pages by offset need a total order.
         newest_first = query.order_by[0][1]
         last = ExperimentRow.number.desc() if newest_first else ExperimentRow.number.asc()
         page = (

@@ -83,6 +83,7 @@ def jobs_in_parts(session: Session, sizes: Mapping[str, int]) -> Iterator[list[J
     """Yields jobs in the order of these ids, in parts; earlier parts are removed from the session."""
     part: list[str] = []
     remaining_bytes = _PART_BYTES
+    # The empty id at the end yields the last part.
     for job_id, size in [*sizes.items(), ("", _PART_BYTES)]:
         if part and (remaining_bytes < size or not job_id):
             jobs = {job.id: job for job in session.scalars(select(Job).where(Job.id.in_(part)))}

@@ -70,6 +70,7 @@ class MeasuredRequests:
                 self._streams.dec()
             route, method = route_of(scope), scope["method"] if scope["method"] in _METHODS else "other"
             self._counter(route, method, status).inc()
+            # The time of a long poll is the time for which nothing has happened.
             if status != _NO_RESPONSE and not is_long_poll:
                 self._timer(route, method).observe(response_s)
 
@@ -91,6 +92,7 @@ def route_of(scope: Scope) -> str:
     part = part_of(scope)
     if part == "objects":
         bucket, _, key = str(scope["path"]).lstrip("/").partition("/")
+        # With the bucket in the host, the complete path is the key.
         if bucket_in_host(host_of(scope)) is not None:
             return "/{bucket}/{key}" if bucket else "/{bucket}"
         return "/{bucket}/{key}" if key else "/{bucket}" if bucket else "/"

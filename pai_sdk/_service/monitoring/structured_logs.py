@@ -61,6 +61,7 @@ class JsonFormatter(logging.Formatter):
         if scope is not None:
             line |= _fields_of(scope)
         jobs = {*_JOB_ID.findall(message)}
+        # A message about several jobs would be found under one of them only.
         if len(jobs) == 1:
             line["job_id"] = jobs.pop()
         line |= getattr(record, "fields", {})
@@ -68,6 +69,7 @@ class JsonFormatter(logging.Formatter):
             line["exception"] = _without_secrets(self.formatException(record.exc_info))
         if record.stack_info:
             line["stack"] = _without_secrets(self.formatStack(record.stack_info))
+        # A lone surrogate, for example of a file name, cannot be written as UTF-8.
         return json.dumps(line, ensure_ascii=False, default=str).encode(errors="replace").decode()
 
 
@@ -136,6 +138,7 @@ def _log_as_json() -> None:
         root.removeHandler(previous)
     root.addHandler(handler)
     logging.captureWarnings(True)
+    # Only for this package: the root logger would also write the lines of libraries.
     if root.level > logging.INFO:
         logging.getLogger("pai_sdk").setLevel(logging.INFO)
 

@@ -93,12 +93,12 @@ class LongPoll:
 
     @property
     def remaining_s(self) -> float:
-        """The remaining seconds."""
+        """Returns the remaining seconds; negative after the deadline."""
         return self.deadline - self._clock()
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header that confirms the preference."""
+        """Returns the header that confirms the preference; none without a preference."""
         return {"Preference-Applied": self.applied} if self.applied else {}
 
 

@@ -58,4 +58,5 @@ def epoch_of_points(series: Series, count: int) -> str:
 
 
 def _key(source: str) -> str:
+    # A hash keeps cursors short, since names of runs and metrics are long and can have any character.
     return f"{zlib.crc32(source.encode(errors='replace')):08x}"

@@ -110,6 +110,7 @@ def read_log(
     try:
         log = runs.log(run_id, instance)
     except WireError as error:
+        # A run without a log has no lines; only a requested instance has to exist.
         if instance is not None or error.code != NO_LOG:
             raise
         return json_response(response_body(LogOfRun(lines=[], total=0, complete=True, instances=[])), LIVE)
@@ -129,6 +130,7 @@ def read_log(
 
 
 def _pattern_problem(pattern: str) -> str:
+    # Only the size: unlike the pattern of a metric, it needs no group, and `LogQuery` reports invalid ones.
     return pattern_problems([pattern], readable=False)[0]
 
 

@@ -88,6 +88,7 @@ def read_image(
     if len(content) > _MAX_IMAGE_BYTES:
         raise WireError(400, "ImageTooLarge", f"The image has {len(content):,} bytes; read it from the file.")
     work.spend(len(content))
+    # The bytes are from a job: without nosniff, a browser could run them as HTML.
     return tagged(request, content, media_type, {**LIVE, "X-Content-Type-Options": "nosniff"})
 
 

@@ -47,16 +47,16 @@ class RunMark:
 
     kind: MarkKind
     text: str
-    time: float | None = None
-    step: int | None = None
+    time: float | None = None  # seconds since 1970, if known
+    step: int | None = None  # of the training, if known
 
 
 class RunSource(Protocol):
     """Runs with their logs, files and marks. Thread-safe."""
 
-    responses: ResponseCache
-    rows: RowCache
-    max_stream_s: float
+    responses: ResponseCache  # for repeated requests
+    rows: RowCache  # for lists in which few runs have changed
+    max_stream_s: float  # then an event stream ends, and its client reconnects with its cursor
 
     @property
     def manager(self) -> RunManager:

@@ -65,7 +65,7 @@ class ProcessName:
         while self.is_observable() and not self.has_exited():
             try:
                 os.kill(self.pid, signal.SIGKILL)
-            except ProcessLookupError:
+            except ProcessLookupError:  # exited since: the condition of the loop detects it
                 continue
             except PermissionError:
                 return False

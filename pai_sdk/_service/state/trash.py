@@ -25,6 +25,7 @@ class Trash:
         self._parent = parent
         self._closing = threading.Event()
         self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
+        # Left by an earlier process, which was killed or closed before it had deleted them.
         for folder in parent.glob(f"{TRASH_PREFIX}*"):
             self._folders.put(folder)
         self._thread = threading.Thread(target=self._run, name="trash", daemon=True)

@@ -87,6 +87,7 @@ class ScheduleTable:
     def find(self, principal: Principal, *, page_number: int, page_size: int) -> tuple[Sequence[ScheduleRow], int]:
         """Returns a page of a user's visible schedules, the newest first, and the total number."""
         mine = _visible(principal)
+        # Without the bodies of the jobs, which may have some MiB each.
         page = (
             select(ScheduleRow).where(mine).order_by(ScheduleRow.number.desc()).options(defer(ScheduleRow.request))
         )
@@ -105,6 +106,7 @@ class ScheduleTable:
             if problems := list(cron_problems(row.cron, row.zone)):
                 raise invalid_parameter("; ".join(problems))
             is_enabled = row.next_time is not None if enabled is None else enabled
+            # From now on: a disabled time must not create a job when the schedule is enabled again.
             row.next_time = next_time(row.cron, row.zone, now) if is_enabled else None
             row.modified_at = now
         self.on_change()
