@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from pai_sdk._data.trace.types import parse_type, trace_schema, type_text
+from pai_sdk._data.trace.types import canonical_type, parse_type, trace_schema, type_text
 from pai_sdk.errors import InvalidInputError
 
 TEXTS = [
@@ -91,3 +91,8 @@ def test_names_of_numpy_and_arrow(name: str, meant: str) -> None:
 def test_a_name_without_a_type_here() -> None:
     with pytest.raises(ValueError, match="'uint64' is not a type"):
         parse_type("uint64")
+
+
+def test_aliases_and_spaces_have_a_canonical_form() -> None:
+    assert canonical_type("list< timestamp_ntz >") == "array<timestamp_ntz>"
+    assert str(parse_type("array<double>")) == "list<element: double>"

@@ -22,8 +22,9 @@ from pai_sdk._data.run.events import EventWriter, crc32c, read_scalars
 from pai_sdk._data.run.events import files as reader_module
 from pai_sdk._data.run.events.decoder import EventDecoder
 from pai_sdk._data.run.events.files import EventChunk, EventFileReader, is_event_file
-from pai_sdk._data.run.events.layouts import LayoutCache
+from pai_sdk._data.run.events.layouts import LayoutCache, period_of
 from pai_sdk._data.run.events.other import OtherEvent
+from pai_sdk._data.run.events.protobuf import fields
 from pai_sdk._data.run.events.records import _next_record
 from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.storage.stores.local import LocalStore
@@ -736,3 +737,12 @@ def test_values_in_a_row_without_their_time() -> None:
     bare = frame(Event(summary=Summary(value=[simple("a", 1)])).SerializeToString())
     found, _ = decoded(b"".join(itertools.repeat(bare, 40)))
     assert found == {"a": [(0.0, 0, "1.0")] * 40}
+
+
+def test_the_fields_of_a_message() -> None:
+    assert list(fields(bytes([0x08, 0x05, 0x12, 0x01, 0x61]), 0, 5)) == [(1, 0, 5, 1, 2), (2, 2, 0, 4, 5)]
+
+
+@pytest.mark.parametrize(("layouts", "expected"), [("cab" + "ab" * 8, (1, 2)), ("cabab", None)])
+def test_the_cycle_at_the_end(layouts: str, expected: tuple[int, int] | None) -> None:
+    assert period_of(list(layouts)) == expected

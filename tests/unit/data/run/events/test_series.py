@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from pai_sdk._data.run.events.series import Point, Series, empty_series
+from pai_sdk._data.run.events.series import Point, Series, empty_series, is_tensor_kind
 
 values = arrays.arrays(np.float64, st.integers(0, 300), elements=st.floats(width=64))
 
@@ -63,3 +63,8 @@ def test_fewer_points_keep_the_first_the_last_and_the_extremes(column: np.ndarra
 def test_too_few_points_are_refused() -> None:
     with pytest.raises(ValueError, match="at least 4"):
         series([1]).downsample(3)
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("pr_curves", True), ("image", False)])
+def test_unknown_plugins_have_tensors(kind: str, expected: bool) -> None:
+    assert is_tensor_kind(kind) is expected

@@ -409,3 +409,7 @@ def test_sigterm_is_left_to_the_program(tmp_path: Path) -> None:
     with EventWriter(tmp_path) as writer:
         writer.scalars({"a": 1}, 1)
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_the_check_value_of_crc32c() -> None:
+    assert hex(crc32c(b"123456789")) == hex(PURE(b"123456789")) == "0xe3069283"

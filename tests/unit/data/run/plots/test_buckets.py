@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pai_sdk._data.run.events.series import Series, empty_series
-from pai_sdk._data.run.plots.bucketing import SharedX, bucket_means
+from pai_sdk._data.run.plots.bucketing import SharedX, bucket_means, bucketed_rows
 from pai_sdk._data.run.plots.buckets import Comparison, bucket_edges, bucketed, compared, smoothed, smoothed_by_x
 from pai_sdk._data.run.plots.smoothing import smoothed_together, smoothed_together_by_x
 from pai_sdk.errors import InvalidInputError
@@ -304,3 +304,17 @@ def test_all_wrong_arguments_are_told_at_once() -> None:
     text = str(caught.value)
     for name in ("x", "buckets", "smooth", "half_life", "names", "band"):
         assert name in text
+
+
+def test_the_buckets_of_one_series_and_of_several() -> None:
+    x, y = np.arange(4.0), np.array([[5.0, 1.0, np.nan, 2.0], [1.0, 2.0, 3.0, 4.0]])
+    edges = bucket_edges(0, 5, 3)
+    assert edges.tolist() == [0, 2, 4, 6]
+    alone = bucketed(x, y[0], edges)
+    assert (alone.min.tolist()[:2], alone.max.tolist()[:2]) == ([1, 2], [5, 2])
+    assert np.isnan(alone.min[2])
+    assert alone.nan_count.tolist() == [0, 1, 0]
+    shared = [SharedX(x, y)]
+    assert bucketed_rows(shared, edges[:3]).max.tolist() == [[5, 2], [2, 4]]
+    assert bucket_means(shared, edges[:3]).tolist() == [[3, 2], [1.5, 3.5]]
+    assert bucket_edges(3, 17, 5).tolist() == [0, 5, 10, 15, 20]

@@ -295,3 +295,8 @@ def test_a_small_curve_has_its_scale_and_its_ends() -> None:
     assert found == ["3", "0.25", "step 0", "2"]
     assert small_curve([1.0, 1.0]).count("polyline") == 1
     assert small_curve([1.0]) == ""
+
+
+def test_the_values_of_an_axis_have_positions_from_0_to_1() -> None:
+    assert Axis(1, 100, (), is_log=True).positions([1, 10, 100]).tolist() == [0, 0.5, 1]
+    assert [text for _, text in elapsed_axis(0, 7200).ticks] == ["0", "0.5", "1", "1.5", "2"]

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from pai_sdk._data.run.report.layout import RunLayout, check_run_id, is_run_id, join
+from pai_sdk._data.run.report.layout import CheckpointPath, RunLayout, check_run_id, is_run_id, join
 from pai_sdk.errors import InvalidInputError
 
 
@@ -103,6 +103,7 @@ def test_a_step_is_a_whole_number(step: object) -> None:
         ("7", 7),
         ("1000000", 1_000_000),
         ("07", None),
+        ("300.tmp", None),
         ("+7", None),
         ("٧", None),
         ("7\n", None),
@@ -122,3 +123,27 @@ def test_layouts_are_plain_values() -> None:
 def test_join_keeps_what_belongs_to_the_name() -> None:
     assert join("s3://bucket//", "x") == "s3://bucket/x"
     assert join("memory:///", "x") == "memory:///x"
+
+
+def test_join_with_a_root_and_without_a_folder() -> None:
+    joined = [join(folder, "a") for folder in ("hdfs://host:9000/runs", "memory://", "/", "")]
+    assert joined == ["hdfs://host:9000/runs/a", "memory://a", "/a", "a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("rank-2/300/weights/a", CheckpointPath(rank=2, step=300, name="weights/a")),
+        ("300.pai-sdk-new/a", CheckpointPath(rank=0, step=300, name="a", is_replacement=True)),
+        ("notes/a", None),
+    ],
+)
+def test_a_path_below_the_checkpoints(path: str, expected: CheckpointPath | None) -> None:
+    checkpoint = RunLayout.checkpoint_path(path)
+    assert checkpoint == expected
+    assert checkpoint is None or path == checkpoint.folder + checkpoint.name
+
+
+@pytest.mark.parametrize(("rank", "folder"), [(0, "/ml/output/tensorboard"), (2, "/ml/output/tensorboard/rank-2")])
+def test_each_rank_has_a_folder(rank: int, folder: str) -> None:
+    assert RunLayout.of_rank("/ml/output/tensorboard", rank) == folder

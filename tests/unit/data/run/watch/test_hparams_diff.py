@@ -11,6 +11,7 @@ import pytest
 pytest.importorskip("numpy")
 
 from pai_sdk._data.run.events.series import Point, TagSummary
+from pai_sdk._data.run.watch.entry import flat
 from pai_sdk._data.run.watch.hparams_diff import hparams_diff
 from pai_sdk._data.run.watch.records import RunBrief
 
@@ -96,3 +97,8 @@ def test_runs_without_the_metric_or_the_key_do_not_count() -> None:
     assert diff.differing[0].correlation is None  # two runs are too few
     assert hparams_diff([*runs, run(5, 0.0, {"lr": 3})], "loss").differing[0].correlation == pytest.approx(-0.5)
     assert hparams_diff([], "loss").differing == ()
+
+
+def test_nested_hyperparameters_have_dots() -> None:
+    values = {"optim": {"lr": 0.1, "betas": [0.9, 0.99]}, "seed": 1}
+    assert flat(values) == {"optim.lr": 0.1, "optim.betas": [0.9, 0.99], "seed": 1}
