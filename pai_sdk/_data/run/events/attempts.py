@@ -53,13 +53,7 @@ class Replacement(NamedTuple):
 
 
 def oldest_first(attempts: Sequence[Attempt]) -> list[int]:
-    """Returns the numbers of files of one tag, the oldest first.
-
-    Example:
-        >>> first, second = Attempt(1790000600, None, range(0, 60)), Attempt(1790000000, None, range(50, 100))
-        >>> oldest_first([first, second])
-        [0, 1]
-    """
+    """Returns the numbers of files of one tag, the oldest first."""
     by_name = sorted(range(len(attempts)), key=lambda number: attempts[number].started)
     # The order is that of the times in the names. A file whose first and last step are later than those of a file
     # with a later name, and that continues no file before it, comes from a machine whose clock is behind: it is
@@ -84,15 +78,7 @@ def start_order(path: str) -> tuple[int, list[int], str]:
 
 
 def replacements(steps: Sequence[Sequence[int]]) -> list[Replacement]:
-    """Returns the points of each file that newer files replace.
-
-    Args:
-        steps: the sorted steps of each file, oldest first.
-
-    Example:
-        >>> replacements([range(0, 60), range(50, 100)])[0], replacements([range(0, 120), [50]])[0]
-        (Replacement(limit=50, replaced_by=()), Replacement(limit=None, replaced_by=(1,)))
-    """
+    """Returns the points of each file that newer files replace; `steps` are sorted, the oldest file first."""
     per_file = []
     for number, older in enumerate(steps):
         limit: int | None = None

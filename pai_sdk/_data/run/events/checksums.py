@@ -59,13 +59,8 @@ class BlockChecksum:
             )
 
     def holds(self, rows: bytes, footers: UInt32Array, checksums: UInt32Array) -> bool:
-        """Returns True when all records of some rows match their checksums.
-
-        Args:
-            rows: the bytes of all rows.
-            footers: of the records, as they are stored, as an array of rows × records.
-            checksums: the footers, unmasked.
-        """
+        """Returns True when all records of some rows match their checksums; arrays are rows × records."""
+        # `footers` are as stored, and `checksums` the same ones unmasked.
         # The footer is the end of its record. Appending four bytes to a message XORs them into its checksum.
         parts = np.ascontiguousarray(footers ^ checksums).view(np.uint8)
         row_sums = _sum(self._tables.take(parts + self._offsets), 1)

@@ -34,13 +34,7 @@ class SeriesStats(NamedTuple):
 
 
 def series_stats(batch: Sequence[Series]) -> list[SeriesStats]:
-    """Returns the statistics of each series; series with equally many points are computed in one pass.
-
-    Example:
-        >>> loss = Series("loss", np.array([10.0, 11.0]), np.array([1, 2]), np.array([0.5, np.nan]))
-        >>> series_stats([loss])[0].min_value, series_stats([loss])[0].nan_count
-        (0.5, 1)
-    """
+    """Returns the statistics of each series; series with equally many points are computed in one pass."""
     stats: dict[int, SeriesStats] = {}
     alike: dict[tuple[int, str], list[int]] = {}
     for at, series in enumerate(batch):

@@ -84,14 +84,10 @@ class EventDecoder:
         self._doubles: set[str] = set()  # loose tags that need float64
 
     def feed(self, data: bytes, offset: int) -> int:
-        """Decodes the complete records in a chunk of the file.
+        """Decodes the complete records of a chunk that starts at `offset`; returns the number of bytes consumed.
 
-        Args:
-            data: the bytes that the last call did not consume, and those that follow.
-            offset: of the first byte in the file.
-
-        Returns:
-            The number of bytes consumed. It can exceed `len(data)`: a record that is too large is skipped.
+        The chunk starts with the bytes that the last call did not consume. A record that is too large is skipped,
+        so the result can exceed `len(data)`.
         """
         at, end = 0, len(data)
         self.next_record_bytes = 0
@@ -110,7 +106,7 @@ class EventDecoder:
                 if length > LARGEST_RECORD_BYTES:
                     self._read_waiting(data, waiting, offset)
                     self._report(offset + at, offset + stop, f"a record of {length:,} bytes is too large")
-                    at = stop
+                    at = stop  # the caller skips the bytes beyond the chunk
                 else:
                     self.next_record_bytes = stop - at
                 break

@@ -29,14 +29,7 @@ _OPEN_DAMAGE = "the bytes up to the end of the file are not a record"
 
 
 def is_event_file(name: str) -> bool:
-    """Returns True for the name of an event file.
-
-    Example:
-        >>> is_event_file("rank-0/events.out.tfevents.1790000000.host.17.0")
-        True
-        >>> is_event_file("x.out.events.summary.1600000000.host_MS"), is_event_file("train.log")
-        (True, False)
-    """
+    """Returns True for the name of an event file."""
     return _EVENT_FILE.fullmatch(name.rpartition("/")[2]) is not None
 
 
@@ -61,20 +54,7 @@ class EventChunk:
 
 
 class EventFileReader:
-    """Reads one event file, each call from the end of the last one. Not safe to use from several threads at once.
-
-    Example:
-        >>> import tempfile
-        >>> from pai_sdk._data.run.events.writer import EventWriter
-        >>> from pai_sdk.storage import open_store
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with EventWriter(folder) as writer:
-        ...         for step in range(3):
-        ...             writer.scalars({"loss": 1 / (step + 1)}, step)
-        ...     reader = EventFileReader(open_store(folder), writer.path.name)
-        ...     reader.read().scalars["loss"].step.tolist(), reader.read().scalars, reader.is_complete
-        ([0, 1, 2], {}, True)
-    """
+    """Reads one event file, each call from the end of the last one. Not thread-safe."""
 
     def __init__(self, store: Store, path: str) -> None:
         self.store, self.path = store, path
@@ -93,17 +73,11 @@ class EventFileReader:
         return self.offset == self.size
 
     def read(self, size: int | None = None, should_stop: Callable[[bool], bool] = lambda _: False) -> EventChunk:
-        """Reads the content appended since the last call. Damage is not an error; the chunk lists it.
+        """Reads what was appended since the last call, up to `size` bytes of the file (None for all).
 
-        Args:
-            size: bytes of the file to read up to; None for all.
-            should_stop: called after each chunk, with True if a record was read; stops the call when it returns
-                True. The next call reads the bytes of an incomplete record again.
-
-        Raises:
-            ObjectNotFoundError: the file was removed.
-            FileChangedError: the file was replaced or truncated.
-            StorageError: the file cannot be read. The next call tries again.
+        `should_stop` is called after each chunk, with True if a record was read; after it returns True, the next
+        call reads the bytes of an incomplete record again. Damage is no error: the chunk lists it. A file that was
+        replaced or truncated raises FileChangedError.
         """
         decoder, offset, read_end = self._decoder, self.offset, self.offset
         before = len(decoder.damaged)

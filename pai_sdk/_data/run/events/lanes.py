@@ -24,15 +24,7 @@ class HostFiles(NamedTuple):
 
 
 def lanes(files: Sequence[HostFiles]) -> list[tuple[int, str]]:
-    """Returns the source of each file: its rank, and the machine where several of that rank write at one time.
-
-    The machine that started first, and those that continue its training, have an empty name.
-
-    Example:
-        >>> files = [HostFiles(-1, host, n, (n, n + 9), (n, n + 9)) for n, host in enumerate("aab")]
-        >>> lanes(files)
-        [(-1, ''), (-1, ''), (-1, 'b')]
-    """
+    """Returns rank and machine of each file; the machine is empty unless several of the rank write at one time."""
     by_host: dict[tuple[int, str], list[HostFiles]] = {}
     for file in sorted(files, key=lambda file: file.started):
         by_host.setdefault((file.rank, file.host), []).append(file)
@@ -46,6 +38,7 @@ def lanes(files: Sequence[HostFiles]) -> list[tuple[int, str]]:
                 members.extend(candidates)
                 break
         else:
+            # The machine that started first, and those that continue its training, have an empty name.
             lane_by_host[rank, host] = host if existing else ""
             existing.append((lane_by_host[rank, host], [*candidates]))
     return [(file.rank, lane_by_host[file.rank, file.host]) for file in files]

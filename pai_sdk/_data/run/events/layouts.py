@@ -217,13 +217,11 @@ def _steps_in(rows: Bytes, columns: npt.NDArray[np.intp]) -> Integers:
 
 
 class LayoutCache:
-    """Caches layouts and cycles, since most files repeat those of other files. Safe to use from several threads.
-
-    There is no lock. Each entry is complete when it is added, and none is changed; when the cache is full, all
-    entries are dropped. A lost entry changes only how fast a file is read.
-    """
+    """Caches layouts and cycles, since most files repeat those of other files. Thread-safe."""
 
     def __init__(self) -> None:
+        # There is no lock. Each entry is complete when it is added, and none is changed; when the cache is full,
+        # all entries are dropped. A lost entry changes only how fast a file is read.
         # Size of a record → (mask → fixed bytes → layout). The inner maps are tuples that are replaced, so that
         # no thread iterates over one that changes. Of two threads that add at once, one entry can be lost.
         self._layouts: dict[int, tuple[tuple[int, dict[int, RecordLayout]], ...]] = {}
@@ -278,18 +276,7 @@ class LayoutCache:
 
 
 def period_of(layouts: Sequence[object], min_period: int = 1) -> tuple[int, int] | None:
-    """Returns start and number of records of the cycle at the end; None when the records do not repeat.
-
-    Args:
-        layouts: of the records; None for one without a layout.
-        min_period: shorter periods are ignored.
-
-    Example:
-        >>> a, b, c = "abc"
-        >>> period_of([c, a, b] + [a, b] * 8)
-        (1, 2)
-        >>> period_of([c, a, b, a, b])
-    """
+    """Returns start and number of records of the cycle at the end; None when the records do not repeat."""
     count = len(layouts)
     for period in range(min_period, count // 2 + 1):
         if layouts[-1 - period] is layouts[-1] and layouts[-period:] == layouts[-2 * period : -period]:
@@ -297,5 +284,5 @@ def period_of(layouts: Sequence[object], min_period: int = 1) -> tuple[int, int]
             while start and layouts[start - 1] is layouts[start - 1 + period]:
                 start -= 1
             if count - start >= MIN_REPEATED:
-                return None if None in layouts[start:] else (start, period)
+                return None if None in layouts[start:] else (start, period)  # None: a record without a layout
     return None

@@ -76,14 +76,7 @@ class EventMessage(NamedTuple):
 
 
 def parse_message(record: bytes, plugins: MutableMapping[str, str], *, is_mindspore: bool = False) -> EventMessage:
-    """Parses one record.
-
-    `plugins` maps tags to plugins of TensorBoard. Only the first value of a tag has to name its plugin, so tags of
-    this record are added. Files of MindSpore use some fields in another way.
-
-    Raises:
-        ValueError: the record is not a message.
-    """
+    """Parses one record, and adds the plugins that its values name to `plugins`, by tag; raises ValueError."""
     wall, wall_at, step, step_at, step_size, version = 0.0, -1, 0, -1, 0, ""
     summaries, graph, end_status = [], None, None
     for field, wire, number, start, stop in fields(record, 0, len(record)):
@@ -107,6 +100,7 @@ def parse_message(record: bytes, plugins: MutableMapping[str, str], *, is_mindsp
     for summary_start, summary_end in summaries:
         for field, wire, _, start, stop in fields(record, summary_start, summary_end):
             if field == 1 and wire == 2:
+                # Only the first value of a tag has to name its plugin, so later records need it, too.
                 _read_value(record, start, stop, message, plugins, is_mindspore)
     return message
 

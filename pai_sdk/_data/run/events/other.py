@@ -53,30 +53,18 @@ class OtherEvent:
     form: str = ""  # which of several encodings `content` has: `dims`, `limits`, `buckets`, `encoded` or empty
 
     def text(self) -> str:
-        """Returns the text; of several strings, one a line.
-
-        Raises:
-            ValueError: the value is not text.
-        """
+        """Returns the text, of several strings one a line; raises ValueError for other values."""
         tensor = self.tensor()
         if tensor.dtype != object:
             raise ValueError(f"{self.tag!r} is not text but a tensor of {tensor.dtype}")
         return "\n".join(part.decode(errors="replace") for part in tensor.reshape(-1))
 
     def tensor(self) -> npt.NDArray[Any]:
-        """Returns the tensor, with its shape; of text an array of bytes.
-
-        Raises:
-            ValueError: the value is not a tensor.
-        """
+        """Returns the tensor, with its shape; of text an array of bytes. Raises ValueError for other values."""
         return tensor_of(self.content, is_mindspore=self.form == "dims")
 
     def histogram(self) -> Floats:
-        """Returns left edge, right edge and count of each bucket, as an array of buckets × 3.
-
-        Raises:
-            ValueError: the value is not a histogram.
-        """
+        """Returns left edge, right edge and count of each bucket, as an array of buckets × 3."""
         import numpy as np
 
         if self.form == "limits":
@@ -89,11 +77,7 @@ class OtherEvent:
         return tensor.astype(np.float64)
 
     def images(self) -> list[bytes]:
-        """Returns the images, each as the content of a file, such as PNG.
-
-        Raises:
-            ValueError: the value is not images.
-        """
+        """Returns the images, each as the content of a file, such as PNG."""
         if self.form == "encoded":
             image_fields = fields(self.content, 0, len(self.content))
             return [
@@ -105,11 +89,7 @@ class OtherEvent:
         return [bytes(value) for value in values.reshape(-1)[2:]]  # width and height come first
 
     def hparams(self) -> dict[str, bool | float | str | None]:
-        """Returns the hyperparameters of a session's start, None for null; empty for any other message.
-
-        Raises:
-            ValueError: the content is not a message.
-        """
+        """Returns the hyperparameters of a session's start, None for null; empty for any other message."""
         values: dict[str, bool | float | str | None] = {}
         for field, _, _, at, end in fields(self.content, 0, len(self.content)):
             if field != 3:  # session_start_info
@@ -147,11 +127,7 @@ def _struct_values(message: bytes, at: int, end: int) -> list[bool | float | str
 
 
 def tensor_of(message: bytes, *, is_mindspore: bool = False) -> npt.NDArray[Any]:
-    """Returns the array of a tensor message; of text an array of bytes.
-
-    Raises:
-        ValueError: the message is not a tensor, or has an unsupported type.
-    """
+    """Returns the array of a tensor message, of text an array of bytes; raises ValueError for other messages."""
     import numpy as np
 
     kind, shape, content, strings = 0, [], None, []

@@ -96,14 +96,11 @@ class _Reader(Protocol):
 
 
 class EventFolder(LocalStore):
-    """The folder `tensorboard` of a job on this machine, which the job can change: links and pipes are ignored.
-
-    Args:
-        is_link_allowed: whether the folder itself can be a link; a link of the job could point anywhere.
-    """
+    """The folder `tensorboard` of a job on this machine, which the job can change: links and pipes are ignored."""
 
     def __init__(self, root: Path, *, is_link_allowed: bool = False) -> None:
         super().__init__(root, links="inside")
+        # A link that the job has created could point anywhere.
         self._is_link_allowed = is_link_allowed
 
     def list(
@@ -119,11 +116,7 @@ class EventFolder(LocalStore):
                     yield from _plain_file(entry.name, entry)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yields the bytes from `start` to `end`, in chunks.
-
-        Raises:
-            ObjectNotFoundError: there is no such file, or the job has replaced it by a link or a pipe.
-        """
+        """Yields the bytes from `start` to `end`, in chunks; links and pipes raise ObjectNotFoundError."""
         try:
             yield from super().read(path, start, end)
         except StorageError as error:
@@ -146,32 +139,19 @@ def _plain_file(path: str, entry: os.DirEntry[str]) -> Iterator[StoredFile]:
 
 
 class JobPoints:
-    """Reads new points in the event files of a job. Not safe to use from several threads at once.
-
-    Args:
-        instances: of the job; all other files are ignored. None for all files.
-        since: in seconds since 1970; files of processes that started earlier are of other jobs.
-
-    Example:
-        >>> from pai_sdk.storage import open_store
-        >>> list(metric_points(JobPoints(open_store("memory://nothing-here")).read_on()))
-        []
-    """
+    """Reads new points in the event files of a job. Not safe to use from several threads at once."""
 
     def __init__(self, store: Store, instances: Collection[str] | None = None, since: float = 0.0) -> None:
         self._store = store
+        # Files of other instances are ignored; None for all files.
         self._instances = None if instances is None else frozenset(instances)
-        self._since = since
+        self._since = since  # seconds since 1970; files of processes that started earlier are of other jobs
         self._files: dict[str, _File] = {}
         self._has_warned = False
         self.epoch = 0  # grows when earlier points are not valid any more: a file was replaced or removed
 
     def read_on(self) -> Iterator[Part]:
-        """Yields new points in parts that fit into memory and can be empty, without NaN and infinities.
-
-        Raises:
-            StorageError: a file cannot be read. The next call tries again.
-        """
+        """Yields new points in parts that fit into memory and can be empty, without NaN and infinities."""
         stored_files = {file.path: file for file in self._store.list()}
         if self._files.keys() - stored_files.keys():
             self.epoch += 1

@@ -11,15 +11,7 @@ _UINT64 = 0xFFFFFFFFFFFFFFFF
 
 
 def fields(message: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yields each field of a message: number, wire type, value of a varint, start and end of its content.
-
-    Raises:
-        ValueError: the bytes are not a message.
-
-    Example:
-        >>> list(fields(bytes([0x08, 0x05, 0x12, 0x01, 0x61]), 0, 5))
-        [(1, 0, 5, 1, 2), (2, 2, 0, 4, 5)]
-    """
+    """Yields number, wire type, varint, start and end of each field; raises ValueError for other bytes."""
     while at < end:
         key, at = varint(message, at, end)
         wire = key & 7
@@ -42,11 +34,7 @@ def fields(message: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, i
 
 
 def varint(message: bytes, at: int, end: int) -> tuple[int, int]:
-    """Returns the number at an offset, and the offset after it.
-
-    Raises:
-        ValueError: the number is truncated, or has more than ten bytes.
-    """
+    """Returns the number at an offset, and the offset after it; raises ValueError if it is truncated."""
     number = shift = 0
     while at < end and shift < _MAX_VARINT_BITS:
         byte = message[at]
@@ -59,11 +47,7 @@ def varint(message: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def varints(message: bytes, at: int, end: int) -> list[int]:
-    """Returns the numbers of a packed field.
-
-    Raises:
-        ValueError: the last number is truncated.
-    """
+    """Returns the numbers of a packed field; raises ValueError if the last one is truncated."""
     numbers = []
     while at < end:
         number, at = varint(message, at, end)

@@ -149,28 +149,13 @@ class _File:
 
 
 class RunReader:
-    """Reads the event files of one run.
+    """Reads the event files of one run; a restarted training writes another file, and together they are one curve.
 
-    A training that is restarted writes another file, on this machine or another one: together they are one curve.
     A newer file that repeats steps of an older one replaces them and all later ones, tag by tag; a file that adds
-    a few values replaces those of equal steps (`attempts`). The summary of a tag counts the replaced points. All
-    points of one file count, by step. When two instances write one tag, that of the second one is named
-    `tag (worker-1)`; `sources` defines their order. Machines have names of their own if they write at the same
-    time. A tag from the log of an instance that is also reported is named `tag (worker-1.log)`.
-
-    Not safe to use from several threads at once.
-
-    Example:
-        >>> import tempfile
-        >>> from pai_sdk._data.run.events.writer import EventWriter
-        >>> from pai_sdk.storage import open_store
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with EventWriter(folder) as writer:
-        ...         writer.scalars({"loss": 0.5}, step=1)
-        ...     store = open_store(folder)
-        ...     run = RunReader(store, store.list())
-        >>> run.series("loss").value.tolist(), run.tags()["loss"].count
-        ([0.5], 1)
+    a few values replaces those of equal steps (`attempts`). The summary of a tag counts the replaced points. When
+    two instances write one tag, that of the second one is named `tag (worker-1)`; `sources` defines their order,
+    and `lanes` the names of machines that write at the same time. A tag from the log of an instance that is also
+    reported is named `tag (worker-1.log)`. Not safe to use from several threads at once.
     """
 
     def __init__(self, store: Store, files: Iterable[StoredFile] = ()) -> None:
@@ -193,13 +178,9 @@ class RunReader:
     def refresh(self, files: Iterable[StoredFile], should_stop: Callable[[bool], bool] = lambda _: False) -> bool:
         """Reads new content; returns whether anything has changed.
 
-        Args:
-            files: all event files of the run, as listed now. Files that are missing from the list were removed.
-            should_stop: called repeatedly, with True if anything was read; stops the call when it returns True.
-                The next call continues there.
-
-        Raises:
-            StorageError: a file cannot be read; all other files are read. The next call tries again.
+        `files` are all event files of the run: those missing from the list were removed. `should_stop` is called
+        with True if anything was read; after it returns True, the next call continues there. A StorageError is
+        raised when all other files are read.
         """
         stored_files = sorted(files, key=lambda file: start_order(file.path))
         version = self.version
@@ -215,12 +196,10 @@ class RunReader:
     # ---- content --------------------------------------------------------------------------------------------
 
     def tags(self) -> dict[str, TagSummary]:
-        """Returns the summary of each tag by its displayed name, in the order of the first values of the tags.
-
-        Of two kinds with one name, scalars win. Hyperparameters are left out: `hparams` returns them.
-        """
+        """Returns the summaries of tags (no hyperparameters) by displayed name, in the order of first values."""
         summaries: dict[str, TagSummary] = {}
         for (kind, name), key in self._names.items():
+            # Of two kinds with one name, scalars win.
             if kind == "scalar" or (name not in summaries and kind != "hparams"):
                 summary = self._summaries[key].summary()
                 summaries[name] = summary if name == key.tag else replace(summary, tag=name)
@@ -238,51 +217,26 @@ class RunReader:
         return None if end is None or any(file.last_wall > end.wall for file in files) else end
 
     def series(self, tag: str) -> Series:
-        """Returns the points of a tag, by step; reads the files again if the points were dropped.
-
-        Raises:
-            KeyError: no number has this tag.
-            StorageError: the files cannot be read again.
-        """
+        """Returns the points of a tag, by step; reads the files again if the points were dropped."""
         key = self._names["scalar", tag]
         self._ensure_points()
         return replace(self._joined(key), tag=tag)
 
     def texts(self, tag: str) -> list[Entry]:
-        """Returns the texts of a tag, by step.
-
-        Raises:
-            KeyError: no text has this tag.
-            StorageError: the files cannot be read again.
-        """
+        """Returns the texts of a tag, by step; raises KeyError without any."""
         return self._entries("text", tag, OtherEvent.text)
 
     def histograms(self, tag: str) -> list[Entry]:
-        """Returns the histograms of a tag, by step: left edge, right edge and count of each bucket.
-
-        Raises:
-            KeyError: no histogram has this tag.
-            StorageError: the files cannot be read again.
-        """
+        """Returns the histograms of a tag, by step: left edge, right edge and count of each bucket."""
         return self._entries("histogram", tag, OtherEvent.histogram)
 
     def tensors(self, tag: str) -> list[Entry]:
-        """Returns the tensors of a tag, by step: also those of unknown plugins, such as `pr_curves`.
-
-        Raises:
-            KeyError: no tensor has this tag.
-            StorageError: the files cannot be read again.
-        """
+        """Returns the tensors of a tag, by step: also those of unknown plugins, such as `pr_curves`."""
         kinds = [kind for kind, name in self._names if name == tag and is_tensor_kind(kind)]
         return self._entries(kinds[0] if kinds else "tensor", tag, OtherEvent.tensor)
 
     def images(self, tag: str, number: int | None = None) -> list[ImageEntry]:
-        """Returns the images of a tag, by step; with a number only that image, with its content.
-
-        Raises:
-            KeyError: no image has this tag.
-            StorageError: the files cannot be read again.
-        """
+        """Returns the images of a tag, by step; with a number only that image, with its content."""
         # Read from the files with each call: the content of images is not cached.
         key = self._names["image", tag]
         images: list[ImageEntry] = []

@@ -220,10 +220,5 @@ class TagSummary:
 
 
 def is_tensor_kind(kind: str) -> bool:
-    """Returns True when the values of a kind are tensors.
-
-    Example:
-        >>> is_tensor_kind("pr_curves"), is_tensor_kind("image")
-        (True, False)
-    """
+    """Returns True when the values of a kind are tensors, as those of unknown plugins such as `pr_curves`."""
     return kind not in ("scalar", "text", "histogram", "image", "audio", "graph", "hparams", "metadata")

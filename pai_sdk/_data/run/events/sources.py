@@ -39,22 +39,12 @@ _P = TypeVar("_P", bound=_Point)
 
 
 def is_instance(name: str) -> bool:
-    """Returns True for the name of an instance of a job, as `report` puts it into the names of its files.
-
-    Example:
-        >>> is_instance("train129f212o89d-worker-0"), is_instance("spot-a")
-        (True, False)
-    """
+    """Returns True for the name of an instance of a job, as `report` puts it into the names of its files."""
     return "-" in name and _INSTANCE.fullmatch(name) is not None
 
 
 def source_order(instance: str | None, rank: int | None = 0, *, is_from_log: bool = False) -> tuple[Any, ...]:
-    """Returns the key by which the sources of one metric are sorted; the first source has the plain name.
-
-    Example:
-        >>> sorted(["t-worker-10", "t-worker-9", "t-master-0", "spot-a"], key=source_order)
-        ['t-master-0', 't-worker-9', 't-worker-10', 'spot-a']
-    """
+    """Returns the key by which the sources of one metric are sorted; the first source has the plain name."""
     match = _INSTANCE.fullmatch(instance or "")
     role = (_ROLES.index(match[1]), int(match[2])) if match else (len(_ROLES), 0)
     return is_from_log, max(rank or 0, 0), *role, instance or ""

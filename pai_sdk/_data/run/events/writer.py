@@ -112,12 +112,7 @@ _checksum: Callable[[bytes], int] | None = None
 
 
 def crc32c(data: bytes) -> int:
-    """Returns the CRC32C of bytes: by google-crc32c where it is installed, in Python otherwise.
-
-    Example:
-        >>> hex(crc32c(b"123456789"))
-        '0xe3069283'
-    """
+    """Returns the CRC32C of bytes: by google-crc32c where it is installed, in Python otherwise."""
     # Selected at the first use, so that importing this module costs nothing. Two threads that select at once both
     # store a correct function, so there is no lock.
     global _checksum
@@ -203,10 +198,7 @@ def _tensor(kind: int, shape: Sequence[int], content: bytes) -> bytes:
 
 
 class _Template:
-    """Builds records of scalars with the same tags and a step of the same size.
-
-    The bytes between the numbers are prepared once, so that a record is one call of `struct.pack`.
-    """
+    """Builds records of scalars with the same tags and a step of the same size."""
 
     def __init__(self, tags: Sequence[str], step_bytes: int) -> None:
         exact, simple = _key(EXACT_FIELD, 1), _key(2, 5)
@@ -218,6 +210,7 @@ class _Template:
             prefixes.append(_key(1, 2) + _varint(size) + name + exact)
         summary_size = sum(len(prefix) + 8 + len(simple) + 4 for prefix in prefixes)
         before = _key(5, 2) + _varint(summary_size)
+        # The bytes between the numbers are prepared once, so that a record is one call of `struct.pack`.
         # Each number follows bytes that are the same in all records.
         layout = f"<1sd1s{step_bytes}s{len(before)}s" + "".join(f"{len(prefix)}sd1sf" for prefix in prefixes)
         self._pack = struct.Struct(layout).pack
@@ -547,12 +540,7 @@ def _checked_step(step: Any) -> int:
 
 
 def check_scalars(values: Mapping[str, Any], step: Any) -> None:
-    """Validates the arguments of `EventWriter.scalars`.
-
-    Raises:
-        TypeError: a name is not a string, a value is not a number, or the step is not a whole number.
-        OverflowError: a value exceeds float64, or the step int64.
-    """
+    """Validates arguments of `EventWriter.scalars`; raises TypeError, or OverflowError beyond float64, int64."""
     _checked_step(step)
     for tag, value in values.items():
         _check_tag(tag)
@@ -560,12 +548,7 @@ def check_scalars(values: Mapping[str, Any], step: Any) -> None:
 
 
 def as_float64(tag: str, value: Any) -> float:
-    """Returns the value of a metric as a float.
-
-    Raises:
-        TypeError: the value is not a number; strings are refused, even those with digits.
-        OverflowError: the value is too large.
-    """
+    """Returns the value of a metric as a float; raises TypeError for strings too, even those with digits."""
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError(f"{tag!r} is text, not a number: {value[:60]!r}")
     try:
@@ -615,16 +598,7 @@ def _protobuf_value(value: bool | float | str | None) -> bytes:
 
 
 def event_file_source(path: str) -> tuple[str, int] | None:
-    """Returns the instance that has written an event file of `report`, and its start; None for any other file.
-
-    Args:
-        path: relative to the folder `tensorboard`.
-
-    Example:
-        >>> event_file_source("rank-1/events.out.tfevents.1790000000.train-1-worker-0.17.123")
-        ('train-1-worker-0', 1790000000)
-        >>> event_file_source("other/events.out.tfevents.1790000000.host.17.0")
-    """
+    """Returns instance and start of an event file of `report`, by its path in `tensorboard`; None for others."""
     folder, _, name = path.rpartition("/")
     match = _EVENT_FILE.fullmatch(name)
     if match is None or (folder and not EVENTS_PART.fullmatch(folder)):

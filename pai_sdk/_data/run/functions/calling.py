@@ -50,15 +50,7 @@ _NUMBER = "_metric"  # the metric of a plain number that is yielded or returned
 
 
 def kind_of(function: Callable[..., Any]) -> str:
-    """Returns the kind of a training by its parameters: `config`, `checkpoint_dir` or `reporter`.
-
-    Raises:
-        ValueError: it takes none of `f(config)`, `f(config, checkpoint_dir=None)` and `f(config, reporter)`.
-
-    Example:
-        >>> kind_of(lambda config, checkpoint_dir=None: None)
-        'checkpoint_dir'
-    """
+    """Returns `config`, `checkpoint_dir` or `reporter` by the parameters of a training; raises ValueError."""
     shapes = "f(config), f(config, checkpoint_dir=None) or f(config, reporter)"
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
@@ -78,12 +70,7 @@ def kind_of(function: Callable[..., Any]) -> str:
 
 
 def suspends(function: Callable[..., Any]) -> str:
-    """Returns `async` or `generator` for a function whose calls return objects to be run; otherwise empty.
-
-    Example:
-        >>> suspends(lambda: (yield))
-        'generator'
-    """
+    """Returns `async` or `generator` for a function whose calls return objects to be run; otherwise empty."""
     for candidate in (function, type(function).__call__):
         if inspect.iscoroutinefunction(candidate) or inspect.isasyncgenfunction(candidate):
             return "async"
@@ -95,10 +82,7 @@ def suspends(function: Callable[..., Any]) -> str:
 def call_training(
     function: Callable[..., Any], config: Any, on_result: Callable[[Mapping[str, Any]], None] | None = None
 ) -> Any:
-    """Calls a training, and reports the metrics that it yields or returns.
-
-    `on_result` replaces the last report.
-    """
+    """Calls a training, and reports the metrics that it yields or returns."""
     kind = kind_of(function)
     if kind == REPORTER:
         with StatusReporter() as reporter:
@@ -109,6 +93,7 @@ def call_training(
     else:
         value = _run_generator(function(config))
     metrics = _metrics_of(value)
+    # `on_result` replaces the last report.
     if metrics:
         (on_result or _reporting().report)(metrics)
     return value
@@ -123,15 +108,12 @@ def _reporting() -> Any:
 
 
 def _run_generator(value: Any) -> Any:
-    """Reports all that a generator yields, and returns its result; returns any other value unchanged.
-
-    Raises:
-        TypeError: it is the value of an async function, which nothing runs.
-    """
+    """Reports all that a generator yields, and returns its result; returns any other value unchanged."""
     if inspect.isasyncgen(value) or inspect.iscoroutine(value):
         close = getattr(value, "close", None)
         if close is not None:  # otherwise Python warns that it was never awaited
             close()
+        # Nothing runs the value of an async function.
         raise TypeError(f"the function is async: it returned a {type(value).__name__}; call asyncio.run() in it")
     if not inspect.isgenerator(value):
         return value
@@ -149,11 +131,7 @@ class _NoValueError(Exception):
 
 
 def _check_returned(value: Any, name: str) -> Any:
-    """Returns the value of a call, unless it is an object that is run later.
-
-    Raises:
-        _NoValueError: it is a generator or an async object, whose values would be lost.
-    """
+    """Returns the value of a call; raises `_NoValueError` for an object whose values would be lost."""
     if not (inspect.isgenerator(value) or inspect.isasyncgen(value) or inspect.iscoroutine(value)):
         return value
     close = getattr(value, "close", None)
@@ -164,23 +142,15 @@ def _check_returned(value: Any, name: str) -> Any:
 
 
 def is_open_file(value: Any) -> bool:
-    """Returns True for an open file, which cloudpickle would turn into its content.
-
-    Example:
-        >>> is_open_file(io.StringIO("text"))
-        False
-    """
+    """Returns True for an open file, which cloudpickle would turn into its content."""
     if not isinstance(value, io.IOBase) or isinstance(value, (io.BytesIO, io.StringIO)):
         return False
+    # cloudpickle 3 pickles stdout and stderr by name, and refuses stdin.
     return not any(value is stream for stream in (sys.stdin, sys.stdout, sys.stderr))
 
 
 def _pickled_value(value: Any, name: str, pickler: Any) -> bytes:
-    """Pickles the value of a call.
-
-    Raises:
-        _NoValueError: it cannot be sent, such as an open file or a lock.
-    """
+    """Pickles the value of a call; raises `_NoValueError` if it cannot be sent, such as a lock."""
 
     class Pickler(pickler):  # type: ignore[misc] # cloudpickle has no types
         def persistent_id(self, part: Any) -> None:
@@ -295,11 +265,7 @@ def signed(key: bytes, header: Mapping[str, Any], payload: bytes) -> bytes:
 
 
 def open_signed(key: bytes, content: bytes) -> tuple[dict[str, Any], bytes]:
-    """Returns header and payload of a signed file.
-
-    Raises:
-        ValueError: the signature does not match the key.
-    """
+    """Returns header and payload of a signed file; raises ValueError when the signature does not match the key."""
     signature, _, signed_part = content.partition(b"\n")
     expected = hmac.new(key, signed_part, hashlib.sha256).hexdigest().encode()
     if not hmac.compare_digest(signature, expected):
@@ -337,12 +303,10 @@ def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[
 
 
 def error_of(header: dict[str, Any], payload: bytes) -> BaseException:
-    """Returns the error that `error_message` has described; the remote traceback is the last cause.
-
-    The payload is unpickled, so it must come from a trusted process or file.
-    """
+    """Returns the error that `error_message` has described; the remote traceback is the last cause."""
     from pai_sdk.errors import FunctionError, RemoteTraceback
 
+    # Unpickling runs code, so the payload must come from a trusted process or file.
     try:
         chain: list[BaseException] = pickle.loads(payload)  # noqa: S301 # the caller has checked where it is from
     except Exception:  # the class of the error may be missing in this process; the header has the traceback
@@ -362,12 +326,7 @@ def exit_code_of(error: SystemExit) -> int:
 
 
 def exit_text_of(error: SystemExit) -> str:
-    """Returns the string that Python prints for a SystemExit: the reason in `sys.exit("reason")`; else empty.
-
-    Example:
-        >>> exit_text_of(SystemExit("no data")), exit_text_of(SystemExit(3))
-        ('no data', '')
-    """
+    """Returns the string that Python prints for a SystemExit: the reason in `sys.exit("reason")`; else empty."""
     return "" if error.code is None or isinstance(error.code, int) else str(error.code)
 
 

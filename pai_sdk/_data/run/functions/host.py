@@ -30,23 +30,14 @@ AFTER_SAVE_S = 5.0
 
 @dataclass(frozen=True)
 class Task:
-    """A function with its argument and options.
-
-    Attributes:
-        function: the training.
-        config: the first argument.
-        folder: the run's folder.
-        run_id: the run's id.
-        ahead: the maximum number of results that wait for the caller; 0 for lock-step.
-        restored: the checkpoint to continue from; empty for none, None for the latest in the folder.
-    """
+    """A function with its argument and options."""
 
     function: Callable[..., Any]
-    config: Any
+    config: Any  # the first argument
     folder: Path
     run_id: str
-    ahead: int
-    restored: str | None
+    ahead: int  # the maximum number of results that wait for the caller; 0 for lock-step
+    restored: str | None  # the checkpoint to continue from; empty for none, None for the latest in the folder
 
 
 @dataclass(frozen=True)
@@ -80,27 +71,16 @@ class Host(Protocol):
         ...
 
     def stop(self, grace_s: float, save_s: float) -> None:
-        """Stops the function, if it is running.
-
-        Args:
-            grace_s: the maximum wait for its next report.
-            save_s: the maximum wait for checkpoints that are being saved after that.
-
-        Raises:
-            FunctionError: it is still running, or was killed during a save.
-        """
+        """Stops the function if it is running; raises FunctionError if it still runs, or lost a checkpoint."""
+        # Waits up to `grace_s` for the next report, and then up to `save_s` for checkpoints that are being saved.
         ...
 
 
 class Outbox:
-    """Passes messages from the function to the caller. The function waits when it is too far ahead.
-
-    Args:
-        ahead: the maximum number of results beyond the requested ones.
-    """
+    """Passes messages from the function to the caller. The function waits when it is too far ahead."""
 
     def __init__(self, ahead: int) -> None:
-        self._ahead = ahead
+        self._ahead = ahead  # the maximum number of results beyond the requested ones
         self._changed = threading.Condition()
         self._messages: deque[Message] = deque()
         self._put = 0
@@ -109,11 +89,7 @@ class Outbox:
         self._has_warned = False
 
     def put(self, report: Report) -> None:
-        """Adds a report, and waits while the function is too far ahead.
-
-        Raises:
-            StopTraining: the outbox is closed.
-        """
+        """Adds a report, and waits while the function is too far ahead; raises StopTraining when closed."""
         # Called in the thread of the function, `take` in the thread of the caller.
         with self._changed:
             self._messages.append(report)
@@ -246,11 +222,7 @@ class ThreadHost:
         return not self._thread.is_alive()
 
     def stop(self, grace_s: float, save_s: float) -> None:
-        """Makes the next report raise `StopTraining`, and waits for the thread and for its saves.
-
-        Raises:
-            FunctionError: the thread has not finished in time; a thread cannot be killed.
-        """
+        """Makes the next report raise `StopTraining`, and waits for the thread and for its saves."""
         # The session first: afterwards, a report raises before it records anything.
         self._session.stop()
         self._outbox.close()
@@ -268,6 +240,7 @@ class ThreadHost:
                 )
             # The checkpoints are complete. The thread now only has to reach the end of its `with` block.
             self._thread.join(AFTER_SAVE_S)
+        # A thread cannot be killed.
         if self._thread.is_alive():
             raise FunctionError(
                 f"{self._name} is still running: it has not called report() for {grace_s:g} s, and a thread "

@@ -105,11 +105,7 @@ class ProcessHost:
         return self._results.closed
 
     def stop(self, grace_s: float, save_s: float) -> None:
-        """Makes the next report raise `StopTraining`, waits, then kills the process with its children.
-
-        Raises:
-            FunctionError: a checkpoint was not saved in time, and is lost.
-        """
+        """Makes the next report raise `StopTraining`, waits, then kills the process with its children."""
         if self._results.closed:
             return
         with contextlib.suppress(OSError):
@@ -126,6 +122,7 @@ class ProcessHost:
             self._kill()
             drain.join()
             self._close()
+        # The checkpoint is lost.
         if unfinished is not None:
             step, verb = unfinished
             raise FunctionError(

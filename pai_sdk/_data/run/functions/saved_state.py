@@ -31,23 +31,15 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class SavedState:
-    """A saved state.
+    """A saved state."""
 
-    Attributes:
-        checkpoint: the folder of the checkpoint; None without one.
-        values: counters and ids of the run; empty for a checkpoint that no `FunctionRun` has saved.
-    """
-
-    checkpoint: Path | None
+    checkpoint: Path | None  # the folder; None without a checkpoint
+    # Counters and ids of the run; empty for a checkpoint that no `FunctionRun` has saved.
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]) -> Path:
-    """Saves a state into a new sub-folder, whose name is the next number.
-
-    Raises:
-        CheckpointError: the checkpoint is not complete, or changes meanwhile.
-    """
+    """Saves a state into a new sub-folder, whose name is the next number."""
     folder.mkdir(parents=True, exist_ok=True)
     # In the target folder, because a rename must not cross file systems. The name is no number, so no reader uses
     # it.
@@ -79,11 +71,7 @@ def write_saved(folder: Path, checkpoint: Path | None, values: Mapping[str, Any]
 
 
 def read_saved(path: str | os.PathLike[str]) -> SavedState:
-    """Reads a folder of `write_saved`, or one of a checkpoint.
-
-    Raises:
-        CheckpointError: it is neither.
-    """
+    """Reads a folder of `write_saved`, or one of a checkpoint; raises CheckpointError for others."""
     folder = Path(path)
     try:
         values = json.loads((folder / _STATE).read_text(encoding="utf-8"))
@@ -113,11 +101,7 @@ def pack(folder: Path) -> bytes:
 
 
 def unpack(content: bytes, folder: Path) -> None:
-    """Writes the files of an archive into an empty folder, and checks them.
-
-    Raises:
-        CheckpointError: it is no archive, has entries other than files within the folder, or a checksum is wrong.
-    """
+    """Writes the files of an archive into an empty folder; raises CheckpointError for damaged or unsafe ones."""
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r|") as archive:
             for member in archive:

@@ -37,12 +37,7 @@ class Axis:
     is_log: bool = False  # equal distances are equal ratios
 
     def positions(self, values: npt.ArrayLike) -> Floats:
-        """Returns the positions of values, from 0 at the low end to 1 at the high end; NaN for non-finite values.
-
-        Example:
-            >>> Axis(1, 100, (), is_log=True).positions([1, 10, 100]).tolist()
-            [0.0, 0.5, 1.0]
-        """
+        """Returns positions of values, from 0 at the low end to 1 at the high end; NaN for non-finite ones."""
         numbers = np.asarray(values, dtype=np.float64)
         numbers = np.where(np.isfinite(numbers), np.clip(numbers, -_LARGEST, _LARGEST), np.nan)
         low, high = self.low, self.high
@@ -54,12 +49,7 @@ class Axis:
 
 
 def number_text(value: float) -> str:
-    """Formats a number in a short form.
-
-    Example:
-        >>> [number_text(value) for value in (0.25, 0, 1500, 20000, 2_500_000, 3e-05, float("nan"))]
-        ['0.25', '0', '1500', '20k', '2.5M', '3e-5', 'NaN']
-    """
+    """Formats a number in a short form, such as `20k`, `2.5M` or `3e-5`."""
     if math.isnan(value):
         return "NaN"
     size = abs(value)
@@ -79,19 +69,10 @@ def number_axis(
     *,
     is_log: bool = False,
     title: str = "",
-    margin: float = _MARGIN,
-    min_step: float = 0.0,
+    margin: float = _MARGIN,  # the space beyond both ends, as a fraction of the range
+    min_step: float = 0.0,  # between two ticks
 ) -> Axis:
-    """Returns an axis of plain numbers that contains two values, with ticks at 1, 2 or 5 times a power of ten.
-
-    `margin` is the space beyond both ends, as a fraction of the range; ticks are at least `min_step` apart.
-
-    Example:
-        >>> [text for _, text in number_axis(0.0, 1.0).ticks]
-        ['0', '0.2', '0.4', '0.6', '0.8', '1']
-        >>> [text for _, text in number_axis(0.001, 20.0, is_log=True).ticks]
-        ['0.001', '0.01', '0.1', '1', '10']
-    """
+    """Returns an axis that contains two values, with ticks at 1, 2 or 5 times a power of ten."""
     low, high = (min(max(value, -_LARGEST), _LARGEST) for value in (low, high))
     if is_log:
         bottom, top = _padded(math.log10(low), math.log10(high), margin)
@@ -104,13 +85,7 @@ def number_axis(
 
 
 def elapsed_axis(low_s: float, high_s: float) -> Axis:
-    """Returns an axis of time since the start of a run, in seconds, minutes, hours or days.
-
-    Example:
-        >>> axis = elapsed_axis(0, 7200)
-        >>> axis.title, [text for _, text in axis.ticks]
-        ('time since the start (h)', ['0', '0.5', '1', '1.5', '2'])
-    """
+    """Returns an axis of time since the start of a run, in seconds, minutes, hours or days."""
     span = max(abs(low_s), abs(high_s))
     unit_s, unit = next((size, name) for min_span, size, name in _ELAPSED_UNITS if span >= min_span)
     axis = number_axis(low_s / unit_s, high_s / unit_s, margin=0.0)
@@ -119,12 +94,7 @@ def elapsed_axis(low_s: float, high_s: float) -> Axis:
 
 
 def clock_axis(low_s: float, high_s: float) -> Axis:
-    """Returns an axis of times in UTC; arguments are in seconds since 1970.
-
-    Example:
-        >>> [text for _, text in clock_axis(1795341600, 1795345200).ticks]
-        ['Nov 22 10:00', '10:10', '10:20', '10:30', '10:40', '10:50', '11:00']
-    """
+    """Returns an axis of times in UTC; arguments are in seconds since 1970."""
     low, high = _padded(low_s, high_s, 0.0)
     if low < _YEAR_1 or high > _YEAR_9999:
         return number_axis(low_s, high_s, title="seconds since 1970", margin=0.0)
@@ -157,11 +127,7 @@ X_AXES: dict[str, Callable[[float, float], Axis]] = {
 
 
 def x_axis(x: str, low: float, high: float) -> Axis:
-    """Returns the x axis of a plot: `step`, `relative_step`, `relative_time` (seconds) or `wall` (since 1970).
-
-    Raises:
-        InvalidInputError: there is no such axis.
-    """
+    """Returns the x axis of a plot: `step`, `relative_step`, `relative_time` (seconds) or `wall` (since 1970)."""
     if x not in X_AXES:
         raise InvalidInputError([Problem("x", f"is {x!r}", f"give one of {', '.join(X_AXES)}")])
     return X_AXES[x](low, high)

@@ -44,17 +44,7 @@ class SharedX:
 
 
 def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
-    """Returns the edges of at most `buckets` buckets, which contain all x from `x_min` to `x_max`.
-
-    The width is 1, 2 or 5 times a power of ten, and each edge is a multiple of it.
-
-    Raises:
-        ValueError: `buckets` is not from 2 to 100,000, or a limit is not finite.
-
-    Example:
-        >>> bucket_edges(3, 17, 5).tolist()
-        [0.0, 5.0, 10.0, 15.0, 20.0]
-    """
+    """Returns the edges of at most `buckets` buckets, which contain all x from `x_min` to `x_max`."""
     if not 2 <= buckets <= MAX_BUCKETS:
         raise ValueError(f"buckets={buckets}: from 2 to {MAX_BUCKETS:,} are possible")
     if not (math.isfinite(x_min) and math.isfinite(x_max)):
@@ -63,6 +53,8 @@ def bucket_edges(x_min: float, x_max: float, buckets: int = 250) -> Floats:
     # Neighbouring edges must differ as float64, so the width is at least a few units in the last place.
     min_width = max(x_max / buckets - x_min / buckets, 4 * math.ulp(max(abs(x_min), abs(x_max))), _MIN_WIDTH)
     power = math.floor(math.log10(min_width)) if x_min < x_max else 0
+    # The width is 1, 2 or 5 times a power of ten, and each edge a multiple of it: a view that moves keeps its
+    # edges.
     while True:
         for digit in (1, 2, 5):
             edges = _edges(x_min, x_max, digit, power, buckets)
@@ -129,18 +121,11 @@ class _Ranges:
 
 
 def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
-    """Returns the values of a series in each bucket.
+    """Returns the values of a series in each bucket; `x` and `edges` ascend.
 
-    Args:
-        x: ascending. Values outside of the edges are left out.
-        y: as many values; NaN and infinities are counted, but are not extremes. Several series with one x are rows
-            of an array; the columns of the result then have a row for each series.
-        edges: ascending; a bucket includes its lower edge, and not its upper one.
-
-    Example:
-        >>> buckets = bucketed(np.arange(4), np.array([5.0, 1.0, np.nan, 2.0]), np.array([0.0, 2.0, 4.0, 6.0]))
-        >>> buckets.min.tolist(), buckets.max.tolist(), buckets.nan_count.tolist()
-        ([1.0, 2.0, nan], [5.0, 2.0, nan], [0, 1, 0])
+    A bucket includes its lower edge, and not its upper one; values outside of the edges are left out. NaN and
+    infinities are counted, but are not extremes. Several series with one x are rows of `y`; the columns of the
+    result then have a row for each series.
     """
     return _bucketed(_Ranges(x, edges), y)
 
@@ -166,13 +151,7 @@ def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
 
 
 def bucketed_rows(shared: Sequence[SharedX], edges: Floats) -> Buckets:
-    """Returns the values of several series in each bucket, as `bucketed`; the columns have a row for each series.
-
-    Example:
-        >>> some = SharedX(np.arange(4.0), np.array([[5.0, 1.0, np.nan, 2.0], [1.0, 2.0, 3.0, 4.0]]))
-        >>> bucketed_rows([some], np.array([0.0, 2.0, 4.0])).max.tolist()
-        [[5.0, 2.0], [2.0, 4.0]]
-    """
+    """Returns the values of several series in each bucket; the columns have a row for each series."""
     parts = [_bucketed(_Ranges(some.x, edges), some.rows) for some in shared]
     if len(parts) == 1:
         return parts[0]
@@ -181,12 +160,7 @@ def bucketed_rows(shared: Sequence[SharedX], edges: Floats) -> Buckets:
 
 
 def bucket_means(shared: Sequence[SharedX], edges: Floats) -> Floats:
-    """Returns the mean of the finite values of each series in each bucket; a row for each series.
-
-    Example:
-        >>> bucket_means([SharedX(np.arange(4.0), np.array([[5.0, 1.0, np.nan, 2.0]]))], np.array([0.0, 2.0, 4.0]))
-        array([[3., 2.]])
-    """
+    """Returns the mean of the finite values of each series in each bucket; a row for each series."""
     return np.concatenate([_means(_Ranges(some.x, edges), some.rows) for some in shared])
 
 

@@ -51,42 +51,22 @@ def compared(
     series: Sequence[Series],
     *,
     x: XAxis = "step",
-    start: float | None = None,
-    end: float | None = None,
-    buckets: int = 250,
-    smooth: float = 0.0,
-    half_life: float | None = None,
-    names: Sequence[str] = (),
+    start: float | None = None,  # the smallest x of the view; None for that of the data
+    end: float | None = None,  # the largest x of the view; None for that of the data
+    buckets: int = 250,  # the maximum
+    smooth: float = 0.0,  # the weight of TensorBoard's smoothing, from 0 to less than 1
+    half_life: float | None = None,  # smooth by distance instead, in units of x
+    names: Sequence[str] = (),  # of the curves; the tags of the series by default
+    # The group of each series. A group becomes one curve, in buckets: the mean of the means of its members in each
+    # bucket, or the median with the band `quantile`.
     groups: Sequence[str] = (),
-    band: Band | None = None,
+    band: Band | None = None,  # of a group; `range` has the exact extremes of all points
 ) -> Comparison:
     """Returns curves of many series over one x axis.
 
     A view with at most two points a bucket has all its points. Otherwise each curve has, for each bucket, the
     smallest, the largest and the last value, so no extreme is lost. Smoothing runs first, over all points of a
-    series, also those outside of the view.
-
-    Args:
-        series: one curve each, or members of groups.
-        x: the x axis.
-        start: the smallest x of the view; None for that of the data.
-        end: the largest x of the view; None for that of the data.
-        buckets: the maximum number of buckets.
-        smooth: the weight of TensorBoard's smoothing, from 0 to less than 1.
-        half_life: smooth by distance instead: a value counts half as much after so many units of x.
-        names: of the curves; the tags of the series by default.
-        groups: the name of each series' group. A group becomes one curve, in buckets: the mean of the means of its
-            members in each bucket, or the median with the band `quantile`.
-        band: the kind of a group's `low` and `high`. Those of `range` are exact extremes of all points.
-
-    Raises:
-        InvalidInputError: an argument is not valid; the error lists all problems.
-
-    Example:
-        >>> loss = Series("loss", np.arange(1000.0), np.arange(1000), 1 / (1 + np.arange(1000.0)))
-        >>> view = compared([loss], buckets=10)
-        >>> view.edges[:3].tolist(), view.curves[0].high[0], view.is_exact
-        ([0.0, 100.0, 200.0], np.float64(1.0), False)
+    series, also those outside of the view. An InvalidInputError has all problems of the arguments.
     """
     _check(series, x, buckets, smooth, half_life, names, groups, band)
     shared = _shared(series, x)

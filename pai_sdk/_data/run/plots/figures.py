@@ -67,25 +67,11 @@ class Comparison:
 
 @dataclass(frozen=True, eq=False)
 class Plot:
-    """A picture of curves, which a notebook displays.
-
-    Attributes:
-        comparison: the curves.
-        title: above the curves; a tag.
-        log_y: the y axis is logarithmic; values of 0 or less are counted and not drawn.
-
-    Example:
-        >>> import numpy as np
-        >>> from pai_sdk._data.run.plots.buckets import compared
-        >>> from pai_sdk._data.run.events.series import Series
-        >>> loss = Series("loss", np.arange(100.0), np.arange(100), 1 / (1 + np.arange(100.0)))
-        >>> Plot(compared([loss], names=["first"]), "loss", log_y=True)
-        <Plot 'loss': 1 curve, 100 of 100 points; it shows itself in a notebook, save('loss.svg') writes it>
-    """
+    """A picture of curves, which a notebook displays."""
 
     comparison: Comparison
-    title: str
-    log_y: bool = False
+    title: str  # above the curves; a tag
+    log_y: bool = False  # values of 0 or less are counted and not drawn
 
     @cached_property
     def svg(self) -> str:
@@ -102,17 +88,7 @@ class Plot:
         return f"<div {NO_MATH}>{picture}</div>"
 
     def save(self, path: str | Path) -> Path:
-        """Writes the picture to a file.
-
-        Args:
-            path: the file; its name ends with `.svg` or `.html`.
-
-        Returns:
-            The path of the file.
-
-        Raises:
-            InvalidInputError: the path has another suffix.
-        """
+        """Writes the picture to a file with the suffix `.svg` or `.html`, and returns its path."""
         return save_picture(path, self.title, svg=lambda: self.svg, html=lambda: self.html)
 
     @cached_property

@@ -36,22 +36,12 @@ _SCALE_WIDTH = 46  # of the numbers to the left of a small curve
 
 
 def safe_text(text: str) -> str:
-    r"""Returns text of a run in a form that is safe in HTML and SVG: escaped, and without control characters.
-
-    Example:
-        >>> safe_text("<b>loss\x1b")
-        '&lt;b&gt;loss'
-    """
+    """Returns text of a run in a form that is safe in HTML and SVG: escaped, and without control characters."""
     return escape(_NOT_IN_XML.sub("", text))
 
 
 def run_colour(run_id: str) -> str:
-    """Returns the colour of a run, which is equal in every picture and process.
-
-    Example:
-        >>> run_colour("sweep/3") == run_colour("sweep/3")
-        True
-    """
+    """Returns the colour of a run, which is equal in every picture and process."""
     return COLOURS[hashlib.sha256(run_id.encode(errors="replace")).digest()[0] % len(COLOURS)]
 
 
@@ -62,12 +52,7 @@ def small_curve(
     *,
     colour: str = COLOURS[0],
 ) -> str:
-    """Returns finite values as a curve in small inline SVG, with its scale; empty for fewer than two values.
-
-    Example:
-        >>> "polyline" in small_curve([3.0, 1.0, 2.0], 0, 2), small_curve([3.0])
-        (True, '')
-    """
+    """Returns finite values as a curve in small inline SVG, with its scale; empty for fewer than two values."""
     if len(values) < 2:
         return ""
     width, height = _SMALL_WIDTH, _SMALL_HEIGHT
@@ -110,11 +95,7 @@ def _extremes(values: Sequence[float], columns: int) -> Sequence[float]:
 def save_picture(
     path: str | Path, title: str, *, html: Callable[[], str], svg: Callable[[], str] | None = None
 ) -> Path:
-    """Writes a picture or a table to a file, as `.html`, or as `.svg` if there is a picture.
-
-    Raises:
-        InvalidInputError: the path has another suffix.
-    """
+    """Writes a picture or a table to a file, as `.html`, or as `.svg` if there is a picture."""
     target = parse_path(path, "path")
     if target.suffix == ".html":
         content = _PAGE.format(title=safe_text(title), body=html())

@@ -19,32 +19,13 @@ __all__ = ["smoothed", "smoothed_by_x", "smoothed_together", "smoothed_together_
 
 
 def smoothed(values: npt.ArrayLike, weight: float) -> Floats:
-    """Smooths by TensorBoard's rule, which does not start from zero.
-
-    NaN and infinities are returned unchanged, and do not count. A weight of 0 changes nothing.
-
-    Raises:
-        ValueError: the weight is not from 0 to less than 1.
-
-    Example:
-        >>> smoothed([1.0, float("nan"), 3.0], 0.5).round(3).tolist()
-        [1.0, nan, 2.333]
-    """
+    """Smooths by TensorBoard's rule, with a weight from 0 to less than 1."""
+    # The rule does not start from zero: the first value is returned unchanged.
     return smoothed_together([np.asarray(values, np.float64)], weight)[0]
 
 
 def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> Floats:
-    """Smooths by a half-life in units of x: a value counts half as much after this distance.
-
-    NaN and infinities are returned unchanged, and do not count; `x` is ascending.
-
-    Raises:
-        ValueError: the half-life is not more than 0.
-
-    Example:
-        >>> smoothed_by_x([0, 1, 11], [1.0, 3.0, 3.0], half_life=1.0).round(3).tolist()
-        [1.0, 2.333, 2.999]
-    """
+    """Smooths by a half-life in units of `x`, which ascends: a value counts half as much after this distance."""
     return smoothed_together_by_x([np.asarray(x, np.float64)], [np.asarray(values, np.float64)], half_life)[0]
 
 
@@ -84,13 +65,11 @@ def _sizes(series: Sequence[npt.NDArray[Any]]) -> list[int]:
 def _smoothed(
     series: Sequence[npt.NDArray[Any]], values: Floats, factor: Floats, weights: Floats | None = None
 ) -> list[Floats]:
-    """Smooths each series.
+    """Smooths each series; NaN and infinities are returned unchanged, and do not count.
 
-    Args:
-        series: the series, for their shapes.
-        values: all series, concatenated; the array is changed.
-        factor: the factor by which the weight of earlier values decreases before each value.
-        weights: the sum of all weights for each value, where it is known; then all values are finite.
+    `values` has all series, concatenated, and is changed. `factor` is that by which the weight of earlier values
+    decreases before each value. `weights` is the sum of all weights for each value, where it is known; then all
+    values are finite.
     """
     sizes = np.array(_sizes(series), np.int64)
     starts = np.cumsum(sizes) - sizes

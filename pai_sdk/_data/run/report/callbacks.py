@@ -64,11 +64,7 @@ def _derived(cls: Any, base: Any) -> Any:
 
 
 def import_library(user: str, library: str, modules: Sequence[str]) -> Any:
-    """Returns the module of a library that has its callback class; `user` is named in the error.
-
-    Raises:
-        MissingExtraError: the library cannot be imported.
-    """
+    """Returns the module of a library that has its callback class; `user` is named in the error."""
     # One library may be installed under two names, with two classes. The module that the training has imported
     # counts, else the first one that can be imported.
     failure: ImportError | None = None

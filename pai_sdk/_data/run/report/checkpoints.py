@@ -345,11 +345,7 @@ class FolderState:
 
     @classmethod
     def of(cls, folder: str | os.PathLike[str]) -> FolderState:
-        """Records the state of a folder, without reading the files.
-
-        Raises:
-            CheckpointError: the folder is missing or has no file, or an entry is neither file nor folder.
-        """
+        """Records the state of a folder, without reading the files; raises CheckpointError if it has none."""
         root = Path(folder)
         if not root.is_dir():
             reason = "is a file; a checkpoint is a folder" if root.exists() else "does not exist"
@@ -373,11 +369,7 @@ class FolderState:
         return cls(root, dict(sorted(files.items())))
 
     def check(self, name: str) -> None:
-        """Checks that a file is unchanged.
-
-        Raises:
-            CheckpointError: it has changed, or is gone.
-        """
+        """Raises CheckpointError if a file has changed, or is gone."""
         if _version(self.root / name) != self.files[name]:
             raise CheckpointError(
                 f"{self.root / name} changed while the checkpoint was saved; report a folder that is not written "
@@ -392,14 +384,7 @@ def commit(
     metrics: Mapping[str, float] | None = None,
     launch: Mapping[str, Any] | None = None,
 ) -> Checkpoint:
-    """Makes a folder a checkpoint, where it is: forces its files to the disk, then writes the marker.
-
-    Metrics that are NaN or infinite are left out, since JSON has no such numbers.
-
-    Raises:
-        CheckpointError: the folder is missing or empty, or changes meanwhile.
-        OSError: a file cannot be read, or the marker cannot be written.
-    """
+    """Makes a folder a checkpoint, where it is: forces its files to the disk, then writes the marker."""
     state = FolderState.of(folder)
     # The marker of a complete folder stays until it is replaced in one rename, so a kill leaves a complete one.
     if _read(state.root) is None:
@@ -427,12 +412,7 @@ def save(
     """Copies a folder and makes the copy a checkpoint, which replaces a complete one of the target.
 
     `copy` replaces the copy: it fills the empty folder that it is called with, and may return the checkpoint
-    there.
-
-    Raises:
-        CheckpointError: the source has changed since, or `copy` wrote elsewhere. A complete checkpoint of the
-        target is still there then.
-        OSError: a file cannot be read or written.
+    there. After an error, a complete checkpoint of the target is still there.
     """
     root = source.root.resolve()
     # `checkpoint_dir` let the training write into the folder that `start_checkpoint` returned: nothing to copy.
@@ -477,10 +457,8 @@ def _copy_files(source: FolderState, target: Path) -> dict[str, CheckpointFile]:
 
 
 def start_checkpoint(folder: Path) -> Path:
-    """Creates and returns the empty folder for a new checkpoint.
-
-    `folder`, or the replacement beside a complete one.
-    """
+    """Creates and returns the empty folder for a new checkpoint."""
+    # A complete checkpoint stays until the replacement beside it is complete.
     destination = folder if _read(folder) is None else replacement_of(folder)
     _remove(destination)
     destination.mkdir(parents=True)
@@ -520,12 +498,7 @@ def _move_to_target(saved: Checkpoint, folder: Path) -> Checkpoint:
 
 
 def link_file(source: Path, target: Path, file: CheckpointFile) -> None:
-    """Hard-links a file of a checkpoint, or copies it where that is not possible.
-
-    Raises:
-        CheckpointError: the copy has another checksum.
-        OSError: it cannot be copied.
-    """
+    """Hard-links a file of a checkpoint, or copies it where that is not possible, and checks the checksum."""
     target.parent.mkdir(parents=True, exist_ok=True)
     if not source.is_symlink():  # its target may be in the folder that is removed afterwards
         with contextlib.suppress(OSError):
@@ -581,11 +554,7 @@ def _sync_names(checkpoint: Checkpoint) -> None:
 
 
 def add_metrics(checkpoint: Checkpoint, metrics: Mapping[str, float]) -> Checkpoint | None:
-    """Adds metrics to those stored with a complete checkpoint.
-
-    Returns:
-        The checkpoint with all of them; None if it was removed or replaced meanwhile.
-    """
+    """Adds metrics to those of a complete checkpoint; returns None if it was removed or replaced meanwhile."""
     current = read_checkpoint(checkpoint.path)
     if current is None or current.time != checkpoint.time:
         return None
@@ -596,6 +565,7 @@ def add_metrics(checkpoint: Checkpoint, metrics: Mapping[str, float]) -> Checkpo
 
 
 def _finite(metrics: Mapping[str, float]) -> dict[str, float]:
+    # JSON has no NaN and infinity.
     return {name: float(value) for name, value in metrics.items() if math.isfinite(value)}
 
 
@@ -714,11 +684,7 @@ def _remove_marker(folder: Path) -> None:
 
 
 def _version(path: Path) -> tuple[int, int, int]:
-    """Returns size, modification time and inode of a file, which change with its content.
-
-    Raises:
-        CheckpointError: it is not a file, or is gone.
-    """
+    """Returns size, modification time and inode of a file, which change with its content."""
     try:
         stat = path.stat()
     except FileNotFoundError as error:

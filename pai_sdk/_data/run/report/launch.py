@@ -43,31 +43,16 @@ logger = logging.getLogger(__name__)
 
 
 class Launch:
-    """One process of a job of several processes, and what it knows of the checkpoints of rank 0. Thread-safe.
-
-    Args:
-        folder: the checkpoints of rank 0.
-        job_id: of the job.
-        rank: of this process.
-        world_size: how many processes the job has.
-        variables: the environment, with the variables of a launcher of processes.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     first, second = (Launch(Path(folder), "train-1", rank, 2, {}) for rank in (0, 1))
-        ...     before = first.stamp()["is_open"]
-        ...     before, second.resume_point(), first.stamp()["is_open"]
-        (False, None, True)
-    """
+    """One process of a job of several processes, and what it knows of the checkpoints of rank 0. Thread-safe."""
 
     def __init__(
         self, folder: Path, job_id: str, rank: int, world_size: int, variables: Mapping[str, str]
     ) -> None:
-        self._folder = folder
+        self._folder = folder  # the checkpoints of rank 0
         self._rank = rank
         self._world_size = world_size
         self._id = uuid.uuid4().hex
+        # The launcher of processes sets variables, such as the number of a restart.
         self._job = _job_of(job_id, world_size, variables)
         self._lock = threading.Lock()
         # Of rank 0: the checkpoint that it resumes from, the launch that saved it, and the first rank without a
@@ -88,10 +73,7 @@ class Launch:
     # ---- rank 0
 
     def record_start(self, newest: Checkpoint | None) -> None:
-        """Records the checkpoint that rank 0 resumes from.
-
-        Only the first call counts, before its first checkpoint.
-        """
+        """Records the checkpoint that rank 0 resumes from; only the first call counts."""
         with self._lock:
             self._set_start(newest)
 
@@ -104,11 +86,9 @@ class Launch:
             return {"id": self._id, "job": self._job, "step": _step_of(self._start), "is_open": is_open}
 
     def saved(self, stamp: Mapping[str, Any]) -> None:
-        """Records that a checkpoint with this stamp is complete.
-
-        After the first open one, other ranks resume from newer ones.
-        """
+        """Records that a checkpoint with this stamp is complete."""
         if stamp["is_open"]:
+            # After the first open checkpoint, other ranks resume from newer ones.
             self._is_released = True
 
     @property
@@ -138,11 +118,7 @@ class Launch:
     # ---- the other ranks
 
     def resume_point(self) -> Checkpoint | None:
-        """Returns the checkpoint of rank 0 that is visible to this rank.
-
-        Raises:
-            CheckpointError: it was removed, so this rank cannot start where rank 0 has started.
-        """
+        """Returns the checkpoint of rank 0 that is visible to this rank; CheckpointError if it was removed."""
         newest, launch = self._request_newest()
         if launch is None:
             return newest

@@ -42,19 +42,12 @@ _RUN_ID_HINT = "a letter or digit, then letters, digits, '_', '.' and '-', such 
 
 
 class CheckpointPath(NamedTuple):
-    """A file of a checkpoint, by the path below the folder of checkpoints.
+    """A file of a checkpoint, by the path below the folder of checkpoints."""
 
-    Attributes:
-        rank: of the process that saved it.
-        step: of the training.
-        name: relative to the checkpoint's folder.
-        is_replacement: whether it is about to replace a complete checkpoint of this step.
-    """
-
-    rank: int
+    rank: int  # of the process that saved it
     step: int
-    name: str = ""
-    is_replacement: bool = False
+    name: str = ""  # relative to the checkpoint's folder
+    is_replacement: bool = False  # it is about to replace a complete checkpoint of this step
 
     @property
     def folder(self) -> str:
@@ -65,20 +58,10 @@ class CheckpointPath(NamedTuple):
 
 @dataclass(frozen=True)
 class RunLayout:
-    """The paths of one run.
+    """The paths of one run."""
 
-    Attributes:
-        folder: the run's folder: a URI, a local path, or a path relative to a store. Within a job it is the folder
-            of the output channels, `/ml/output`.
-
-    Example:
-        >>> run = RunLayout.of("oss://models/runs/", "train-x7k2")
-        >>> run.logs, run.checkpoint(300)
-        ('oss://models/runs/train-x7k2/logs', 'oss://models/runs/train-x7k2/checkpoints/300')
-        >>> RunLayout("/ml/output").tensorboard
-        '/ml/output/tensorboard'
-    """
-
+    # A URI, a local path, or a path relative to a store. Within a job it is the folder of the output channels,
+    # `/ml/output`.
     folder: str
 
     def __post_init__(self) -> None:
@@ -86,15 +69,7 @@ class RunLayout:
 
     @classmethod
     def of(cls, runs: str, run_id: str) -> RunLayout:
-        """Returns the layout of a run in a folder of runs.
-
-        Args:
-            runs: the folder of all runs.
-            run_id: the run's id, which is that of its job.
-
-        Raises:
-            InvalidInputError: the id cannot be the name of a folder; `..` and absolute paths cannot.
-        """
+        """Returns the layout of a run in a folder of runs; raises InvalidInputError for an id that is a path."""
         check_run_id(run_id)
         return cls(join(runs, run_id))
 
@@ -139,21 +114,13 @@ class RunLayout:
         return join(self.folder, "saved")
 
     def channel(self, name: str) -> str:
-        """Returns the folder of an output channel of the job.
-
-        Raises:
-            InvalidInputError: the name is not that of one folder.
-        """
+        """Returns the folder of an output channel; raises InvalidInputError for a name with a path in it."""
         if not isinstance(name, str) or name in ("", ".", "..") or "/" in name or "\\" in name:
             raise InvalidInputError([Problem("channel", f"{name!r} is not a folder's name", "such as 'model'")])
         return join(self.folder, name)
 
     def checkpoint(self, step: int) -> str:
-        """Returns the folder of one checkpoint.
-
-        Raises:
-            InvalidInputError: the step is not a whole number from 0.
-        """
+        """Returns the folder of one checkpoint; raises InvalidInputError unless the step is an integer from 0."""
         try:
             number = -1 if isinstance(step, bool) else operator.index(step)  # those of NumPy too
         except TypeError:
@@ -168,34 +135,17 @@ class RunLayout:
 
     @staticmethod
     def of_rank(folder: str, rank: int) -> str:
-        """Returns the folder of one process below a folder of the run; rank 0 has the folder itself.
-
-        Example:
-            >>> RunLayout.of_rank("/ml/output/tensorboard", 0), RunLayout.of_rank("/ml/output/tensorboard", 2)
-            ('/ml/output/tensorboard', '/ml/output/tensorboard/rank-2')
-        """
+        """Returns the folder of one process below a folder of the run; rank 0 has the folder itself."""
         return join(folder, f"rank-{rank}") if rank else folder
 
     @staticmethod
     def step_of(name: str) -> int | None:
-        """Returns the step of a folder in `checkpoints`; None for other folders.
-
-        Example:
-            >>> RunLayout.step_of("300"), RunLayout.step_of("300.tmp"), RunLayout.step_of("007")
-            (300, None, None)
-        """
+        """Returns the step of a folder in `checkpoints`; None for other folders, such as `300.tmp` or `007`."""
         return int(name) if re.fullmatch("0|[1-9][0-9]*", name, re.ASCII) else None
 
     @staticmethod
     def checkpoint_path(path: str) -> CheckpointPath | None:
-        """Parses a path below the folder of checkpoints; None when it is in no checkpoint.
-
-        Example:
-            >>> RunLayout.checkpoint_path("rank-2/300/weights/a")
-            CheckpointPath(rank=2, step=300, name='weights/a', is_replacement=False)
-            >>> RunLayout.checkpoint_path("300.pai-sdk-new/a").folder, RunLayout.checkpoint_path("notes/a")
-            ('300.pai-sdk-new/', None)
-        """
+        """Parses a path below the folder of checkpoints; None when it is in no checkpoint."""
         match = _CHECKPOINT_PATH.fullmatch(path)
         if match is None:
             return None
@@ -204,32 +154,18 @@ class RunLayout:
 
 
 def is_run_id(value: object) -> bool:
-    """Returns True if a value can be the id of a run.
-
-    Example:
-        >>> is_run_id("local-08655612a521"), is_run_id("../x"), is_run_id("/etc")
-        (True, False, False)
-    """
+    """Returns True if a value can be the id of a run."""
     return isinstance(value, str) and len(value) <= _MAX_NAME_BYTES and _RUN_ID.fullmatch(value) is not None
 
 
 def check_run_id(run_id: object) -> None:
-    """Raises for a value that cannot be the id of a run.
-
-    Raises:
-        InvalidInputError: the value is no run id.
-    """
+    """Raises InvalidInputError for a value that cannot be the id of a run."""
     if not is_run_id(run_id):
         raise InvalidInputError([Problem("run_id", f"{run_id!r} is not the id of a run", _RUN_ID_HINT)])
 
 
 def join(folder: str, name: str) -> str:
-    """Returns the path of a name in a folder, with "/" on every system; the folder may be a URI.
-
-    Example:
-        >>> join("hdfs://host:9000/runs", "a"), join("memory://", "a"), join("/", "a"), join("", "a")
-        ('hdfs://host:9000/runs/a', 'memory://a', '/a', 'a')
-    """
+    """Returns the path of a name in a folder, with "/" on every system; the folder may be a URI."""
     base = _without_slash(folder)
     return base + name if base == "" or base.endswith("/") else f"{base}/{name}"
 

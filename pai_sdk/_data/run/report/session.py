@@ -268,11 +268,7 @@ class _Worker:
             done.wait()
 
     def close(self, deadline: float | None) -> None:
-        """Runs the remaining actions until `deadline`, a monotonic time, and ends the thread.
-
-        Raises:
-            CheckpointError: the deadline is over.
-        """
+        """Runs the remaining actions until `deadline`, a monotonic time, and then raises CheckpointError."""
         with self._lock:
             thread, self._thread = self._thread, None
         if thread is None:
@@ -691,10 +687,8 @@ class ReportSession:
         return _Task(source, target, step, of_step, options, launch=self._stamp())
 
     def _stamp(self) -> Mapping[str, Any] | None:
-        """Returns the launch for the marker of a checkpoint of rank 0.
-
-        None in other ranks, whose checkpoints are private.
-        """
+        """Returns the launch for the marker of a checkpoint of rank 0; None in other ranks."""
+        # Checkpoints of other ranks are private.
         return None if self._launch is None or self.context.rank else self._launch.stamp()
 
     def _folder_of(self, step: int) -> Path:

@@ -30,17 +30,12 @@ def is_marker(path: str) -> bool:
 
 @dataclass
 class Folder:
-    """The folder of one checkpoint on both sides; files are listed by their names in it.
-
-    Attributes:
-        path: with a `/` at its end.
-        position: rank and step; None for a folder with a marker that has another name.
-    """
+    """The folder of one checkpoint on both sides; files are listed by their names in it."""
 
     source: Store
     target: Store
-    path: str
-    position: CheckpointPath | None
+    path: str  # with a `/` at its end
+    position: CheckpointPath | None  # None for a folder with a marker that has another name than a step
     source_files: dict[str, StoredFile] = field(default_factory=dict)
     target_files: dict[str, StoredFile] = field(default_factory=dict)
 
@@ -172,19 +167,13 @@ class Sides:
 
 @dataclass(frozen=True)
 class Deletion:
-    """The files of a step's folder that can be deleted in the target now.
-
-    Attributes:
-        owned: paths of files that were sent from the source or existed when the job started, and are gone locally.
-        newest: the newest step of each rank that has all checkpoints in the target.
-        is_incomplete: whether an upload of the folder from the source was started and not completed.
-    """
+    """The files of a step's folder that can be deleted in the target now."""
 
     folder: Folder
-    owned: set[str]
-    newest: Mapping[int, int]
+    owned: set[str]  # sent from the source, or there when the job started, and gone locally
+    newest: Mapping[int, int]  # by rank: its newest step; only ranks with all checkpoints in the target
     sides: Sides
-    is_incomplete: bool
+    is_incomplete: bool  # an upload of the folder from the source was started and not completed
 
     def names(self, *, has_failures: bool) -> set[str]:
         """Returns the names in the folder of the files to delete."""

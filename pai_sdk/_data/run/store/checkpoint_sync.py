@@ -42,32 +42,6 @@ class CheckpointSync:
     store if they are recorded as the same: sent by an earlier sync with this memory, or listed in `existing`. The
     newest one stays until a newer one is complete in the store. A folder whose upload by another process was not
     completed is removed when nothing in it has changed for a day.
-
-    Args:
-        source: the folder with the checkpoints.
-        target: the store that receives it.
-        base: the folder of checkpoints in the source, with a `/` at its end; empty for the source itself.
-        memory: the file that records sent files; by default, one below `~/.cache`.
-        existing: size in bytes of the files that were in the target when the job started.
-        skip: called with each file of the source; accepted files count as unchanged.
-        verify: send files again that were changed or deleted in the target. Without it, only a target that has
-            lost all files is detected.
-        is_finished: whether the job that writes into the source has finished.
-        delete: also delete other files that the source does not have, but no checkpoints of other jobs.
-        keeps: called with the path of a file; accepted files are deleted only if they were sent from the source.
-        **options: passed on to `DirSync`.
-
-    Example:
-        >>> import tempfile
-        >>> from pai_sdk._data.run.report.checkpoints import commit
-        >>> from pai_sdk._data.storage.stores.local import LocalStore
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     source, target = LocalStore(f"{folder}/source"), LocalStore(f"{folder}/target")
-        ...     _ = source.write("7/weights", b"1.0")
-        ...     _ = commit(f"{folder}/source/7", step=7)
-        ...     report = CheckpointSync(source, target, memory=Path(folder, "memory.db")).attempt()
-        ...     report.moved, sorted(file.path for file in target.list())
-        (2, ['7/_COMPLETE', '7/weights'])
     """
 
     def __init__(
@@ -75,15 +49,19 @@ class CheckpointSync:
         source: Store,
         target: Store,
         *,
-        base: str = "",
-        memory: Path | None = None,
-        existing: Mapping[str, int] | None = None,
-        skip: Callable[[StoredFile], bool] = lambda file: False,
+        base: str = "",  # folder of checkpoints in the source, with "/" at its end; empty for the source itself
+        memory: Path | None = None,  # the file that records sent files; by default, one below ~/.cache
+        existing: Mapping[str, int] | None = None,  # bytes of the files that the target had when the job started
+        skip: Callable[[StoredFile], bool] = lambda file: False,  # accepted files count as unchanged
+        # Send files again that were changed or deleted in the target. Without it, only a target that has lost all
+        # files is detected.
         verify: bool = True,
-        is_finished: bool = False,
+        is_finished: bool = False,  # whether the job that writes into the source has finished
+        # Also delete other files that the source does not have, but no checkpoints of other jobs.
         delete: bool = False,
+        # Called with a path; accepted files are deleted only if they were sent from the source.
         keeps: Callable[[str], bool] = lambda path: False,
-        **options: Any,
+        **options: Any,  # of `DirSync`
     ) -> None:
         self._source = source
         self._target = target
@@ -98,21 +76,13 @@ class CheckpointSync:
         self._options = {"folders": False, **options}
 
     def run(self) -> SyncReport:
-        """Sends new and changed files; failures raise.
-
-        Raises:
-            SyncError: some files could not be sent; other files were sent.
-        """
+        """Sends new and changed files; raises SyncError for failed ones, after all others were sent."""
         report = self.attempt()
         report.raise_failures(self._source, self._target)
         return report
 
     def attempt(self) -> SyncReport:
-        """Sends new and changed files; failures are in the report.
-
-        Raises:
-            StorageError: the source does not exist, or the target cannot be used at all.
-        """
+        """Sends new and changed files; failures are in the report, unless source or target cannot be used."""
         if self._source.root is not None and not self._source.exists():
             return self._sync(self._skip)  # raises the error
         unlisted: dict[str, Exception] = {}
@@ -220,13 +190,10 @@ class CheckpointSync:
         return files
 
     def _mark_incomplete(self, todo: _Todo) -> dict[str, Exception]:
-        """Writes `_INCOMPLETE` into new folders, to recognize an upload that is not completed.
-
-        Returns:
-            The files that could not be written; their folders are not sent.
-        """
+        """Writes `_INCOMPLETE` into new folders; returns its failures, whose folders are not sent."""
         written: dict[str, str] = {}
         failures: dict[str, Exception] = {}
+        # Later syncs recognize by the marker that the upload was not completed.
         for folder in todo.new_folders:
             path, content = folder + INCOMPLETE, {"host": socket.gethostname(), "process": os.getpid()}
             try:
@@ -399,18 +366,12 @@ class CheckpointSync:
 
 @dataclass
 class _Todo:
-    """The plan of how changed files are sent.
+    """The plan of how changed files are sent."""
 
-    Attributes:
-        changed: paths of changed files, by the folder of their checkpoint.
-        opened: markers that are deleted first, because their checkpoints are damaged or have no step.
-        now: paths of files that are sent to their own folders; markers follow later.
-        new_folders: folders of new checkpoints.
-        replacing: folders whose complete checkpoint is replaced, with the new checkpoint.
-    """
-
-    changed: dict[str | None, list[str]] = field(default_factory=dict)
+    changed: dict[str | None, list[str]] = field(default_factory=dict)  # by the folder of their checkpoint
+    # Markers that are deleted first, because their checkpoints are damaged or have no step.
     opened: list[str] = field(default_factory=list)
-    now: set[str] = field(default_factory=set)
-    new_folders: list[str] = field(default_factory=list)
+    now: set[str] = field(default_factory=set)  # files that are sent to their own folders; markers follow later
+    new_folders: list[str] = field(default_factory=list)  # of new checkpoints
+    # Folders whose complete checkpoint is replaced, with the new checkpoint.
     replacing: dict[str, StoredCheckpoint] = field(default_factory=dict)

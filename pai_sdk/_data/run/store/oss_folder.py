@@ -51,11 +51,7 @@ class Key(NamedTuple):
 
 
 def key_of_environment() -> Key:
-    """Returns the access key of this process. Read for each request, so that a renewed key is used.
-
-    Raises:
-        PermissionError: the environment has no key.
-    """
+    """Returns the access key of this process. Read for each request, so that a renewed key is used."""
     access_key_id, secret = os.environ.get(_ID), os.environ.get(_SECRET)
     if not access_key_id or not secret:
         raise PermissionError(f"there is no key for oss:// in this process; set {_ID} and {_SECRET}")
@@ -63,11 +59,7 @@ def key_of_environment() -> Key:
 
 
 def endpoint_of(location: Mapping[str, str]) -> tuple[str, str]:
-    """Returns endpoint (a URL) and region of a location; missing values are read from the environment.
-
-    Raises:
-        RuntimeError: no region is set.
-    """
+    """Returns endpoint (a URL) and region of a location; missing values are read from the environment."""
     region = location.get("region") or os.environ.get("PAI_REGION_ID") or ""
     endpoint = location.get("endpoint") or os.environ.get("PAI_OSS_ENDPOINT") or ""
     if not region:
@@ -80,15 +72,12 @@ def endpoint_of(location: Mapping[str, str]) -> tuple[str, str]:
 
 
 class OssFolder:
-    """A folder in OSS that files are sent to. A file appears only when it is complete.
-
-    Args:
-        location: `bucket` and `key`; `endpoint`, `region` and `url` (of an object with an empty key) where they
-            are known.
-        signing: a module with `Signer` and `canonical_query`, such as `_data/storage/oss/v4.py`.
-    """
+    """A folder in OSS that files are sent to. A file appears only when it is complete."""
 
     def __init__(self, location: Mapping[str, str], signing: Any) -> None:
+        # `location` has `bucket` and `key`; `endpoint`, `region` and `url` (of an object with an empty key) where
+        # they are known. `signing` is a module with `Signer` and `canonical_query`, such as
+        # `_data/storage/oss/v4.py`.
         endpoint, region = endpoint_of(location)
         self._bucket, self._prefix = location["bucket"], location["key"]
         self._url = location.get("url") or _url_of(endpoint, self._bucket)
@@ -99,11 +88,7 @@ class OssFolder:
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects())
 
     def send(self, path: Path, name: str) -> None:
-        """Creates or replaces a file of the folder. Of a growing file, the content at the start is sent.
-
-        Raises:
-            OSError: it could not be sent, or was rewritten while it was read.
-        """
+        """Creates or replaces a file; of a growing file, sends the content at the start. Raises OSError."""
         key = self._prefix + name
         with path.open("rb") as stream:
             status = os.fstat(stream.fileno())

@@ -38,11 +38,7 @@ def local_output_dir(run_folder: str | None, temp_dir: str | None) -> Iterator[s
 
 
 def must_be_same_folder(folder: str, run_folder: str) -> None:
-    """Checks that a folder is the run's own folder, in any spelling.
-
-    Raises:
-        ValueError: it is another folder.
-    """
+    """Raises ValueError if a folder is not the run's own folder, in any spelling."""
     try:
         is_same = Path(folder).samefile(run_folder)
     except FileNotFoundError:
@@ -54,29 +50,16 @@ def must_be_same_folder(folder: str, run_folder: str) -> None:
 
 
 class RemoteRun:
-    """The paths of one run, its local folder and its `sync`.
-
-    Attributes:
-        train_data_path: the training data.
-        val_data_path: the validation data.
-        test_data_path: the test data.
-        saving_runs: whether outputs of runs are kept.
-        runs_path: the folder of all runs.
-        run_path: the run's folder.
-        checkpoint_path: the checkpoint's file; None when runs are not saved.
-        logs_path: the folder of logs; None when runs are not saved.
-        checkpoint_filename: the name of the checkpoint's file.
-        logs_subdir: the name of the folder of logs.
-    """
+    """The paths of one run, its local folder and its `sync`."""
 
     train_data_path: str
     val_data_path: str
     test_data_path: str
     saving_runs: bool
-    runs_path: str
+    runs_path: str  # the folder of all runs
     run_path: str
-    checkpoint_path: str | None
-    logs_path: str | None
+    checkpoint_path: str | None  # the checkpoint's file; None when runs are not saved
+    logs_path: str | None  # the folder of logs; None when runs are not saved
     checkpoint_filename: str
     logs_subdir: str
 
@@ -100,15 +83,12 @@ class RemoteRun:
         return local_output_dir(self._private["run_folder"], self._private["temp_dir"])
 
     def sync(self, local_dir: str) -> None:
-        """Send new and changed files of a local folder to the run's folder.
+        """Sends new and changed files of a local folder to the run's folder; ValueError when runs are not saved.
 
         With pai_sdk in this process, `DirSync` sends the files in parallel. Otherwise they are sent one by one: to
         `oss://` by ossfs, or by code of this object, with the key of the environment (ALIBABA_CLOUD_ACCESS_KEY_ID,
-        ALIBABA_CLOUD_ACCESS_KEY_SECRET, ALIBABA_CLOUD_SECURITY_TOKEN); elsewhere by fsspec.
-
-        Raises:
-            ValueError: runs are not saved.
-            OSError: without pai_sdk: some files could not be sent; other files were. Otherwise `SyncError`.
+        ALIBABA_CLOUD_ACCESS_KEY_SECRET, ALIBABA_CLOUD_SECURITY_TOKEN); elsewhere by fsspec. Files that could not
+        be sent are one SyncError at the end, an OSError without pai_sdk.
         """
         if not self.saving_runs:
             raise ValueError(f"{self.runs_path} keeps no runs: its store was created with save_runs=False")

@@ -22,17 +22,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ResumePoint:
-    """The checkpoints that a job resumes from, as listed when the job was planned; nothing has been copied.
+    """The checkpoints that a job resumes from, as listed when the job was planned; nothing has been copied."""
 
-    Attributes:
-        checkpoints: one for each rank that has any, rank 0 first; empty when the job starts from scratch.
-        source: the URI that was listed.
-        target: the URI of the job's own checkpoints.
-    """
-
+    # One for each rank that has any, rank 0 first; empty when the job starts from scratch.
     checkpoints: tuple[StoredCheckpoint, ...]
-    source: str
-    target: str
+    source: str  # the URI that was listed
+    target: str  # the URI of the job's own checkpoints
 
     @property
     def step(self) -> int | None:
@@ -56,12 +51,7 @@ class ResumePoint:
         return f"step {first.step} from {first.uri} ({size_bytes:,} bytes, {location})"
 
     def copy_to_target(self, session: Any) -> None:
-        """Copies the checkpoints into the job's output. Idempotent.
-
-        Raises:
-            CheckpointError: a checkpoint was changed or removed since it was listed.
-            StorageError: a file cannot be read or written.
-        """
+        """Copies the checkpoints into the job's output; CheckpointError if one has changed. Idempotent."""
         if self.is_at_target:
             return
         target = open_store(self.target, session)
@@ -72,12 +62,7 @@ class ResumePoint:
 
 
 def find_resume_point(source: str, target: str, session: Any, *, required: bool) -> ResumePoint:
-    """Returns the newest complete checkpoint of source or target; the target's when it is not older.
-
-    Raises:
-        CheckpointError: the source has no complete checkpoint, and `required` is True.
-        StorageError: source or target cannot be read.
-    """
+    """Returns the newest complete checkpoint of source or target; the target's when it is not older."""
     target_store = open_store(target, session)
     # A restarted job may have saved newer checkpoints in the target.
     existing = tuple(latest_of_each_rank(target_store))

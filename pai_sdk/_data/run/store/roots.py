@@ -23,11 +23,7 @@ class Root(Protocol):
     """One file system, and the forms of its paths."""
 
     def full(self, path: str) -> str:
-        """Returns the URI of a path; a URI stays unchanged.
-
-        Raises:
-            InvalidInputError: it belongs to another file system, or has a part `..`.
-        """
+        """Returns the URI of a path; raises InvalidInputError for another file system, or a part `..`."""
         ...
 
     def localized(self, path: str) -> str:
@@ -41,12 +37,7 @@ class Root(Protocol):
 
 @dataclass(frozen=True)
 class LocalRoot:
-    """The local disk. Full paths are `file:///…`; relative paths start at the current folder.
-
-    Example:
-        >>> LocalRoot().full("/data/my runs"), LocalRoot().localized("file:///data/my%20runs")
-        ('file:///data/my%20runs', '/data/my runs')
-    """
+    """The local disk. Full paths are `file:///…`; relative paths start at the current folder."""
 
     def full(self, path: str) -> str:
         """Returns the URI of a path."""
@@ -81,15 +72,7 @@ class LocalRoot:
 
 @dataclass(frozen=True)
 class DbfsRoot:
-    """DBFS as Databricks mounts it at `/dbfs`.
-
-    Attributes:
-        mount: the mount point on this machine.
-
-    Example:
-        >>> DbfsRoot().full("dbfs:/x"), DbfsRoot().localized("file:/dbfs/x")
-        ('file:///dbfs/x', '/dbfs/x')
-    """
+    """DBFS as Databricks mounts it at `/dbfs`."""
 
     mount: str = "/dbfs"
 
@@ -117,27 +100,14 @@ class DbfsRoot:
 
 @dataclass(frozen=True)
 class HdfsRoot:
-    """HDFS, behind one namenode.
+    """HDFS, behind one namenode."""
 
-    Attributes:
-        authority: the part between `hdfs://` and the path; empty for the default namenode.
-        also: a second name of that namenode, `host:port`, which paths can use too.
-
-    Example:
-        >>> HdfsRoot("namenode:8020").full("/user/x"), HdfsRoot().full("/user/x")
-        ('hdfs://namenode:8020/user/x', 'hdfs:///user/x')
-    """
-
-    authority: str = ""
-    also: str = ""
+    authority: str = ""  # between `hdfs://` and the path; empty for the default namenode
+    also: str = ""  # a second name of that namenode, `host:port`, which paths can use too
 
     @classmethod
     def split(cls, path: str) -> tuple[str, str]:
-        """Parses authority and path from `hdfs://host:port/x`, `hdfs:///x` or `/x`.
-
-        Raises:
-            InvalidInputError: another scheme, or no path.
-        """
+        """Parses authority and path from `hdfs://host:port/x`, `hdfs:///x` or `/x`."""
         match = _URI.fullmatch(path)
         if match and match["scheme"].lower() != "hdfs":
             raise InvalidInputError(
@@ -152,11 +122,7 @@ class HdfsRoot:
 
     @staticmethod
     def host_of(authority: str) -> tuple[str | None, int | None, str | None]:
-        """Parses host, port and user of an authority, each None where it is missing.
-
-        Raises:
-            InvalidInputError: it is not a valid authority.
-        """
+        """Parses host, port and user of an authority, each None where it is missing."""
         try:
             parts = urlsplit(f"//{authority}")
             return parts.hostname, parts.port, parts.username
@@ -181,27 +147,14 @@ class HdfsRoot:
 
 @dataclass(frozen=True)
 class UriRoot:
-    """The file system of a URI: `oss://`, `s3://`, `memory://` and other schemes of fsspec.
-
-    Attributes:
-        scheme: of the URI.
-        authority: host and port, in schemes that have a host; all paths must have the same one.
-
-    Example:
-        >>> UriRoot.of("s3://bucket/runs").localized("s3://bucket/runs/a"), UriRoot.of("s3://b/x").full("b/y")
-        ('bucket/runs/a', 's3://b/y')
-    """
+    """The file system of a URI: `oss://`, `s3://`, `memory://` and other schemes of fsspec."""
 
     scheme: str
-    authority: str = ""
+    authority: str = ""  # host and port, in schemes that have a host; all paths must have the same one
 
     @classmethod
     def of(cls, uri: str) -> UriRoot:
-        """Returns the file system of a URI.
-
-        Raises:
-            InvalidInputError: it is not a URI.
-        """
+        """Returns the file system of a URI; raises InvalidInputError for anything else."""
         match = _URI.fullmatch(uri)
         if match is None:
             raise InvalidInputError(
@@ -235,12 +188,7 @@ class UriRoot:
 
 
 def is_dbfs_path(path: str) -> bool:
-    """Returns True if a path has one of the forms of DBFS.
-
-    Example:
-        >>> is_dbfs_path("dbfs:/runs"), is_dbfs_path("dbfs://runs"), is_dbfs_path("/data/dbfs/")
-        (True, False, False)
-    """
+    """Returns True if a path has one of the forms of DBFS; `dbfs://` is none."""
     return path.startswith(_DBFS_FORMS) and not path.startswith("dbfs://")
 
 

@@ -33,17 +33,13 @@ _START_TIME = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
 
 
 class PointsMemory:
-    """Counts the memory that the points of all runs use.
-
-    Each run reports its own changes, because summing up ten thousand runs took a millisecond of each request.
-
-    Attributes:
-        used_bytes: of all runs.
-        lock: guards the total and each run's part. No thread waits for anything else while it holds the lock.
-    """
+    """Counts the memory that the points of all runs use."""
 
     def __init__(self) -> None:
+        # Of all runs. Each reports its own changes: summing up ten thousand runs took a millisecond of each
+        # request.
         self.used_bytes = 0
+        # Guards the total and each run's part. No thread waits for anything else while it holds the lock.
         self.lock = threading.Lock()
 
 
@@ -52,37 +48,21 @@ class RunEntry:
 
     The files are read by one thread at a time, which holds `lock`. While holding it, a thread may acquire the lock
     of the memory to change `points_bytes`. All other attributes need no lock.
-
-    Args:
-        run_id: the id.
-        store: the store that has the files.
-        folder: the folder in the store.
-        memory: counts the memory of the points.
-
-    Attributes:
-        run_id: the id.
-        uri: the folder.
-        files: of the last scan.
-        is_dirty: whether the files have changed since they were read, or could not be read.
-        retry_at: when a failed read is tried again, on the monotonic clock.
-        refreshed_at: when the files were read last, on the monotonic clock.
-        used_at: when the points were requested last, on the monotonic clock.
-        points_bytes: the memory of the points.
-        lock: held while the files are read.
     """
 
     def __init__(self, run_id: str, store: Store, folder: str, memory: PointsMemory) -> None:
         self.run_id = run_id
         self.uri = store.uri.rstrip("/") if folder == "." else store.uri + folder
         self._name = folder if folder != "." else folder_of(store.uri).rpartition("/")[2]
-        self.files: tuple[StoredFile, ...] = ()
-        self.is_dirty = True
-        self.retry_at = 0.0
+        self.files: tuple[StoredFile, ...] = ()  # of the last scan
+        self.is_dirty = True  # the files have changed since they were read, or could not be read
+        self.retry_at = 0.0  # when a failed read is tried again, on the monotonic clock
+        # When the points were requested and the files were read last, on the monotonic clock.
         self.used_at = self.refreshed_at = 0.0
-        self.points_bytes = 0
+        self.points_bytes = 0  # counted in the memory, and guarded by its lock
         self._memory = memory
         self._is_forgotten = False
-        self.lock = threading.Lock()
+        self.lock = threading.Lock()  # held while the files are read
         self.is_local = isinstance(store, LocalStore)
         self.reader = RunReader(store)
         self._error = ""
@@ -275,12 +255,7 @@ def brief_of_record(record: RunRecord, version: int) -> RunBrief:
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns nested hyperparameters with dots between the names.
-
-    Example:
-        >>> flat({"optim": {"lr": 0.1, "betas": [0.9, 0.99]}, "seed": 1})
-        {'optim.lr': 0.1, 'optim.betas': [0.9, 0.99], 'seed': 1}
-    """
+    """Returns nested hyperparameters with dots between the names."""
     flattened: dict[str, Any] = {}
     for name, value in values.items():
         if isinstance(value, Mapping) and value:

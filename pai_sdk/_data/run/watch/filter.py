@@ -58,15 +58,7 @@ _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
 
 
 def metric_value(brief: RunBrief, name: str) -> float | None:
-    """Returns a metric of a run: the last value of a tag, or the statistic after it, such as `.min`.
-
-    Example:
-        >>> from pai_sdk._data.run.events.series import Point, TagSummary
-        >>> loss = TagSummary("loss", "scalar", count=2, last=Point(1.0, 5, 0.5), min=0.25, max=0.5)
-        >>> brief = RunBrief("a", tags={"loss": loss})
-        >>> metric_value(brief, "loss"), metric_value(brief, "loss.min"), metric_value(brief, "accuracy")
-        (0.5, 0.25, None)
-    """
+    """Returns a metric of a run: the last value of a tag, or the statistic after it, such as `loss.min`."""
     summary, statistic = brief.tags.get(name), "last"
     if summary is None:
         tag, _, statistic = name.rpartition(".")
@@ -87,14 +79,9 @@ def metric_value(brief: RunBrief, name: str) -> float | None:
 
 @dataclass(frozen=True)
 class RunKey:
-    """The key of a condition or of a sort order.
+    """The key of a condition or of a sort order."""
 
-    Attributes:
-        group: `text`, `time`, `count`, `hparams`, `labels` or `metrics`.
-        name: within the group.
-    """
-
-    group: str
+    group: str  # `text`, `time`, `count`, `hparams`, `labels` or `metrics`
     name: str
 
     def value(self, brief: RunBrief) -> Any:
@@ -133,12 +120,7 @@ class RunKey:
 
 
 def parse_key(text: str) -> RunKey:
-    """Parses a key.
-
-    Example:
-        >>> parse_key("hparams.lr"), parse_key("loss")
-        (RunKey(group='hparams', name='lr'), RunKey(group='metrics', name='loss'))
-    """
+    """Parses a key such as `hparams.lr`; names without a known group are metrics."""
     for group, names in (("text", _STRING_KEYS), ("time", _TIME_KEYS), ("count", _COUNT_KEYS)):
         if text in names:
             return RunKey(group, text)
@@ -188,11 +170,7 @@ class _Word:
 
 @dataclass(frozen=True)
 class RunFilter:
-    """A parsed filter.
-
-    Attributes:
-        conditions: all of which must hold.
-    """
+    """A parsed filter: the conditions, all of which must hold."""
 
     conditions: tuple[_Condition | _Word, ...] = ()
 
@@ -200,6 +178,7 @@ class RunFilter:
     def keys(self) -> list[RunKey]:
         """The keys that a run must have to match."""
         conditions = (condition for condition in self.conditions if isinstance(condition, _Condition))
+        # Runs without the value meet a condition with `!=` or `!~`.
         return [condition.key for condition in conditions if not condition.operator.startswith("!")]
 
     def matches(self, brief: RunBrief) -> bool:
@@ -208,22 +187,7 @@ class RunFilter:
 
 
 def parse_filter(text: str, labels: Mapping[str, str] | None = None) -> RunFilter:
-    """Parses a filter.
-
-    Args:
-        text: the conditions; see the module.
-        labels: further conditions: the labels that runs must have.
-
-    Raises:
-        InvalidInputError: the filter is invalid; it has all problems, each with its position.
-
-    Example:
-        >>> parse_filter("status=Running name~res").matches(RunBrief("a", status="Running", name="resnet"))
-        True
-        >>> parse_filter("loss<much")
-        Traceback (most recent call last):
-        pai_sdk.errors.InvalidInputError: filter, character 6: 'much' is not a number
-    """
+    """Parses a filter (see the module) and labels that runs must have; an InvalidInputError has all problems."""
     conditions: list[_Condition | _Word] = []
     problems: list[Problem] = []
     at = len(text) - len(text.lstrip())

@@ -16,18 +16,8 @@ _MIN_RUNS = 3  # two points are always on a line
 
 
 def hparams_diff(briefs: Sequence[RunBrief], metric: str | None = None) -> HparamsDiff:
-    """Returns the hyperparameters in which runs differ, also those that only some runs have; None is a value.
-
-    Args:
-        briefs: the runs.
-        metric: to rank the hyperparameters by, as in a filter: `loss`, `eval/acc.max`.
-
-    Example:
-        >>> runs = [RunBrief(str(n), hparams={"lr": n / 10, "seed": 7, "note": None}) for n in range(3)]
-        >>> diff = hparams_diff(runs)
-        >>> [hparam.name for hparam in diff.differing], dict(diff.constant)
-        (['lr'], {'seed': 7, 'note': None})
-    """
+    """Returns the hyperparameters in which runs differ, also those that only some runs have; None is a value."""
+    # `metric` ranks the hyperparameters; named as in a filter: `loss`, `eval/acc.max`.
     all_values = {} if metric is None else {brief.id: metric_value(brief, metric) for brief in briefs}
     metric_values = {
         run_id: value for run_id, value in all_values.items() if value is not None and not math.isnan(value)
@@ -108,10 +98,7 @@ def _correlation(x_ranks: Sequence[float], y_ranks: Sequence[float]) -> float | 
 
 
 def _between(groups: Sequence[Hashable], ranks: Sequence[float]) -> float | None:
-    """Returns the part of the variance that is between groups.
-
-    None for less than two groups or one for each run.
-    """
+    """Returns the part of the variance that is between groups; None without evidence."""
     by_group: dict[Hashable, list[float]] = {}
     for group, rank in zip(groups, ranks, strict=True):
         by_group.setdefault(group, []).append(rank)

@@ -18,49 +18,32 @@ _OF_SEVERAL_PREFIXES = re.compile("@[0-9]+$")
 
 
 def folder_of(uri: str) -> str:
-    """Returns the folder of a run, from the URI of the event files; a path for `file:` URIs.
-
-    Example:
-        >>> folder_of("file:///data/my%20runs/a/tensorboard/"), folder_of("oss://models/runs/a")
-        ('/data/my runs/a', 'oss://models/runs/a')
-    """
+    """Returns the folder of a run, from the URI of the event files; a path for `file:` URIs."""
     path = str(path_of_file_uri(uri)) if uri.startswith("file:") else uri
     return path.rstrip("/").removesuffix("/tensorboard")
 
 
 def has_explicit_name(brief: RunBrief) -> bool:
-    """Returns True for a run with an explicit name, such as a job's; other runs are named by their folders.
-
-    Example:
-        >>> has_explicit_name(RunBrief("train1", name="first")), has_explicit_name(RunBrief("a@2", name="a"))
-        (True, False)
-    """
+    """Returns True for a run with an explicit name, such as a job's; other runs are named by their folders."""
     folder = _OF_SEVERAL_PREFIXES.sub("", brief.id) if "@" in brief.id else brief.id
     return brief.name not in ("", folder) and folder != "."
 
 
 def is_of_instance(tag: str, tags: Container[str]) -> bool:
-    """Returns True for a metric that another instance reports under the name of one of `tags`.
-
-    Example:
-        >>> is_of_instance("loss (worker-1)", ["loss"]), is_of_instance("time (s)", ["loss"])
-        (True, False)
-    """
+    """Returns True for a metric that another instance reports under the name of one of `tags`."""
     return tag.endswith(")") and tag.rpartition(" (")[0] in tags
 
 
 def usual_tags(runs: Sequence[RunBrief], max_tags: int = _MAX_TAGS) -> tuple[str, ...]:
-    """Returns the metrics that most runs have, up to a limit; those with most points first.
-
-    Equal ones are in the order of their first report. Metrics of further instances with an existing name are at
-    the end: `loss (worker-1)`.
-    """
+    """Returns the metrics that most runs have, up to a limit; those with most points first."""
     counts: dict[str, tuple[int, int]] = {}
     for run in runs:
         for tag, summary in run.tags.items():
             if summary.kind == "scalar":
                 having, points = counts.get(tag, (0, 0))
                 counts[tag] = having + 1, points + summary.count
+    # Stable: equal ones stay in the order of their first report. Metrics of further instances with an existing
+    # name, `loss (worker-1)`, are at the end.
     order = sorted(counts, key=lambda tag: (not is_of_instance(tag, counts), *counts[tag]), reverse=True)
     return tuple(order[:max_tags])
 
@@ -70,11 +53,6 @@ def run_names(briefs: Iterable[RunBrief]) -> dict[str, str]:
 
     The name of a job has no random suffix. Where jobs have equal names, the end of the id follows the name.
     Folders with equal names have as much of their paths before the name as makes them distinct.
-
-    Example:
-        >>> runs = [RunBrief(".", "oss://a/x", name="x"), RunBrief(".@2", "oss://b/x", name="x")]
-        >>> run_names([*runs, RunBrief("train1x7k2", name="lr-3f2a9c"), RunBrief("train9f2a1", name="lr")])
-        {'.': 'a/x', '.@2': 'b/x', 'train1x7k2': 'lr (x7k2)', 'train9f2a1': 'lr (f2a1)'}
     """
     runs = list(briefs)
     names = [without_suffix(brief.name) if has_explicit_name(brief) else brief.name or brief.id for brief in runs]

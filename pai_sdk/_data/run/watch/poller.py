@@ -18,19 +18,15 @@ class Poller:
         idle ──(interval or request)──> working ──> idle … until closed
 
     A request that arrives while `work` is running is not lost: `work` is called once more, since the running call
-    may have passed the requested data already. Requests that wait for the same call share it.
-
-    Args:
-        work: called with True when a request waits for it. It returns True to be called again at once, to
-            continue; requests wait for the first call that does not. Its exceptions are logged, and the thread
-            continues.
-        every_s: the pause between two calls, in seconds; 0 for calls on request only.
-        name: of the thread.
+    may have passed the requested data already. Requests that wait for the same call share it. Exceptions of `work`
+    are logged, and the thread continues.
     """
 
     def __init__(self, work: Callable[[bool], bool | None], every_s: float, name: str) -> None:
+        # Called with True when a request waits for it. It returns True to be called again at once, to continue;
+        # requests wait for the first call that does not.
         self._work = work
-        self._every_s = every_s
+        self._every_s = every_s  # the pause between two calls; 0 for calls on request only
         self._name = name
         self._state = threading.Condition()  # guards all below
         self._thread: threading.Thread | None = None
@@ -62,13 +58,11 @@ class Poller:
             return self._wait_for(1, timeout_s)
 
     def run_until(self, is_done: Callable[[], bool], timeout_s: float) -> bool:
-        """Calls `work(False)` without pauses until `is_done` is true; returns whether that is in time.
-
-        `is_done` is called under the lock of this object, so it must not wait.
-        """
+        """Calls `work(False)` without pauses until `is_done` is true; returns whether that is in time."""
         deadline = time.monotonic() + timeout_s
         with self._state:
             self._start()
+            # `is_done` is called under the lock, so it must not wait.
             while not is_done():
                 remaining_s = deadline - time.monotonic()
                 if self._is_closed or remaining_s <= 0:

@@ -113,11 +113,7 @@ def page_of(
 
 
 def select_runs(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
-    """Returns the requested runs: by ids, by one id, or by a filter, the newest first.
-
-    Raises:
-        InvalidInputError: the filter is invalid, or there are no runs with some of the ids.
-    """
+    """Returns the requested runs: by ids, by one id, or by a filter, the newest first."""
     if isinstance(runs, str):
         if runs in snapshot.briefs:
             return [snapshot.briefs[runs]]
@@ -139,26 +135,9 @@ def tags_in(briefs: Iterable[RunBrief], filter: str, sort: str) -> list[str]:
 
 
 def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", tags: Iterable[str] = ()) -> None:
-    """Checks that some run has each metric, hyperparameter and label that a query names.
-
-    Raises an InvalidInputError with the nearest existing names. Nothing is reported while no run has a metric, or
-    a label. A condition with `!=` or `!~` is not checked, since runs without the value meet it.
-
-    Args:
-        briefs: all runs.
-        filter: as in `RunManager.runs`.
-        sort: as in `RunManager.runs`.
-        tags: metrics.
-
-    Raises:
-        InvalidInputError: no run has one of them; the message has the nearest existing names.
-
-    Example:
-        >>> check_names([RunBrief("a", hparams={"lr": 0.1})], sort="hparams.rl")
-        Traceback (most recent call last):
-        pai_sdk.errors.InvalidInputError: sort: no run has 'hparams.rl' (did you mean 'hparams.lr'?)
-    """
+    """Checks that some run has each metric, hyperparameter and label that a query names."""
     requested = [("sort", _Order.of(sort).key)] if sort else []
+    # `keys` leaves out conditions with `!=` and `!~`: runs without the value meet them.
     requested += [("filter", key) for key in parse_filter(filter).keys]
     requested += [("tag", RunKey("metrics", tag)) for tag in tags]
     scalars = (tag for brief in briefs for tag, summary in brief.tags.items() if summary.kind == "scalar")
@@ -177,6 +156,7 @@ def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", 
             names = [*names, *(PLAIN_KEYS if where == "filter" else _SORTED_BY), *existing["hparams"]]
         alike = [name for name in names if name.endswith((f"/{key.name}", f".{key.name}"))]
         hint = did_you_mean(alike[:2]) or name_hint(key.text, names, intro="there are")
+        # Nothing is reported while no run has a metric, or a label, unless a similar name exists.
         if existing[key.group] or hint.startswith("did you mean"):
             problems.append(Problem(where, f"no run has {key.text!r}", hint))
     if problems:

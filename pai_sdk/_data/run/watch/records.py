@@ -114,19 +114,12 @@ class RunBrief:
 
 @dataclass(frozen=True)
 class RunPage:
-    """Some of the requested runs.
-
-    Attributes:
-        runs: in the requested order.
-        next: the cursor of the next page; None at the end.
-        total: the number of runs on all pages.
-        version: of the manager.
-    """
+    """Some of the requested runs, in the requested order."""
 
     runs: tuple[RunBrief, ...]
-    next: str | None
-    total: int
-    version: int
+    next: str | None  # the cursor of the next page; None at the end
+    total: int  # on all pages
+    version: int  # of the manager
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -136,25 +129,19 @@ class RunPage:
 class ManagerState:
     """The progress of a manager.
 
-    Attributes:
-        status: `INIT` before the first scan, `LOADING` during a scan, then `DONE`, or `FAILED` when a prefix could
-            not be listed or the records could not be read. The next scan tries again.
-        error: of the last scan, also after a partial failure; empty without one.
-        version: grows with every change of a run.
-        loaded_at: when the last scan finished, in seconds since 1970.
-        epoch: of this manager; versions of another epoch cannot be compared.
-        runs: the number of runs.
-        points_bytes: the memory of the points.
-        links: symbolic links below the prefixes, which are not followed: runs behind them are not listed.
+        INIT ──> LOADING ──> DONE or FAILED ──(next scan)──> LOADING …
+
+    `FAILED` when a prefix could not be listed or the records could not be read; the next scan tries again.
     """
 
     status: Literal["INIT", "LOADING", "DONE", "FAILED"]
-    error: str = ""
-    version: int = 0
-    loaded_at: float | None = None
-    epoch: str = ""
+    error: str = ""  # of the last scan, also after a partial failure; empty without one
+    version: int = 0  # grows with every change of a run
+    loaded_at: float | None = None  # when the last scan finished, in seconds since 1970
+    epoch: str = ""  # of this manager; versions of another epoch cannot be compared
     runs: int = 0
-    points_bytes: int = 0
+    points_bytes: int = 0  # the memory of the points
+    # Symbolic links below the prefixes. They are not followed: runs behind them are not listed.
     links: tuple[str, ...] = ()
 
 
@@ -178,39 +165,25 @@ class Change:
 
 @dataclass(frozen=True)
 class HparamDiff:
-    """A hyperparameter in which runs differ.
+    """A hyperparameter in which runs differ."""
 
-    Attributes:
-        name: its name; nested ones have dots.
-        kind: `number`, `bool`, `text`, or `mixed`.
-        values: by the id of the run. A run without the hyperparameter has no entry; None is a value.
-        correlation: the rank correlation with the metric, from -1 to 1; None without a metric, for values that
-            are not numbers, and where too few runs have both.
-        explained: the part of the variance of the metric's ranks, from 0 to 1, that this hyperparameter explains:
-            the square of the correlation, or the correlation ratio for values that are not numbers.
-    """
-
-    name: str
+    name: str  # nested ones have dots
     kind: Literal["number", "bool", "text", "mixed"]
-    values: Mapping[str, Any]
+    values: Mapping[str, Any]  # by run id; a run without the hyperparameter has no entry, and None is a value
+    # The rank correlation with the metric, from -1 to 1; None without a metric, for values that are not numbers,
+    # and where too few runs have both.
     correlation: float | None = None
+    # The part of the variance of the metric's ranks that this hyperparameter explains, from 0 to 1: the square of
+    # the correlation, or the correlation ratio for values that are not numbers.
     explained: float | None = None
 
 
 @dataclass(frozen=True)
 class HparamsDiff:
-    """The hyperparameters in which runs differ.
+    """The hyperparameters in which runs differ."""
 
-    Attributes:
-        run_ids: the runs, in the requested order.
-        differing: the hyperparameters that differ; first those that explain most of the metric, then by name.
-        constant: the hyperparameters that are equal in all runs.
-        metric: the requested metric; empty without one.
-        metric_values: the value of the metric by the id of the run, for runs that have it.
-    """
-
-    run_ids: tuple[str, ...]
-    differing: tuple[HparamDiff, ...]
-    constant: Mapping[str, Any]
-    metric: str = ""
-    metric_values: Mapping[str, float] = field(default_factory=dict)
+    run_ids: tuple[str, ...]  # in the requested order
+    differing: tuple[HparamDiff, ...]  # first those that explain most of the metric, then by name
+    constant: Mapping[str, Any]  # equal in all runs
+    metric: str = ""  # as requested; empty without one
+    metric_values: Mapping[str, float] = field(default_factory=dict)  # by run id, for runs that have the metric

@@ -62,36 +62,22 @@ _LOW_MARK = 0.9
 
 
 class RunRefresh:
-    """The data of a manager, and the pass that updates it.
-
-    Args:
-        stores: the prefixes.
-        records: returns data about runs from another source.
-        open_store: opens the folder of a record.
-        memory_bytes: the limit for the points in memory.
-        threads: the number of threads that read at the same time.
-
-    Attributes:
-        snapshots: the published state.
-        state: of the last pass.
-        entries: the runs that have files, by their ids; changed by the background thread only.
-        settled_at: when the last pass started, by the monotonic clock, that fetched the records and left nothing
-            unread of the runs that are finished according to them.
-        is_closed: set to end a pass early.
-    """
+    """The data of a manager, and the pass that updates it."""
 
     def __init__(
         self,
         stores: Sequence[Store],
-        records: Records | None,
-        open_store: Callable[[str], Store],
-        memory_bytes: int,
-        threads: int,
+        records: Records | None,  # returns data about runs from another source
+        open_store: Callable[[str], Store],  # opens the folder of a record
+        memory_bytes: int,  # the limit for the points in memory
+        threads: int,  # that read at the same time
     ) -> None:
         self.snapshots = RunSnapshots()
         self.state = ManagerState("INIT", epoch=self.snapshots.epoch)
-        self.entries: dict[str, RunEntry] = {}
-        self.is_closed = False
+        self.entries: dict[str, RunEntry] = {}  # by id; changed by the background thread only
+        self.is_closed = False  # set to end a pass early
+        # When the last pass started, by the monotonic clock, that fetched the records and left nothing unread of
+        # the runs that are finished according to them.
         self.settled_at = float("-inf")
         self._memory = PointsMemory()
         self._memory_bytes = memory_bytes
@@ -107,11 +93,7 @@ class RunRefresh:
     # ---- the pass, in the background thread -----------------------------------------------------------------
 
     def run(self, is_requested: bool) -> bool:
-        """Runs one pass; returns whether another one is needed to read the remaining data.
-
-        Args:
-            is_requested: a caller waits for it: all files are checked, and failed reads are tried again at once.
-        """
+        """Runs one pass; returns whether another one is needed to read the remaining data."""
         problems: list[str] = []
         started_at = time.monotonic()
         is_behind, self._is_behind = self._is_behind, False
@@ -121,6 +103,7 @@ class RunRefresh:
                 self._records_at = started_at
                 self._records_problem = self._read_records()
             problems += filter(None, [self._records_problem])
+            # For a caller that waits, all files are checked, and failed reads are tried again at once.
             self._scan(is_requested)
             self._is_behind = self._read(is_requested)
             self._publish_statuses()
@@ -368,11 +351,7 @@ class RunRefresh:
         return replace(self.state, version=now.version, runs=len(now.briefs), points_bytes=self.points_bytes)
 
     def get_brief(self, run_id: str) -> RunBrief:
-        """Returns the brief of a run.
-
-        Raises:
-            RunNotFoundError: there is none with this id.
-        """
+        """Returns the brief of a run; raises RunNotFoundError."""
         briefs = self.snapshots.now.briefs
         if run_id not in briefs:
             hint = name_hint(run_id, briefs) if briefs else "no run has been found yet"
@@ -380,12 +359,7 @@ class RunRefresh:
         return briefs[run_id]
 
     def series(self, run_id: str, tag: str) -> Series:
-        """Returns the points of a metric that the run has.
-
-        Raises:
-            RunNotFoundError: the run was removed meanwhile.
-            StorageError: reading the files again failed.
-        """
+        """Returns the points of a metric that the run has; raises RunNotFoundError if it was removed meanwhile."""
         entry = self.entries.get(run_id)
         if entry is None:
             self.get_brief(run_id)
@@ -413,11 +387,7 @@ class RunRefresh:
         return entries
 
     def many_series(self, ids: Sequence[str], tag: str) -> dict[str, Series]:
-        """Returns the points of a metric of many runs, without the runs that were removed meanwhile.
-
-        Raises:
-            StorageError: reading the files again failed.
-        """
+        """Returns the points of a metric of many runs, without the runs that were removed meanwhile."""
         entries = {run_id: entry for run_id in ids if (entry := self.entries.get(run_id)) is not None}
         series = {run_id: entry.series(tag) for run_id, entry in entries.items()}
         self.keep_within_budget()

@@ -27,21 +27,13 @@ _QUIET_S = 300.0
 
 @dataclass
 class RunRoot:
-    """A folder below which there are runs.
-
-    Attributes:
-        folders: scans the root.
-        record_id: the id of the record that names the root; empty for a prefix.
-        entries: the runs by their folders, relative to the root.
-        error: of the last scan.
-        links: symbolic links below the root, which are not followed.
-    """
+    """A folder below which there are runs."""
 
     folders: RunFolders
-    record_id: str = ""
-    entries: dict[str, RunEntry] = field(default_factory=dict)
-    error: str = ""
-    links: tuple[str, ...] = ()
+    record_id: str = ""  # of the record that names the root; empty for a prefix
+    entries: dict[str, RunEntry] = field(default_factory=dict)  # by folder, relative to the root
+    error: str = ""  # of the last scan
+    links: tuple[str, ...] = ()  # symbolic links below the root, which are not followed
     is_final: bool = False
     not_before: float = 0.0
 
@@ -69,23 +61,14 @@ class RunRoot:
 
 
 class RunRoots:
-    """All roots of a manager. Used by its background thread only.
-
-    Args:
-        stores: the prefixes.
-        open_store: opens the folder of a record.
-        is_closed: ends a scan early.
-
-    Attributes:
-        problems: the error of a folder that cannot be opened, by the id of the record.
-    """
+    """All roots of a manager. Used by its background thread only."""
 
     def __init__(
         self, stores: Iterable[Store], open_store: Callable[[str], Store], is_closed: Callable[[], bool]
     ) -> None:
-        self.problems: dict[str, str] = {}
+        self.problems: dict[str, str] = {}  # by record id: why its folder cannot be opened
         self._open_store = open_store
-        self._is_closed = is_closed
+        self._is_closed = is_closed  # ends a scan early
         self._prefixes = [RunRoot(run_folders(store, is_closed)) for store in stores]
         self._of_records: dict[str, RunRoot] = {}
         self._id_of_uri: dict[str, str] = {}
@@ -102,11 +85,7 @@ class RunRoots:
         return [root for root in self.all() if everything or root.not_before <= now]
 
     def update_records(self, records: Mapping[str, RunRecord]) -> tuple[list[RunEntry], bool]:
-        """Updates the roots that records name.
-
-        Returns:
-            The runs of roots that no record names any more, and whether the ids of other runs have changed.
-        """
+        """Updates the roots that records name; returns runs no longer named, and whether ids of others changed."""
         with_uri = {record.id: record for record in records.values() if record.uri}
         gone = [root for run_id, root in self._of_records.items() if run_id not in with_uri]
         self._of_records = {run_id: root for run_id, root in self._of_records.items() if run_id in with_uri}

@@ -44,18 +44,13 @@ _SHARE_OF_LISTING = 5
 
 @dataclass(frozen=True)
 class Scan:
-    """The result of a scan.
+    """The result of a scan."""
 
-    Attributes:
-        changed: the files of each run that is new, or of which a file was added, removed or changed.
-        removed: the folders that are no runs any more.
-        problems: the folders and files that could not be read, with the error.
-        links: the symbolic links to folders and event files below the prefix; they are not followed.
-    """
-
+    # All files of each run that is new, or of which a file was added, removed or changed.
     changed: dict[str, tuple[StoredFile, ...]]
-    removed: frozenset[str] = frozenset()
-    problems: tuple[str, ...] = ()
+    removed: frozenset[str] = frozenset()  # the folders that are no runs any more
+    problems: tuple[str, ...] = ()  # the folders and files that could not be read, with the error
+    # The symbolic links to folders and event files below the prefix; they are not followed.
     links: tuple[str, ...] = ()
 
 
@@ -68,14 +63,8 @@ class RunFolders(Protocol):
         ...
 
     def scan(self, *, everything: bool = False) -> Scan:
-        """Returns the changes since the previous scan.
-
-        Args:
-            everything: check all files, not only those of the current batch.
-
-        Raises:
-            PaiError: the prefix cannot be listed. Changes detected before the error are in the next scan.
-        """
+        """Returns the changes since the previous scan; `everything` checks more than the current batch."""
+        # Raises PaiError if the prefix cannot be listed; the next scan has the changes detected before.
         ...
 
 
@@ -87,12 +76,7 @@ def run_folders(store: Store, is_closed: Callable[[], bool] = lambda: False) -> 
 
 
 def run_folder_of(path: str) -> str:
-    """Returns the folder of the run that an event file belongs to; `.` for the prefix itself.
-
-    Example:
-        >>> run_folder_of("a/b/tensorboard/rank-1/events.out.tfevents.1"), run_folder_of("events.out.tfevents.1")
-        ('a/b', '.')
-    """
+    """Returns the folder of the run that an event file belongs to; `.` for the prefix itself."""
     parts = path.split("/")[:-1]
     if parts and EVENTS_PART.fullmatch(parts[-1]):
         parts.pop()

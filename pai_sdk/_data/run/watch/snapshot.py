@@ -22,19 +22,12 @@ _REMEMBERED = 10_000
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All runs at one moment.
-
-    Attributes:
-        version: of the snapshot.
-        briefs: the runs by their ids.
-        removed: the versions of the last removals, by the id of the run.
-        forgotten: the last version whose removed runs are no longer stored.
-    """
+    """All runs at one moment."""
 
     version: int = 0
     briefs: Mapping[str, RunBrief] = field(default_factory=dict)
-    removed: Mapping[str, int] = field(default_factory=dict)
-    forgotten: int = 0
+    removed: Mapping[str, int] = field(default_factory=dict)  # by id: the version of the removal
+    forgotten: int = 0  # the last version whose removed runs are no longer stored
 
     def since(self, version: int) -> Change:
         """Returns the changes since a version."""
@@ -46,12 +39,7 @@ class Snapshot:
 
 
 class RunSnapshots:
-    """Publishes the snapshots of one manager, one after the other.
-
-    Attributes:
-        epoch: of these versions.
-        now: the last snapshot.
-    """
+    """Publishes the snapshots of one manager, one after the other."""
 
     def __init__(self) -> None:
         # Versions start at 0 in each manager. By the epoch, a client detects that its version is of another one.
@@ -63,13 +51,10 @@ class RunSnapshots:
     def publish(
         self, ids: Iterable[str], make: Callable[[str, int], RunBrief | None], removed: Iterable[str] = ()
     ) -> None:
-        """Publishes the next snapshot.
+        """Publishes the next snapshot: `ids` are new or changed, `removed` are gone.
 
-        Args:
-            ids: the runs that are new or changed.
-            make: called with each id and the version, under the lock: it reads no file. It returns the run's
-                brief, or None to leave it out.
-            removed: the runs that are gone.
+        `make` is called with each id and the version, under the lock: it reads no file. It returns the run's
+        brief, or None to leave it out.
         """
         with self._changed:
             last = self.now
@@ -125,26 +110,12 @@ class Subscription:
     A slow or disconnected subscriber loses nothing: the next `Change` has all changes since the previous one. So
     no queue can grow. If these changes are no longer stored, as for a version of another manager, the change has
     `resync=True` and all runs.
-
-    Args:
-        snapshots: of the manager.
-        since: the last version that the subscriber has read; the current one by default.
-
-    Attributes:
-        version: of the last returned change.
-
-    Example:
-        >>> snapshots = RunSnapshots()
-        >>> with Subscription(snapshots) as changes:
-        ...     snapshots.publish(["a", "b"], lambda run_id, version: RunBrief(run_id, version=version))
-        ...     snapshots.publish([], RunBrief, removed=["a"])
-        ...     changes.get(timeout_s=1)
-        Change(run_ids=('b',), version=2, removed=('a',), resync=False)
     """
 
     def __init__(self, snapshots: RunSnapshots, since: int | None = None) -> None:
         self._snapshots = snapshots
         self._is_closed = False
+        # The last version that the subscriber has read: of the last change, or `since`.
         self.version = snapshots.now.version if since is None else since
 
     def __enter__(self) -> Subscription:
@@ -158,11 +129,7 @@ class Subscription:
             yield change
 
     def get(self, timeout_s: float | None = None) -> Change | None:
-        """Waits for the next change; returns None after the timeout, and after the end of the subscription.
-
-        Args:
-            timeout_s: in seconds; None for ever.
-        """
+        """Waits for the next change; returns None after the timeout (None: no limit), and after `close`."""
         snapshot = self._snapshots.wait(self.version, timeout_s, lambda: self._is_closed)
         if snapshot is None or self._is_closed:
             return None

@@ -36,21 +36,13 @@ _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 @dataclass(frozen=True, eq=False)
 class RunTable:
-    """A table of runs, which notebooks display.
+    """A table of runs, which notebooks display."""
 
-    Attributes:
-        runs: in the order of the rows.
-        tags: the metrics of the columns; those that most runs have, by default.
-        total: the number of all runs, where the table has only some of them.
-        curves: of the first metric, drawn in its column; their names are the ids of the runs.
-        now: the time for ages, in seconds since 1970.
-    """
-
-    runs: tuple[RunBrief, ...]
-    tags: tuple[str, ...] = ()
-    total: int = 0
-    curves: Comparison | None = None
-    now: float = field(default_factory=time.time)
+    runs: tuple[RunBrief, ...]  # in the order of the rows
+    tags: tuple[str, ...] = ()  # of the columns; the metrics that most runs have, by default
+    total: int = 0  # of all runs, where the table has only some of them
+    curves: Comparison | None = None  # of the first metric, drawn in its column; their names are run ids
+    now: float = field(default_factory=time.time)  # for ages, in seconds since 1970
 
     @cached_property
     def html(self) -> str:
@@ -67,17 +59,7 @@ class RunTable:
         return f'<div class="pai-runs">{table}</div>'
 
     def save(self, path: str | Path) -> Path:
-        """Write the table to a file.
-
-        Args:
-            path: with the suffix `.html`.
-
-        Returns:
-            The file.
-
-        Raises:
-            InvalidInputError: the path has another suffix.
-        """
+        """Writes the table to a file with the suffix `.html`, and returns its path."""
         return save_picture(path, "runs", html=lambda: self.html)
 
     def _repr_html_(self) -> str:
@@ -125,16 +107,7 @@ class RunTable:
 
 
 def age_text(run: RunBrief, now: float) -> str:
-    """Returns the time since a run was changed: `5s`, `3m`, `2h`, `4d`.
-
-    Args:
-        run: the run.
-        now: in seconds since 1970.
-
-    Example:
-        >>> age_text(RunBrief("a", updated_at=100.0), 400.0), age_text(RunBrief("b"), 400.0)
-        ('5m', '')
-    """
+    """Returns the time since a run was changed, such as `5s`, `3m`, `2h` or `4d`; empty where it is unknown."""
     if run.updated_at is None:
         return ""
     seconds = max(0.0, now - run.updated_at)
