@@ -26,18 +26,13 @@ _LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
 
 
 class BlockBuilder:
-    """Collects copies of rows until they are enough for a block.
-
-    The rows are stored in parts, so that the memory of each part is released as soon as it is encoded.
-
-    Args:
-        block_bytes: of a complete block. The first rows of a part reserve its buffers for all of it, since a
-            growing buffer would be copied within a step. The operating system assigns reserved memory when it is
-            written.
-    """
+    """Collects copies of rows until they are enough for a block."""
 
     def __init__(self, schema: pa.Schema, *, block_bytes: int = 0) -> None:
         self._schema = schema
+        # Rows are stored in parts, so that the memory of each part is released as soon as it is encoded. The first
+        # rows of a part reserve its buffers for all of it, since a growing buffer would be copied within a step.
+        # The operating system assigns reserved memory when it is written.
         self._part_bytes = min(block_bytes, _PART_BYTES)
         self._part = _Part(schema, self._part_bytes)
         self._full: list[_Part] = []
@@ -59,11 +54,7 @@ class BlockBuilder:
         return _BLOCK_BYTES + self._full_extra_bytes + self._part.extra_bytes
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
-        """Adds the columns of one step, which `Columns.prepare` has checked: all of them, or none.
-
-        Raises:
-            InvalidInputError: the step has more items in the lists of a column than Arrow can count.
-        """
+        """Adds the columns of one step, which `Columns.prepare` has checked: all of them, or none."""
         if self._part.size_bytes >= _PART_BYTES:
             self._start_part()
         self._part.append(columns, rows)

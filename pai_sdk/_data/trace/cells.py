@@ -18,14 +18,7 @@ CELL_ERRORS = (ValueError, OverflowError, KeyError, TypeError, ArithmeticError)
 
 
 def rows_of_table(table: pa.Table) -> list[list[Any]]:
-    """Returns the rows, each with the values of all columns.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> far = pa.array([253402300800000]).view(pa.timestamp("ms"))
-        >>> rows_of_table(pa.table({"n": [1], "at": far}))
-        [[1, '10000-01-01 00:00:00.000']]
-    """
+    """Returns the rows, each with the values of all columns."""
     columns = [_values(column) for column in table.columns]
     return [list(row) for row in zip(*columns, strict=True)]
 

@@ -50,14 +50,10 @@ class Columns:
         self._missing_is_null = missing == "null"
 
     def prepare(self, values: Mapping[str, Any]) -> tuple[dict[str, Prepared], int]:
-        """Returns the columns of one step, and the number of rows.
+        """Returns the columns of one step, and the number of rows; an InvalidInputError has all problems.
 
         A value is a tensor, a numpy array, an Arrow array, or a list, with one item a row. A number or string is
         repeated for all rows of the step.
-
-        Raises:
-            InvalidInputError: a column is unknown or missing, has a wrong type, or another length than other
-                columns.
         """
         problems = [
             Problem(f"column {name!r}", "is not in the schema", name_hint(name, self._types))
@@ -291,14 +287,11 @@ def _structs(values: list[Any], type_: pa.StructType) -> pa.Array:
 
 
 def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Converts an array to another type.
-
-    Raises:
-        ValueError: a value would change. Arrow itself changes some values without an error.
-    """
+    """Converts an array to another type; raises ValueError if a value would change."""
     if array.type == type_:
         return array
     stored = array.cast(type_)
+    # Arrow itself changes some values without an error.
     _check_same(array, stored)
     return stored
 
@@ -353,11 +346,7 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
-    """Returns the array of a tensor or array, without a copy; None for a list.
-
-    Raises:
-        TypeError: the value is none of them.
-    """
+    """Returns the array of a tensor or array, without a copy; None for a list. Raises TypeError for others."""
     import numpy as np
 
     if isinstance(value, np.ndarray):

@@ -24,13 +24,7 @@ class FrameError(ValueError):
 def framed_content(
     parts: Iterable[bytes | memoryview], chunk_bytes: int = _CHUNK_BYTES
 ) -> Iterator[bytes | memoryview]:
-    """Yields the frame of a content, in parts.
-
-    Example:
-        >>> import io
-        >>> b"".join(unframed_chunks(io.BytesIO(b"".join(framed_content([b"hel", b"lo"], chunk_bytes=2))).read))
-        b'hello'
-    """
+    """Yields the frame of a content, in parts."""
     from google_crc32c import extend, value
 
     yield _U32.pack(chunk_bytes)
@@ -53,11 +47,7 @@ def framed_content(
 def unframed_chunks(
     read: Callable[[int], bytes], *, min_chunk_bytes: int = 1, max_chunk_bytes: int = 2**32
 ) -> Iterator[bytes]:
-    """Yields the chunks of a frame, and checks their checksums; `read` returns fewer bytes only at the end.
-
-    Raises:
-        FrameError: the frame is truncated, a checksum differs, or the chunks have another size.
-    """
+    """Yields the chunks of a frame, and checks their checksums; raises FrameError for damage."""
     from google_crc32c import extend, value
 
     head = read(4)
@@ -70,7 +60,7 @@ def unframed_chunks(
         raise FrameError(f"the chunk size is {chunk_bytes}")
     total, is_last = 0, False
     while not is_last:
-        data = read(chunk_bytes + 4)
+        data = read(chunk_bytes + 4)  # returns fewer bytes only at the end
         if len(data) < 4:
             raise FrameError("the data is cut off")
         chunk = data[:-4]

@@ -384,11 +384,7 @@ def _not_values(name: str, values: Any) -> Problem:
 
 
 def _copied(name: str, values: Any) -> Any:
-    """Returns a copy of values.
-
-    Raises:
-        InvalidInputError: the values are neither a tensor nor an array nor a list.
-    """
+    """Returns a copy of values, which are a tensor, an array or a list; raises InvalidInputError for others."""
     try:
         array = as_numpy(values)
     except TypeError:

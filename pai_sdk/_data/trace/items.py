@@ -40,12 +40,7 @@ def is_missing(value: Any) -> bool:
 
 
 def as_text(value: Any) -> str | None:
-    """Returns a string; bytes are decoded from UTF-8.
-
-    Raises:
-        TypeError: the value is not a string.
-        ValueError: the bytes are not UTF-8.
-    """
+    """Returns a string; bytes are decoded from UTF-8. Raises TypeError for other values."""
     if is_missing(value):
         return None
     if isinstance(value, str):
@@ -58,11 +53,7 @@ def as_text(value: Any) -> str | None:
 
 
 def as_bytes(value: Any) -> bytes | None:
-    """Returns bytes; a string is encoded as UTF-8.
-
-    Raises:
-        TypeError: the value has no bytes.
-    """
+    """Returns bytes; a string is encoded as UTF-8. Raises TypeError for other values."""
     if is_missing(value):
         return None
     if isinstance(value, str):
@@ -75,12 +66,7 @@ def as_bytes(value: Any) -> bytes | None:
 
 
 def as_decimal(value: Any) -> decimal.Decimal | None:
-    """Returns a decimal number; of a float the number that Python prints: 0.1, not the binary value next to it.
-
-    Raises:
-        TypeError: the value is not a number.
-        ValueError: the value is not finite.
-    """
+    """Returns a decimal number; of a float the number that Python prints: 0.1, not the binary value next to it."""
     if is_missing(value):
         return None
     numpy = sys.modules.get("numpy")
@@ -96,12 +82,7 @@ def as_decimal(value: Any) -> decimal.Decimal | None:
 
 
 def as_number(value: Any, *, is_integer: bool = False) -> Any:
-    """Returns a number for Arrow, which checks its range; `is_integer` for a column of integers.
-
-    Raises:
-        TypeError: the value is not a number.
-        ValueError: the value is not finite, in a column of integers.
-    """
+    """Returns a number for Arrow, which checks its range; `is_integer` for a column of integers."""
     if isinstance(value, float):
         if is_integer and not math.isfinite(value):
             raise ValueError(f"has the value {value}, which is no whole number; {_NULL}")
@@ -129,11 +110,7 @@ def _decimal_number(value: decimal.Decimal, *, is_integer: bool) -> float | int:
 
 
 def check_plain(values: list[Any], type_: pa.DataType) -> None:
-    """Refuses pandas' NaT, which Arrow does not know, in a column that has no times.
-
-    Raises:
-        TypeError: NaT is in the list.
-    """
+    """Refuses pandas' NaT, which Arrow does not know, in a column that has no times."""
     pandas = sys.modules.get("pandas")
     if pandas is not None and any(value is pandas.NaT for value in values):
         raise _wrong(pandas.NaT, f"the column is {type_}")
@@ -143,12 +120,7 @@ def check_plain(values: list[Any], type_: pa.DataType) -> None:
 
 
 def time_array(values: list[Any], type_: pa.DataType) -> pa.Array:
-    """Returns times, dates, times of day or durations as a column. Times without a zone are UTC, NaT is null.
-
-    Raises:
-        TypeError: an item is of another type.
-        ValueError: an item would be rounded, or is out of range.
-    """
+    """Returns times, dates, times of day or durations as a column. Times without a zone are UTC, NaT is null."""
     import pyarrow as pa
     import pyarrow.types as kinds
 

@@ -248,11 +248,7 @@ class OdpsSink:
 
 
 def pyodps_client(key: Credentials, project: str, endpoint: str, **options: Any) -> ODPS:
-    """Returns a client of pyodps with a key, which can be temporary.
-
-    Raises:
-        MissingExtraError: pyodps is not installed.
-    """
+    """Returns a client of pyodps with a key, which can be temporary; raises MissingExtraError."""
     odps = _odps_module()
     if key.security_token:
         account = odps.accounts.StsAccount(key.access_key_id, key.access_key_secret, key.security_token)
@@ -290,11 +286,7 @@ class _Connection:
     def call(
         self, method: str, query: Mapping[str, str], body: Any = b"", headers: Mapping[str, str] | None = None
     ) -> requests.Response:
-        """Sends one request.
-
-        Raises:
-            TraceError: the request failed; `retryable` says whether a retry can succeed.
-        """
+        """Sends one request; a TraceError has `retryable` where a retry can succeed."""
         with _as_trace_errors(self.sink):
             response: requests.Response = self._signer.client().request(
                 self._url,
@@ -366,11 +358,7 @@ class _Session:
         self._connection.call("put", query, payload, headers)
 
     def commit(self, block_ids: Sequence[int]) -> None:
-        """Commits these blocks, unless an earlier request has done so.
-
-        Raises:
-            TraceError: the tunnel has other blocks.
-        """
+        """Commits these blocks, unless an earlier request has done so."""
         info = self._info()
         if self._is_commit_tried and _status(info) in ("closed", "closing"):
             return
@@ -441,11 +429,7 @@ def _block_ids(info: Mapping[str, Any]) -> set[int]:
 
 
 def _blocks_schema(traced: pa.Schema, columns: Mapping[str, str], sink: str) -> pa.Schema:
-    """Returns the schema of the table's blocks.
-
-    Raises:
-        TraceError: a column is not in the table, or the table's type cannot store all values of the column.
-    """
+    """Returns the schema of the table's blocks; raises TraceError for columns that the table cannot store."""
     import pyarrow as pa
 
     in_table = {name.lower() for name in columns}  # MaxCompute stores lower case, and ignores case
@@ -535,11 +519,7 @@ def _as_trace_errors(sink: str) -> Iterator[None]:
 
 
 def _pairs(partition: str | None) -> dict[str, str]:
-    """Returns the pairs of `dt=1,rank=0`; `/` separates as well.
-
-    Raises:
-        ValueError: a part is not a pair.
-    """
+    """Returns the pairs of `dt=1,rank=0`; `/` separates as well. Raises ValueError for other strings."""
     if partition is None:
         return {}
     pairs = {}
@@ -569,17 +549,7 @@ _CLOUD = ".aliyuncs.com"
 
 
 class SessionTables:
-    """Tables with the endpoint and the keys of a session; `session.tables` returns it.
-
-    Args:
-        endpoint: the session's endpoint of PAI.
-        region_id: the session's region.
-        credentials: the session's keys.
-
-    Example:
-        >>> session.tables.sink("clicks", partition="dt=20261122")  # doctest: +SKIP
-        OdpsSink('pai.clicks/dt=20261122')
-    """
+    """Tables with the endpoint and the keys of a session; `session.tables` returns it."""
 
     def __init__(self, endpoint: str, region_id: str | None, credentials: CredentialsProvider) -> None:
         self._is_self_hosted = not (urlsplit(endpoint).hostname or "").endswith(_CLOUD)

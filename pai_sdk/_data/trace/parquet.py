@@ -180,10 +180,7 @@ def default_sink(run_id: str) -> ParquetSink:
     """Returns a sink for the run's folder: a job's output channel `trace`, or `model/trace` without one.
 
     Outside a job it is `trace` in the folder of the current `ReportSession`, or `runs/<run id>/trace` below the
-    current folder without one.
-
-    Raises:
-        TraceError: the job has neither of the two channels.
+    current folder without one. Raises TraceError in a job that has neither channel.
     """
     context = current_context()
     if context is None or context.folder is None:

@@ -143,16 +143,11 @@ class TraceToOdpsHook(TraceHook):
 
 
 class StepQueue:
-    """The queue of steps in RecIS. The rows of a step are copied at once, so it is always empty.
-
-    Args:
-        writer: receives the steps.
-        maxsize: the number of steps that wait in RecIS.
-    """
+    """The queue of steps in RecIS. The rows of a step are copied at once, so it is always empty."""
 
     def __init__(self, writer: TraceWriter, maxsize: int) -> None:
         self._writer = writer
-        self.maxsize = maxsize
+        self.maxsize = maxsize  # the number of steps that wait in RecIS
 
     def put(self, step: Mapping[str, Any] | None, block: bool = True, timeout: float | None = None) -> None:
         """Writes a step. Blocks while too many rows wait for the table. None, RecIS' end mark, has no effect."""
@@ -173,28 +168,15 @@ class StepQueue:
 
 
 class RecisWriter:
-    """One of a hook's writers, with the attributes of RecIS. All are threads of one `TraceWriter`.
-
-    Attributes:
-        write_id: the number of the writer.
-        table_name: the table.
-        partition: the partition, or None.
-        fields: names of the columns.
-        types: types of the columns.
-        size_threshold: memory of a block, in bytes.
-
-    Args:
-        hook: the hook of the writer.
-        number: of the writer. The first writer has the figures of all, so that sums are right.
-    """
+    """One of a hook's writers, with the attributes of RecIS. All are threads of one `TraceWriter`."""
 
     def __init__(self, hook: TraceToOdpsHook, number: int) -> None:
         self._writer = hook.writer
         self.queue = hook.queue
-        self.write_id = number
+        self.write_id = number  # the first writer, 0, has the figures of all, so that sums are right
         self.table_name, self.partition = hook.table_name, hook.partition
         self.fields, self.types = hook.fields, hook.types
-        self.size_threshold = hook.size_threshold
+        self.size_threshold = hook.size_threshold  # of a block, in bytes
 
     @property
     def write_count(self) -> int:

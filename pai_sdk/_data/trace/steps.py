@@ -102,17 +102,10 @@ class Steps:
         return is_twice and not is_foreign
 
     def end_step(self, *, is_written: bool, waits: bool = False) -> list[dict[str, Any]]:
-        """Returns the caller's step, and those of helpers.
+        """Returns the caller's step, and those of helpers; `is_written=False` drops them.
 
         A helper's part with all columns is a step. Parts that complete the caller's own step join it. Other parts
-        wait: their threads can be within a step.
-
-        Args:
-            is_written: whether the steps will be written; False drops them.
-            waits: leave the parts of helpers, since one of them can turn out to end the steps of another hook.
-
-        Raises:
-            TraceError: another loop has ended the caller's incomplete step.
+        wait: their threads can be within a step. Raises TraceError if another loop has ended the caller's step.
         """
         giver = current_giver()
         with self._lock:  # all of it: another loop must not end the same parts
@@ -128,6 +121,7 @@ class Steps:
             self._parts = [part for part in self._parts if part.giver is not giver]
             self._drop_foreign()
             helpers = [part for part in self._parts if part.giver not in self._loops]
+            # One of the helpers can turn out to end the steps of another hook.
             if waits:
                 for part in helpers:
                     part.is_due |= is_written

@@ -66,33 +66,18 @@ def block_name(session: str, block_id: int) -> str:
 
 
 def commit_name(session: str, sizes_bytes: Sequence[int]) -> str:
-    """Returns the name of the file that commits a session with blocks of these sizes.
-
-    Example:
-        >>> commit_name("rank0-a-b-c", [1000, 24])
-        'rank0-a-b-c-2blocks-1024bytes-committed.parquet'
-    """
+    """Returns the name of the file that commits a session with blocks of these sizes."""
     return f"{session}-{len(sizes_bytes)}blocks-{sum(sizes_bytes)}bytes-committed{SUFFIX}"
 
 
 def parse_attempt(path: str) -> tuple[int | None, str | None]:
-    """Returns the rank and the attempt in the name of a file; None for other names.
-
-    Example:
-        >>> parse_attempt("run=r1/rank3-20261122T171801000000-20261122T171902000000-a1-00000.parquet")
-        (3, '20261122T171801000000')
-    """
+    """Returns the rank and the attempt in the name of a file; None for other names."""
     match = _NAME.fullmatch(path.rpartition("/")[2])
     return (int(match["rank"]), match["attempt"]) if match else (None, None)
 
 
 def parse_partitions(path: str) -> dict[str, str]:
-    """Returns the names and values in the folders of a path.
-
-    Example:
-        >>> parse_partitions("dt=20261122/run=r1/rank0.parquet")
-        {'dt': '20261122', 'run': 'r1'}
-    """
+    """Returns the names and values in the folders of a path."""
     pairs = (part.partition("=") for part in path.split("/")[:-1])
     return {name: value for name, sign, value in pairs if sign and name}
 

@@ -387,12 +387,7 @@ class TraceWriter:
         self.check_usable()
 
     def _wait_for_commits(self, deadline_s: float, stalled_s: float | None = None) -> None:
-        """Waits until all sessions are committed.
-
-        Args:
-            deadline_s: the maximum time, in seconds.
-            stalled_s: the maximum time in which the sink stores nothing, in seconds.
-        """
+        """Waits until all sessions are committed; `stalled_s` limits the time in which the sink stores nothing."""
         stalled_s = deadline_s if stalled_s is None else stalled_s
         now = time.monotonic()
         deadline, stalled_at, stored = now + deadline_s, now + stalled_s, self._stored()

@@ -61,20 +61,12 @@ _TOKENS = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:])")
 
 
 def trace_schema(columns: ColumnTypes) -> pa.Schema:
-    """Returns the Arrow schema of a trace.
+    """Returns the Arrow schema of a trace, from the type of each column.
 
-    Args:
-        columns: name to type. A type is a string in MaxCompute's notation (`bigint`, `double`, `string`,
-            `boolean`, `timestamp`, `decimal(10,2)`, `array<double>`, `map<string,bigint>`,
-            `struct<a:int,b:string>`), a name of numpy or Arrow (`int64`, `float64`, `bool`), or an Arrow type.
-            `int` and `float` have 32 bits.
-
-    Raises:
-        InvalidInputError: a name or a type is wrong, or there is no column; the error lists all problems.
-
-    Example:
-        >>> trace_schema({"step": "bigint", "scores": "array<double>"}).names
-        ['step', 'scores']
+    A type is a string in MaxCompute's notation (`bigint`, `double`, `string`, `boolean`, `timestamp`,
+    `decimal(10,2)`, `array<double>`, `map<string,bigint>`, `struct<a:int,b:string>`), a name of numpy or Arrow
+    (`int64`, `float64`, `bool`), or an Arrow type. `int` and `float` have 32 bits. An InvalidInputError lists all
+    problems.
     """
     try:
         import pyarrow as pa
@@ -117,15 +109,7 @@ def _field(name: str, type_: str | pa.DataType, metadata: Any) -> pa.Field:
 
 
 def canonical_type(text: str) -> str:
-    """Returns the type in MaxCompute's notation, without aliases and spaces.
-
-    Raises:
-        ValueError: there is no such type.
-
-    Example:
-        >>> canonical_type("list< timestamp_ntz >")
-        'array<timestamp_ntz>'
-    """
+    """Returns the type in MaxCompute's notation, without aliases and spaces; raises ValueError for others."""
     return _text(_parsed(text, _NTZ_UNIT), _NTZ_UNIT)
 
 
@@ -136,15 +120,7 @@ def column_type(field: pa.Field) -> str:
 
 
 def parse_type(text: str) -> pa.DataType:
-    """Returns the Arrow type for a type in MaxCompute's notation; nanoseconds for both kinds of timestamp.
-
-    Raises:
-        ValueError: there is no such type.
-
-    Example:
-        >>> str(parse_type("array<double>"))
-        'list<element: double>'
-    """
+    """Returns the Arrow type for a type in MaxCompute's notation; nanoseconds for both kinds of timestamp."""
     return _parsed(text, "ns")
 
 
@@ -157,15 +133,7 @@ def _parsed(text: str, ntz_unit: str) -> pa.DataType:
 
 
 def type_text(type_: pa.DataType) -> str:
-    """Returns the type in MaxCompute's notation; the inverse of `parse_type`.
-
-    Raises:
-        ValueError: MaxCompute has no such type.
-
-    Example:
-        >>> type_text(parse_type("map<string,array<bigint>>"))
-        'map<string,array<bigint>>'
-    """
+    """Returns the type in MaxCompute's notation; the inverse of `parse_type`. Raises ValueError for others."""
     return _text(type_)
 
 

@@ -17,11 +17,7 @@ _MAX_DIGITS = 38
 
 
 def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
-    """Returns the schema with the columns of all files, given with their paths, in types that store all values.
-
-    Raises:
-        InvalidInputError: a column has incompatible types; the error names the column and two files.
-    """
+    """Returns the schema with the columns of all files, given with their paths, in types that store all values."""
     import pyarrow as pa
 
     columns: dict[str, tuple[pa.DataType, str]] = {}
@@ -48,13 +44,6 @@ def wider(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
 
     Integers become wider integers, decimal numbers, or double; float becomes double. This also applies inside
     lists, maps and structs, and structs get the fields of both. Strings and numbers are incompatible.
-
-    Example:
-        >>> import pyarrow as pa
-        >>> wider(pa.list_(pa.int16()), pa.list_(pa.float64()))
-        ListType(list<item: double>)
-        >>> wider(pa.string(), pa.int64()) is None
-        True
     """
     import pyarrow as pa
     import pyarrow.types as kinds
