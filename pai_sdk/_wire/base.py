@@ -50,12 +50,7 @@ def wire_name(field: str) -> str:
 
 
 def wire_names(**fields: Any) -> dict[str, Any]:
-    """Returns parameters of a query by their names in the API.
-
-    Example:
-        >>> wire_names(page_number=1, sort_by="GmtCreateTime")
-        {'PageNumber': 1, 'SortBy': 'GmtCreateTime'}
-    """
+    """Returns parameters of a query by their names in the API."""
     return {wire_name(name): value for name, value in fields.items()}
 
 

@@ -18,20 +18,12 @@ _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 
 
 def public_request(request: TrainingJobRequest) -> dict[str, Any]:
-    """Returns the request with its secrets masked.
-
-    Values of environment variables, keys, keys inside URLs, and values with names such as `password` are masked.
-    """
+    """Masks environment variables, keys, keys inside URLs, and values with names such as `password`."""
     return public_fields(request.to_wire())
 
 
 def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Masks the secrets in fields of a request, or of a job's record, by their names on the wire.
-
-    Example:
-        >>> public_fields({"Environments": {"TOKEN": "a-secret"}})
-        {'Environments': {'TOKEN': '******'}}
-    """
+    """Masks the secrets in fields of a request, or of a job's record, by their names on the wire."""
     public: dict[str, Any] = _without_keys(fields)
     if fields.get("Environments"):
         public["Environments"] = dict.fromkeys(fields["Environments"], MASK)

@@ -35,10 +35,8 @@ class InstanceMetricsList(Received):
 def metric_row(
     name: str, time_s: float, value: float, *, step: int | None, rank: int, instance: str
 ) -> dict[str, Any]:
-    """Returns a `MetricPoint` as JSON; rank 0 and the empty instance are left out.
-
-    No model is built: a page has up to 10,000 points, and a job can report names that are not valid Unicode.
-    """
+    """Returns a `MetricPoint` as JSON; rank 0 and the empty instance are left out."""
+    # No model is built: a page has up to 10,000 points, and a job can report names that are not valid Unicode.
     row: dict[str, Any] = {"Name": name, "Timestamp": wire_time(time_s), "Value": value}
     if step is not None:
         row["Step"] = step

@@ -99,13 +99,7 @@ class RecordedExperiment(Received):
 
 
 class RecordedRequest(Received):
-    """The fields of a request that other parts of this package read; the remaining ones are kept unchanged.
-
-    Example:
-        >>> request = RecordedRequest.model_validate({"ComputeResource": {"EcsSpec": "ecs.c6.large"}, "Extra": 1})
-        >>> request.compute_resource.num_instances, request.to_wire()
-        (1, {'ComputeResource': {'EcsSpec': 'ecs.c6.large'}, 'Extra': 1})
-    """
+    """The fields of a request that other parts of this package read; the remaining ones are kept unchanged."""
 
     training_job_name: str | None = None
     training_job_description: str | None = None
@@ -159,13 +153,8 @@ def output_uris(request: Mapping[str, Any]) -> dict[str, str]:
 
 
 def job_body(request: Mapping[str, Any], state: JobState, experiments: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a job as GetTrainingJob and ListTrainingJobs do: its request as it was sent, and its state.
-
-    Args:
-        request: as the service has stored it; lists that were not set are empty, as in responses of PAI.
-        state: fields that were not set are absent.
-        experiments: names of experiments by id.
-    """
+    """Returns a job as GetTrainingJob and ListTrainingJobs do: its request as it was sent, and its state."""
+    # Lists that were not set are empty, as in responses of PAI; fields of the state that were not set are absent.
     fields: dict[str, Any] = {"HyperParameters": [], "InputChannels": [], "OutputChannels": [], **request}
     if name := experiments.get(experiment_of(request) or ""):
         fields["ExperimentConfig"] = {**fields["ExperimentConfig"], "ExperimentName": name}
@@ -173,12 +162,7 @@ def job_body(request: Mapping[str, Any], state: JobState, experiments: Mapping[s
 
 
 def values_by_path(value: Any, path: str = "") -> dict[str, Any]:
-    """Returns the values of a JSON object by their paths; those of lists of named objects by the names.
-
-    Example:
-        >>> values_by_path({"Priority": 1, "Labels": [{"Key": "team", "Value": "search"}]})
-        {'Priority': 1, 'Labels.team': 'search'}
-    """
+    """Returns the values of a JSON object by their paths; those of lists of named objects by the names."""
     if isinstance(value, Mapping) and value:
         items = [(f"{path}.{key}" if path else str(key), item) for key, item in value.items()]
     elif isinstance(value, list) and value and all(isinstance(item, Mapping) for item in value):

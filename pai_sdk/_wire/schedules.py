@@ -41,38 +41,22 @@ class ScheduleChanges(Sent):
 
 
 class ScheduleRecord(Received):
-    """A schedule, as the service describes it. Times are in UTC.
-
-    Attributes:
-        schedule_id: its id.
-        name: its name, unique among those of its user.
-        cron: the cron expression.
-        time_zone: in which the expression counts.
-        enabled: False while it is paused, or after the service has disabled it.
-        next_time: the next due time; None while it is not enabled.
-        last_time: the due time of the last job.
-        last_job_id: the last job.
-        last_error: why there was no job at a later due time.
-        workspace_id: of its jobs.
-        user_id: whose it is.
-        gmt_create_time: when it was created.
-        gmt_modified_time: when it was changed last.
-        request: of its jobs, with masked secrets; in lists it is None.
-    """
+    """A schedule, as the service describes it. Times are in UTC."""
 
     schedule_id: str
-    name: str | None = None
+    name: str | None = None  # unique among those of its user
     cron: str | None = None
-    time_zone: str | None = None
-    enabled: bool | None = None
-    next_time: str | None = None
-    last_time: str | None = None
+    time_zone: str | None = None  # of the cron expression
+    enabled: bool | None = None  # False while it is paused, or after the service has disabled it
+    next_time: str | None = None  # due; None while it is not enabled
+    last_time: str | None = None  # when the last job was due
     last_job_id: str | None = None
-    last_error: str | None = None
+    last_error: str | None = None  # why there was no job at a later due time
     workspace_id: str | None = None
     user_id: str | None = None
     gmt_create_time: str | None = None
     gmt_modified_time: str | None = None
+    # of its jobs, with masked secrets; in lists it is None
     request: dict[str, Any] | None = Field(default=None, repr=False)
 
 

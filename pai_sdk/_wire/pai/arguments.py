@@ -14,22 +14,14 @@ _MAX_TIMEOUT_S = 1e9  # 30 years; waits of the operating system overflow at a fe
 
 
 def check_job_id(job_id: object) -> None:
-    """Checks the id of a job.
-
-    Raises:
-        InvalidInputError: it is no string, or empty.
-    """
+    """Refuses a job id that is no string, or empty."""
     if not isinstance(job_id, str) or not job_id.strip():
         problem = "is empty" if isinstance(job_id, str) else is_of_type(job_id)
         raise InvalidInputError([Problem("job_id", problem, "give a job's id; `pai-sdk ps` shows them")])
 
 
 def check_filters(status: object, name: object, labels: object) -> None:
-    """Checks the filters of a list of jobs; each can be None.
-
-    Raises:
-        InvalidInputError: with all problems.
-    """
+    """Checks the filters of a list of jobs; each can be None."""
     problems = []
     if status is not None and status not in STATUSES:
         # A service would find no job, and give no reason.
@@ -43,40 +35,19 @@ def check_filters(status: object, name: object, labels: object) -> None:
 
 
 def check_labels(labels: object) -> None:
-    """Checks labels.
-
-    Raises:
-        InvalidInputError: they are no mapping of strings.
-    """
+    """Refuses labels that are no mapping of strings."""
     if not _are_labels(labels):
         raise InvalidInputError([_NO_LABELS])
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
-    """Checks that a parameter is one of a few strings.
-
-    Raises:
-        InvalidInputError: it is none of them.
-    """
+    """Checks that a parameter is one of a few strings."""
     if value not in choices:
         raise InvalidInputError([Problem(name, f"{value!r} is not known", f"there is: {', '.join(choices)}")])
 
 
 def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seconds") -> float | None:
-    """Returns a timeout in seconds, from 0 to 1e9.
-
-    Args:
-        timeout: the value.
-        name: the parameter, for the message.
-        unit: what it counts, for the message.
-
-    Raises:
-        InvalidInputError: it is no number.
-
-    Example:
-        >>> seconds_or_none(60), seconds_or_none(-1), seconds_or_none(None)
-        (60.0, 0.0, None)
-    """
+    """Returns a timeout in seconds, from 0 to 1e9; `name` and `unit` are for the message of the error."""
     if timeout is None:
         return None
     # numpy's numbers are Real, too. What is not even equal to itself is not a number.

@@ -69,13 +69,7 @@ class AlgorithmDefinition(Received):
 def with_defaults(
     definitions: Sequence[ParameterDefinition], explicit: Sequence[HyperParameter]
 ) -> list[HyperParameter]:
-    """Returns the hyperparameters of a job: the explicit ones, and the defaults of the others.
-
-    Example:
-        >>> rate = ParameterDefinition(name="lr", default_value="0.1")
-        >>> [str(value.value) for value in with_defaults([rate], [])]
-        ['0.1']
-    """
+    """Returns the hyperparameters of a job: the explicit ones, and the defaults of the others."""
     names = {value.name for value in explicit}
     defaults = [
         HyperParameter(name=definition.name, value=definition.default_value)
@@ -92,14 +86,9 @@ def hyperparameter_problems(
     *,
     fits_pattern: Callable[[str, str], bool] | None = None,
 ) -> Iterator[Problem]:
-    """Yields the problems of hyperparameters, by the definitions of the algorithm; none without definitions.
-
-    Args:
-        definitions: of the algorithm.
-        values: of the job, its defaults among them.
-        where: the name of the parameter, for messages.
-        fits_pattern: replaces `re.search` where the expression is not trusted, as in a service.
-    """
+    """Yields the problems of hyperparameters, by the definitions of the algorithm; none without definitions."""
+    # `values` include defaults. `fits_pattern` replaces `re.search` where the expression is not trusted, as in a
+    # service.
     by_name = {definition.name: definition for definition in definitions}
     hints = 0
     for value in values if by_name else ():
@@ -126,14 +115,8 @@ def hyperparameter_problems(
 def instance_problems(
     definition: AlgorithmDefinition, instance_type: str | None, instance_count: int, names: tuple[str, str]
 ) -> Iterator[Problem]:
-    """Yields the problems of the hardware of a job, by the definition of the algorithm.
-
-    Args:
-        definition: the algorithm.
-        instance_type: of public instances; None for those of a quota, which are not checked.
-        instance_count: how many.
-        names: the names of these two parameters, for messages.
-    """
+    """Yields the problems of the hardware of a job, by the definition of the algorithm."""
+    # `instance_type` is None for instances of a quota. `names` are those of the two parameters.
     supported = definition.supported_instance_types
     if instance_type is not None and supported and instance_type not in supported:
         yield Problem(

@@ -14,33 +14,17 @@ __all__ = ["ComparedHyperparameters", "compare_hyperparameters", "hyperparameter
 
 @dataclass(frozen=True)
 class ComparedHyperparameters:
-    """Hyperparameters side by side. Secrets are masked, by their names.
-
-    Attributes:
-        rows: the hyperparameters of each job or run, in the order in which they were given.
-        differing: the names of those that are not the same in all rows, in the order of their first row.
-        constant: those that are the same in all rows.
-    """
+    """Hyperparameters side by side, one mapping per job or run. Secrets are masked, by their names."""
 
     rows: tuple[Mapping[str, Any], ...]
-    differing: tuple[str, ...]
-    constant: Mapping[str, Any]
+    differing: tuple[str, ...]  # in the order of the first row
+    constant: Mapping[str, Any]  # equal in all rows
 
 
 def compare_hyperparameters(rows: Sequence[Mapping[str, Any]]) -> ComparedHyperparameters:
-    """Compares the hyperparameters of jobs or runs.
-
-    The values themselves are compared, and then masked. A name that only some rows have differs, too. None is a
-    value.
-
-    Args:
-        rows: name to value, for each job or run.
-
-    Example:
-        >>> found = compare_hyperparameters([{"lr": 0.1, "api_key": "a1"}, {"lr": 0.1, "api_key": "b2"}])
-        >>> found.differing, found.constant, found.rows[0]["api_key"]
-        (('api_key',), {'lr': 0.1}, '******')
-    """
+    """Compares the hyperparameters of jobs or runs."""
+    # Differences are those of the values, not of the masks. A name that only some rows have differs, too. None is
+    # a value.
     masked = tuple(mask_hyperparameters(row) for row in rows)
     differing: list[str] = []
     constant: dict[str, Any] = {}
@@ -54,26 +38,13 @@ def compare_hyperparameters(rows: Sequence[Mapping[str, Any]]) -> ComparedHyperp
 
 
 def mask_hyperparameters(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Masks the hyperparameters whose names are those of secrets, nested ones too.
-
-    Returns:
-        `values` itself when none is masked.
-
-    Example:
-        >>> mask_hyperparameters({"lr": 0.1, "db": {"password": "hunter2", "port": 80}})
-        {'lr': 0.1, 'db': {'password': '******', 'port': 80}}
-    """
+    """Masks hyperparameters with the names of secrets, nested ones too; returns `values` if there is none."""
     masked = {name: mask_value(str(name), value) for name, value in values.items()}
     return masked if any(masked[name] is not value for name, value in values.items()) else values
 
 
 def hyperparameter_identity(value: Any) -> Hashable:
-    """Returns a key that is equal for equal values: 1 and 1.0 are, 1 and True are not, nor are 1 and "1".
-
-    Example:
-        >>> hyperparameter_identity(1) == hyperparameter_identity(1.0) != hyperparameter_identity("1")
-        True
-    """
+    """Returns a key that is equal for equal values: 1 and 1.0 are, 1 and True are not, nor are 1 and "1"."""
     if isinstance(value, bool) or value is None:
         return (type(value).__name__, value)
     if isinstance(value, (int, float)):

@@ -26,12 +26,7 @@ def new_suffix() -> str:
 
 
 def suffix_of_key(key: str) -> str:
-    """Returns the suffix of an idempotency key, which is a hash of the key.
-
-    Example:
-        >>> suffix_of_key("nightly-2026-11-22") == suffix_of_key("nightly-2026-11-22")
-        True
-    """
+    """Returns the suffix of an idempotency key, which is a hash of the key."""
     for number in count():
         digest = hashlib.sha256(f"{number}:{key}".encode(errors="replace")).digest()
         suffix = "".join(_CHARACTERS[byte % len(_CHARACTERS)] for byte in digest[:SUFFIX_LENGTH])
@@ -41,24 +36,10 @@ def suffix_of_key(key: str) -> str:
 
 
 def folder_pattern(name: str, *, hyphen: str = "-") -> re.Pattern[str]:
-    """Returns a pattern for the output folder of a job: its name, with or without a suffix.
-
-    Args:
-        name: of the job, or a part of a path that is derived from it.
-        hyphen: between the name and the suffix.
-
-    Example:
-        >>> folder_pattern("digits").sub("…", "oss://models/digits-3f2a9c/model/ oss://models/digits/model/")
-        'oss://models/…/model/ oss://models/…/model/'
-    """
+    """Returns a pattern for the output folder of a job: its name, with or without a suffix after the hyphen."""
     return re.compile(f"{re.escape(name)}(?:{hyphen}{_SUFFIX})?")
 
 
 def without_suffix(name: str) -> str:
-    """Returns the name of a job without the random suffix that pai_sdk has added.
-
-    Example:
-        >>> [without_suffix(name) for name in ("train-lr0.1-3f2a9c", "fit_20261123_012742_023740e7", "run-202611")]
-        ['train-lr0.1', 'fit', 'run-202611']
-    """
+    """Returns the name of a job without the random suffix that pai_sdk has added."""
     return _ADDED.sub("", name) or name

@@ -45,30 +45,14 @@ MAX_WAIT_S = 600.0
 
 @dataclass(frozen=True)
 class JobRetries:
-    """How often a job is started again, and after which outcomes.
+    """How often a job is started again, and after which outcomes."""
 
-    Attributes:
-        num_retries: the maximum number of attempts after the first one.
-        on: the reason codes of these outcomes.
-
-    Example:
-        >>> retries = JobRetries.checked(3, ["Preempted"])
-        >>> retries.tags()
-        {'pai-sdk.max_retries': '3', 'pai-sdk.retry_on': 'Preempted'}
-        >>> JobRetries.of_tags(retries.tags()) == retries
-        True
-    """
-
-    num_retries: int = 0
-    on: tuple[str, ...] = INTERRUPTIONS
+    num_retries: int = 0  # the maximum number of attempts after the first one
+    on: tuple[str, ...] = INTERRUPTIONS  # reason codes
 
     @classmethod
     def checked(cls, max_retries: int | None, retry_on: Sequence[str] | None) -> JobRetries:
-        """Checks the parameters of a job.
-
-        Raises:
-            InvalidInputError: the number is out of range, or a code is unknown; with all problems.
-        """
+        """Checks the parameters of a job; reports all problems at once."""
         limit = max_retries or 0
         problems = []
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _RETRY_LIMIT:
@@ -96,11 +80,7 @@ class JobRetries:
 
     @classmethod
     def of_tags(cls, tags: Mapping[str, str] | None) -> JobRetries:
-        """Parses the tags of `settings`.
-
-        Raises:
-            InvalidInputError: the tags are malformed.
-        """
+        """Parses the tags of `settings`."""
         text, on = (tags or {}).get(_MAX_RETRIES), (tags or {}).get(_RETRY_ON)
         if text is None and on is None:
             return cls()
@@ -111,11 +91,7 @@ class JobRetries:
 
     @classmethod
     def of(cls, request: TrainingJobRequest) -> JobRetries:
-        """Returns the retries of a job.
-
-        Raises:
-            InvalidInputError: its tags are malformed.
-        """
+        """Returns the retries of a job."""
         return cls.of_tags(request.settings.tags if request.settings else None)
 
     def allow(self, attempt: int, reason_code: str | None) -> bool:
@@ -124,10 +100,5 @@ class JobRetries:
 
     @staticmethod
     def wait_s(attempt: int) -> float:
-        """Returns the pause between this attempt and the next one, in seconds; it doubles each time.
-
-        Example:
-            >>> [JobRetries.wait_s(attempt) for attempt in (1, 2, 3, 20)]
-            [5.0, 10.0, 20.0, 600.0]
-        """
+        """Returns the pause between this attempt and the next one, in seconds; it doubles each time."""
         return min(MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))

@@ -15,22 +15,12 @@ _CONTRACT_VARIABLE = re.compile(
 
 
 def variable_name(name: str) -> str:
-    """Returns the part of the name of a variable for a channel or a hyperparameter.
-
-    Example:
-        >>> variable_name("train-data.v2")
-        'TRAIN_DATA_V2'
-    """
+    """Returns the part of the name of a variable for a channel or a hyperparameter."""
     return re.sub(r"[^A-Z0-9_]", "_", name.upper())
 
 
 def name_problems(names: Iterable[str], where: str) -> list[Problem]:
-    """Returns the problems of names of channels or hyperparameters that cannot be folders and variables.
-
-    Example:
-        >>> [problem.where for problem in name_problems(["data", "a b", "x.y", "x-y"], "inputs")]
-        ["inputs['a b']", "inputs['x-y']"]
-    """
+    """Returns the problems of names of channels or hyperparameters that cannot be folders and variables."""
     problems: list[Problem] = []
     first_with: dict[str, str] = {}
     for name in names:
@@ -47,10 +37,5 @@ def name_problems(names: Iterable[str], where: str) -> list[Problem]:
 
 
 def is_contract_variable(variable: str) -> bool:
-    """Returns True for an environment variable that the job contract sets, so that a request must not.
-
-    Example:
-        >>> is_contract_variable("PAI_HPS_LR"), is_contract_variable("PAI_REGION_ID")
-        (True, False)
-    """
+    """Returns True for an environment variable that the job contract sets, so that a request must not."""
     return _CONTRACT_VARIABLE.fullmatch(variable) is not None

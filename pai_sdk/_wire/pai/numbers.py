@@ -22,15 +22,7 @@ _NUMBER = re.compile(r"[+-]?[0-9]+(\.[0-9]*)?([eE][+-]?[0-9]+)?")
 
 
 def checked_number(value: object) -> object:
-    """Checks a value that is going to be read as a number, and returns it.
-
-    Raises:
-        ValueError: it is true or false, a string that is no number of JSON, not finite, or larger than 64 bits.
-
-    Example:
-        >>> checked_number("10"), checked_number(0.5), checked_number(None)
-        ('10', 0.5, None)
-    """
+    """Returns a value that is going to be read as a number; refuses what is not finite, or larger than 64 bits."""
     if isinstance(value, bool):
         raise ValueError(f"is {value}; give a number")
     if isinstance(value, str):

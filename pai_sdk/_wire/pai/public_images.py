@@ -59,31 +59,17 @@ _IMAGES = (
 
 @dataclass(frozen=True)
 class CatalogueImage:
-    """An image of the catalogue.
-
-    Attributes:
-        image_id: its id in ListImages.
-        name: repository and tag.
-        image_uri: what a job takes as `image_uri`.
-        labels: its labels, as PAI sets them.
-    """
+    """An image of the catalogue, with the labels that PAI sets; `image_id` is its id in ListImages."""
 
     image_id: str
-    name: str
+    name: str  # repository and tag
     image_uri: str
     labels: dict[str, str]
 
 
 def public_images(region_id: str | None) -> Iterator[CatalogueImage]:
-    """Yields the public images, with the registry of a region; the newest of each framework first.
-
-    Args:
-        region_id: the region; what is no region of Alibaba Cloud means `cn-hangzhou`.
-
-    Example:
-        >>> next(image.image_uri for image in public_images("cn-shanghai") if "xgboost" in image.name)
-        'registry.cn-shanghai.aliyuncs.com/pai-dlc/xgboost-training:1.6.0-cpu-py36-ubuntu18.04'
-    """
+    """Yields the public images, with the registry of a region; the newest of each framework first."""
+    # What is no region of Alibaba Cloud means `cn-hangzhou`.
     region = region_id if region_id and _REGION.fullmatch(region_id) else _USUAL_REGION
     for number, (registry, name, framework, version, python) in enumerate(_IMAGES):
         labels = dict(

@@ -80,25 +80,12 @@ class ModelRecipeSpec(Received):
 
 
 def recipes_by_method(spec: Mapping[str, Any]) -> dict[str | None, Any]:
-    """Returns the recipes of a model version, by their names; a single recipe has none.
-
-    Example:
-        >>> recipes_by_method({"AlgorithmName": "digits"})
-        {None: {'AlgorithmName': 'digits'}}
-    """
+    """Returns the recipes of a model version, by their names; a single recipe has none."""
     return {None: spec} if any(name in spec for name in _ALGORITHM) else dict(spec.items())
 
 
 def check_recipes(spec: Mapping[str, Any], where: str) -> None:
-    """Checks recipes before they are registered.
-
-    Args:
-        spec: one recipe, or several by their names.
-        where: what its author calls it.
-
-    Raises:
-        InvalidInputError: a recipe names no algorithm, or has unknown or wrong parts; all of it is named.
-    """
+    """Checks recipes before they are registered; `where` is the author's name for them."""
     if not isinstance(spec, Mapping):
         raise InvalidInputError([Problem(where, f"is of type {type(spec).__name__}", "give a dict")])
     problems = [
@@ -111,15 +98,7 @@ def check_recipes(spec: Mapping[str, Any], where: str) -> None:
 
 
 def check_model_uri(uri: str, where: str) -> None:
-    """Checks the location of the files of a version before it is registered.
-
-    Args:
-        uri: of a storage, or another source.
-        where: what its author calls it.
-
-    Raises:
-        InvalidInputError: it is not a URI, such as a path of this machine.
-    """
+    """Checks the location of the files of a version before it is registered."""
     if "://" not in uri:
         raise InvalidInputError([Problem(where, f"{uri!r} is not a URI", "such as oss://bucket/folder/")])
 

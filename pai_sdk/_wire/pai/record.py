@@ -59,13 +59,7 @@ class MetricPoint(Received):
 
 
 def from_time(points: Iterable[MetricPoint], since: str | None) -> Iterator[MetricPoint]:
-    """Yields the points from a time on; all of them without a time, and always those of unknown time.
-
-    Example:
-        >>> points = [MetricPoint(timestamp=f"2026-01-01T00:00:0{second}Z", value=second) for second in (1, 2)]
-        >>> [point.value for point in from_time(points, "2026-01-01T00:00:02Z")]
-        [2.0]
-    """
+    """Yields the points from a time on; all of them without a time, and always those of unknown time."""
     since_s = seconds_of(since)
     for point in points:
         if since_s is None or (at := seconds_of(point.timestamp)) is None or at >= since_s:
@@ -320,23 +314,14 @@ class LogLine:
 
 @dataclass(frozen=True)
 class LogPage:
-    """Consecutive lines of one instance's log.
+    """Consecutive lines of one instance's log."""
 
-    Attributes:
-        lines: the lines, without line ends; the first one is the requested one, after the missing ones.
-        complete: the service says that no line will follow these.
-        waited: the service supports long polls: it delays a response until there are new lines.
-        total: how many lines the service has in all, where it says so.
-        missing: the number of lines before these that the service counts but never returns.
-        unsure: there is no line, but the service may hold some back; the next read searches for them.
-    """
-
-    lines: tuple[str, ...]
-    complete: bool = False
-    waited: bool = False
-    total: int | None = None
-    missing: int = 0
-    unsure: bool = False
+    lines: tuple[str, ...]  # without line ends; the first one is the requested one, after the missing ones
+    complete: bool = False  # the service says that no line will follow these
+    waited: bool = False  # the service delays a response until there are new lines
+    total: int | None = None  # how many lines the service has in all, where it says so
+    missing: int = 0  # lines before these that the service counts but never returns
+    unsure: bool = False  # there is no line, but the service may hold some back; the next read searches for them
 
     def numbered(self, instance: str, start: int) -> list[LogLine]:
         """Returns the lines as records from number `start` on, after a notice if lines are missing."""

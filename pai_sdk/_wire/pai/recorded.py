@@ -19,12 +19,7 @@ _MAX_PASSES = 20  # each removes fields that only records have, one level of nes
 
 
 def recorded_fields(record: JobRecord) -> dict[str, Any]:
-    """Returns the fields of a record that a request has too, by their names on the wire; without empty ones.
-
-    Example:
-        >>> recorded_fields(JobRecord(training_job_id="train1", training_job_name="digits"))
-        {'TrainingJobName': 'digits'}
-    """
+    """Returns the fields of a record that a request has too, by their names on the wire; without empty ones."""
     TrainingJobRequest.model_rebuild()  # before pydantic 2.12, fields of a deferred model have no alias until then
     names = {field.alias or name for name, field in TrainingJobRequest.model_fields.items()}
     recorded = record.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -37,20 +32,7 @@ def recorded_fields(record: JobRecord) -> dict[str, Any]:
 
 
 def request_of(record: JobRecord) -> TrainingJobRequest:
-    """Returns the request of a job, as far as its record has it.
-
-    Args:
-        record: of the job. Fields that a service adds to it are left out.
-
-    Raises:
-        InvalidInputError: the record lacks what a request needs, or has values that no request may have.
-
-    Example:
-        >>> record = JobRecord.model_validate({"TrainingJobId": "train1", "TrainingJobName": "digits",
-        ...     "ComputeResource": {"EcsSpec": "ecs.c6.large", "InstanceCost": 1}})
-        >>> request_of(record).compute_resource.ecs_spec
-        'ecs.c6.large'
-    """
+    """Returns the request of a job, as far as its record has it; fields that a service adds are left out."""
     fields = recorded_fields(record)
     for _ in range(_MAX_PASSES):
         try:

@@ -81,15 +81,7 @@ class Secret:
 
 
 def with_secrets(environments: Mapping[str, str] | None) -> dict[str, str] | None:
-    """Returns environment variables of a request with the values of secrets, as they are sent.
-
-    Raises:
-        InvalidInputError: a variable that is named is not set on this machine; all of these are listed.
-
-    Example:
-        >>> with_secrets({"A": "1"})
-        {'A': '1'}
-    """
+    """Returns environment variables of a request with the values of secrets, as they are sent."""
     if environments is None:
         return None
     problems, values = [], {}
@@ -106,12 +98,7 @@ def with_secrets(environments: Mapping[str, str] | None) -> dict[str, str] | Non
 
 
 def is_secret_name(name: str, value: object = "") -> bool:
-    """Returns True if a value must be masked. A number is a secret only under a name such as `password`.
-
-    Example:
-        >>> is_secret_name("WANDB_API_KEY"), is_secret_name("accessKeySecret"), is_secret_name("max_token", 512)
-        (True, True, False)
-    """
+    """Returns True if a value must be masked. A number is a secret only under a name such as `password`."""
     kind = _kind_of_name(name)
     return kind == "always" or (kind == "unless a number" and not _NUMBER.fullmatch(str(value)))
 
@@ -127,26 +114,13 @@ def _kind_of_name(name: str) -> str:
 
 
 def masked(name: str, value: str) -> str:
-    """Masks a value by its name; in JSON text, masks the secrets within it.
-
-    Example:
-        >>> masked("lr", "0.1"), masked("db_password", "hunter2"), masked("db", '{"password": "hunter2"}')
-        ('0.1', '******', '{"password": "******"}')
-    """
+    """Masks a value by its name; in JSON text, masks the secrets within it."""
     text: str = mask_value(name, value)
     return text
 
 
 def mask_value(name: str, value: Any) -> Any:
-    """Masks a value by its name, or the secrets that it contains.
-
-    Returns:
-        `value` itself when it contains none.
-
-    Example:
-        >>> mask_value("db", [{"password": "hunter2", "port": 80}])
-        [{'password': '******', 'port': 80}]
-    """
+    """Masks a value by its name, or the secrets that it contains; returns `value` itself if it contains none."""
     if isinstance(value, bool) or (isinstance(value, str | Mapping | list | tuple) and not value):
         return value
     if value is not None and is_secret_name(name, value):
@@ -172,12 +146,7 @@ def _masked_json(text: str) -> str:
 
 
 def masked_command(text: str) -> str:
-    """Masks the values of options and variables of a command whose names are those of secrets.
-
-    Example:
-        >>> masked_command("HF_TOKEN=hf_abc python train.py --lr 0.1 --api-key abc")
-        'HF_TOKEN=****** python train.py --lr 0.1 --api-key ******'
-    """
+    """Masks the values of options and variables of a command whose names are those of secrets."""
 
     def replacement(match: re.Match[str]) -> str:
         value = match["value"].strip("'\"")
@@ -189,12 +158,7 @@ def masked_command(text: str) -> str:
 
 
 def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an algorithm spec, as it is on the wire, with a masked command.
-
-    Example:
-        >>> masked_spec({"Command": ["sh", "-c", "python train.py --api-key abc"]})
-        {'Command': ['sh', '-c', 'python train.py --api-key ******']}
-    """
+    """Returns an algorithm spec, as it is on the wire, with a masked command."""
     public = dict(spec)
     if isinstance(spec.get("Command"), list):
         public["Command"] = [masked_command(word) if isinstance(word, str) else word for word in spec["Command"]]

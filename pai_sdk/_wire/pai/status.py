@@ -19,14 +19,10 @@ class JobStatus(str):
     _has_ended: bool
 
     def __new__(cls, name: str = "", *, has_ended: bool = False) -> JobStatus:
-        """Returns a status.
-
-        Args:
-            name: as the service names it.
-            has_ended: the service gives the time at which this status ended, and no later status. So the end of a
-                job is seen where its status is not known. Such a job counts as failed.
-        """
+        """Returns a status, by its name in the service."""
         status = super().__new__(cls, name)
+        # True: the service gives the time at which this status ended, and no later status. So the end of a job is
+        # detected where its status is not known. Such a job counts as failed.
         status._has_ended = has_ended
         return status
 

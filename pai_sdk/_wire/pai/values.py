@@ -16,13 +16,7 @@ def hyperparameter_text(value: object) -> str:
 
     An enumeration's member is its value, a path is its text, and a number or array of numpy or torch is what its
     `tolist()` gives. No digit of a float is lost: the shortest text that reads back as the same number is written.
-
-    Raises:
-        ValueError: a value that has no faithful text (NaN, infinity, an object JSON does not know).
-
-    Example:
-        >>> [hyperparameter_text(value) for value in (True, 0.1, "a b", [1, "x"])]
-        ['true', '0.1', 'a b', '[1, "x"]']
+    A ValueError means that there is no faithful text (NaN, infinity, an object JSON does not know).
     """
     try:
         plain = python_value(_plain(value))
@@ -41,20 +35,12 @@ def hyperparameter_text(value: object) -> str:
 
 
 def python_value(value: object) -> object:
-    """Replaces numbers and arrays of numpy or torch by those of Python, and mappings by dicts, at any depth.
-
-    Raises:
-        ValueError: two keys of a mapping are one key in JSON, such as `1` and `"1"`.
-
-    Example:
-        >>> import numpy as np
-        >>> python_value({"sizes": (np.int64(3), np.arange(2))})
-        {'sizes': (3, [0, 1])}
-    """
+    """Replaces numbers and arrays of numpy or torch by those of Python, and mappings by dicts, at any depth."""
     if value is None or type(value) in (str, int, float, bool):
         return value
     if isinstance(value, Mapping):
         values = {python_value(key): python_value(item) for key, item in value.items()}
+        # Two keys of a mapping may be one key in JSON, such as `1` and `"1"`.
         _check_keys(values)
         return values
     if isinstance(value, list | tuple):

@@ -80,12 +80,7 @@ class Sent(BaseModel):
 
 
 def problems_of(error: ValidationError, where: str) -> list[Problem]:
-    """Returns the problems of a failed validation.
-
-    Args:
-        error: from pydantic.
-        where: the name of the validated value, for messages.
-    """
+    """Returns the problems of a failed validation by pydantic; `where` names the validated value."""
     problems = []
     for detail in error.errors(include_url=False, include_input=False):
         path = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
@@ -134,12 +129,7 @@ class Received(BaseModel):
 
 
 def wire_time(seconds: float | None) -> str | None:
-    """Converts seconds since 1970 to a time of the wire; None for no time, and outside of the years 1 to 9999.
-
-    Example:
-        >>> wire_time(0.25), wire_time(float("nan")), wire_time(1e300)
-        ('1970-01-01T00:00:00.250Z', None, None)
-    """
+    """Converts seconds since 1970 to a time of the wire; None for no time, and outside of the years 1 to 9999."""
     if seconds is None:
         return None
     try:
@@ -150,12 +140,7 @@ def wire_time(seconds: float | None) -> str | None:
 
 
 def seconds_of(moment: str | None) -> float | None:
-    """Converts a time of the wire to seconds since 1970; None for no time, or a malformed one.
-
-    Example:
-        >>> seconds_of("1970-01-01T00:00:00.250Z"), seconds_of("yesterday"), seconds_of(None)
-        (0.25, None, None)
-    """
+    """Converts a time of the wire to seconds since 1970; None for no time, or a malformed one."""
     try:
         parsed = datetime.fromisoformat((moment or "").replace("Z", "+00:00"))
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=timezone.utc)).timestamp()
