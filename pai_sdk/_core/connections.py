@@ -24,14 +24,7 @@ class HandshakeError(ssl.SSLError):
 
 
 def stay_on_this_machine(session: requests.Session) -> None:
-    """Disables proxies for a session to this machine; a CA named by the environment stays in use.
-
-    Example:
-        >>> session = requests.Session()
-        >>> stay_on_this_machine(session)
-        >>> session.trust_env
-        False
-    """
+    """Disables proxies for a session to this machine; a CA named by the environment stays in use."""
     # Not by `no_proxy`: requests would set it in the environment of the process for a moment, and with several
     # threads it may stay there.
     session.trust_env = False
@@ -39,16 +32,12 @@ def stay_on_this_machine(session: requests.Session) -> None:
 
 
 class PooledAdapter(requests.adapters.HTTPAdapter):
-    """Keeps connections for the next request; a child of a fork opens its own.
-
-    Parent and child have the same sockets. If both wrote into one, each would read responses meant for the other.
-
-    Args:
-        size: how many connections are kept for each of them; more can be open.
-    """
+    """Keeps at most `size` idle connections per host; a child of a fork opens its own."""
 
     def __init__(self, *, hosts: int, size: int) -> None:
         super().__init__(pool_connections=hosts, pool_maxsize=size, max_retries=0)  # calls init_poolmanager
+        # Parent and child have the same sockets. If both wrote into one, each would read responses meant for the
+        # other.
         self._process = os.getpid()
         self._size = hosts, size
         self._inherited: list[
@@ -95,11 +84,7 @@ class TlsConnection(HTTPSConnection):
     """A connection of urllib3 that marks a failed handshake."""
 
     def connect(self) -> None:
-        """Opens the connection.
-
-        Raises:
-            HandshakeError: TLS failed.
-        """
+        """Opens the connection; marks a failure of TLS as a HandshakeError."""
         try:
             super().connect()
         except ssl.SSLError as error:

@@ -16,22 +16,12 @@ def register(provider: Callable[[], Any]) -> None:
 
 
 def session_or_default(session: Any = None, *, local: bool = False) -> Any:
-    """Returns the session, or the default one for None (`pai_sdk._client.session.default.session_or_default`).
-
-    Args:
-        session: the argument of the caller; None for the default session.
-        local: for jobs in Docker on this machine: no service is started for them.
-
-    Raises:
-        InvalidInputError: `session` is not a session.
-    """
+    """Returns the session, or the default one for None (`pai_sdk._client.session.default.session_or_default`)."""
+    # `local`: for jobs in Docker on this machine; no service is started for them.
     return _provider[0]().session_or_default(session, local=local)
 
 
 def reference(session: Any) -> Any:
-    """Returns the reference that replaces a session in a pickle; `session_or_default` resolves it.
-
-    Args:
-        session: None for the default session; if that does not exist yet, the result is None too.
-    """
+    """Returns the reference that replaces a session in a pickle; `session_or_default` resolves it."""
+    # `session` is None for the default session; if that does not exist yet, the result is None too.
     return _provider[0]().reference(session)

@@ -26,22 +26,14 @@ class Endpoint:
     """The address of a service, which can be found again after it moved.
 
     Clients share the object and read `url` for each attempt, so all of them follow a service that moved.
-
-    Args:
-        url: the endpoint; https unless it starts with http://.
-        find_again: starts the service again if necessary; returns its endpoint if it has moved.
-
-    Attributes:
-        url: scheme and host, without a slash at the end.
-        hosts: all hosts of the service so far, with their ports.
-
-    Raises:
-        SettingsError: `url` is not an endpoint.
     """
 
     def __init__(self, url: str, find_again: Callable[[], str | None] | None = None) -> None:
+        # Scheme and host, without a slash at the end.
         self.url = with_scheme(url)
+        # All hosts of the service so far, with their ports.
         self.hosts = {host_of(url)}
+        # Starts the service again if necessary; returns its endpoint if it has moved.
         self._find_again = find_again
 
     def __str__(self) -> str:
@@ -56,15 +48,7 @@ class Endpoint:
 
 
 def scheme_and_host(endpoint: str) -> tuple[str, str]:
-    """Returns scheme and host (with its port) of an endpoint; https without a scheme.
-
-    Raises:
-        SettingsError: it is not an endpoint.
-
-    Example:
-        >>> scheme_and_host("pai.cn-hangzhou.aliyuncs.com"), scheme_and_host("http://127.0.0.1:8765/")
-        (('https', 'pai.cn-hangzhou.aliyuncs.com'), ('http', '127.0.0.1:8765'))
-    """
+    """Returns scheme and host (with its port) of an endpoint; https without a scheme."""
     match = _ENDPOINT.fullmatch(endpoint)
     if not match:
         if _IPV6.fullmatch(endpoint):  # oss2 refuses them
@@ -77,15 +61,7 @@ def scheme_and_host(endpoint: str) -> tuple[str, str]:
 
 
 def with_scheme(endpoint: str) -> str:
-    """Returns the endpoint as a URL without a slash at its end; https without a scheme.
-
-    Raises:
-        SettingsError: it is not an endpoint.
-
-    Example:
-        >>> with_scheme("oss-cn-hangzhou.aliyuncs.com"), with_scheme("http://127.0.0.1:8765/")
-        ('https://oss-cn-hangzhou.aliyuncs.com', 'http://127.0.0.1:8765')
-    """
+    """Returns the endpoint as a URL without a slash at its end; https without a scheme."""
     return "{}://{}".format(*scheme_and_host(endpoint.strip()))
 
 
@@ -95,23 +71,13 @@ def host_of(endpoint: str) -> str:
 
 
 def region_of(endpoint: str) -> str | None:
-    """Returns the region that an endpoint of Alibaba Cloud names, or None for others.
-
-    Example:
-        >>> region_of("oss-cn-beijing-internal.aliyuncs.com"), region_of("127.0.0.1:8765")
-        ('cn-beijing', None)
-    """
+    """Returns the region that an endpoint of Alibaba Cloud names, or None for others."""
     match = _ALIYUN_HOST.fullmatch(host_of(endpoint))
     return match["region"] if match and match["region"] not in _NOT_A_REGION else None
 
 
 def is_alibaba_oss(endpoint: str) -> bool:
-    """Returns True if the endpoint belongs to the OSS of Alibaba Cloud, and to no other server.
-
-    Example:
-        >>> is_alibaba_oss("oss-cn-beijing.aliyuncs.com"), is_alibaba_oss("oss-cn-beijing.aliyuncs.com.evil.com")
-        (True, False)
-    """
+    """Returns True if the endpoint belongs to the OSS of Alibaba Cloud, and to no other server."""
     return _OSS_HOST.fullmatch(host_of(endpoint)) is not None
 
 

@@ -34,15 +34,7 @@ def installed_distribution() -> Distribution | None:
 
 
 def install_command(extra: str = "") -> str:
-    """Returns the command that installs this package with an extra, from its original source.
-
-    Args:
-        extra: one or several, as in `service,postgres`; empty for the package alone.
-
-    Example:
-        >>> install_command("tune").startswith("pip install ")
-        True
-    """
+    """Returns the command that installs this package with extras (`service,postgres`), from its source."""
     # The clone or wheel that pip has recorded (PEP 610). If that is gone, the command names the requirements of
     # the extra.
     installed = installed_distribution()
@@ -56,26 +48,13 @@ def install_command(extra: str = "") -> str:
 
 
 def missing_extra(need: str, extra: str) -> MissingExtraError:
-    """Returns the error for a library that an extra installs.
-
-    Args:
-        need: the start of the message, such as `a Tuner needs Optuna`.
-        extra: the extra that has the library.
-    """
+    """Returns the error for a library of an extra; the message starts with `need` ("a Tuner needs Optuna")."""
     message = f"{need}, which is not installed; run: {install_command(extra)}"
     return MissingExtraError(message, extra=extra)
 
 
 def import_pandas() -> Any:
-    """Returns the module pandas.
-
-    Raises:
-        MissingExtraError: it is not installed.
-
-    Example:
-        >>> import_pandas().DataFrame({"loss": [0.5]}).shape
-        (1, 1)
-    """
+    """Returns the module pandas."""
     try:
         return import_module("pandas")
     except ImportError as error:

@@ -44,27 +44,14 @@ _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.ENOSYS, errno.EROFS, errno.EB
 
 
 def open_file(path: Path, flags: int, mode: int = 0o666) -> int:
-    """Opens a file for bytes, without following a link or waiting for a pipe.
-
-    Args:
-        path: the file.
-        flags: as for `os.open`.
-        mode: of a new file.
-
-    Example:
-        >>> os.close(open_file(Path(os.devnull), os.O_RDONLY))
-    """
+    """Opens a file for bytes, without following a link or waiting for a pipe."""
     for name in ("O_BINARY", "O_NOFOLLOW", "O_NONBLOCK"):  # those that the system has
         flags |= getattr(os, name, 0)
     return os.open(path, flags, mode)
 
 
 def open_plain(path: Path) -> BinaryIO:
-    """Opens a file for reading in a folder that others can write to; refuses links, pipes and devices.
-
-    Raises:
-        OSError: there is none, or it is something else than a file.
-    """
+    """Opens a file for reading in a folder that others can write to; refuses links, pipes and devices."""
     descriptor = open_file(path, os.O_RDONLY)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
@@ -129,18 +116,6 @@ def append_to(path: Path, content: bytes, *, at: int | None = None, durable: boo
         content: the new bytes.
         at: the size that the file should have; a longer tail, as after a crash, is removed first.
         durable: force the content to the disk.
-
-    Returns:
-        The new size.
-
-    Raises:
-        OSError: the content could not be written. It may be appended again.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     append_to(Path(folder, "journal"), b"first "), append_to(Path(folder, "journal"), b"second")
-        (6, 12)
     """
     # Unbuffered: a buffer that a failed flush has kept would be written by `close`, behind the truncation.
     with path.open("ab", buffering=0) as file:
@@ -272,16 +247,9 @@ if sys.platform == "win32":
     _position_lock = threading.Lock()
 
     def take_lock(file: int, *, shared: bool = False, waits: bool = True) -> bool:
-        """Locks an open file; changes a lock that is already held.
-
-        Args:
-            file: the descriptor. Children that inherit it hold the lock too, until the last one has closed it.
-            shared: other processes can hold it too, if they share it.
-            waits: wait while another process has the lock.
-
-        Returns:
-            False if another process has it.
-        """
+        """Locks an open file; returns False if another process has it and `waits` is False."""
+        # A lock that is already held changes its kind. Children that inherit the descriptor hold it too, until the
+        # last one has closed it.
         import portalocker
 
         flags = portalocker.LockFlags.SHARED if shared else portalocker.LockFlags.EXCLUSIVE
@@ -314,19 +282,9 @@ else:
     import fcntl
 
     def take_lock(file: int, *, shared: bool = False, waits: bool = True) -> bool:
-        """Locks an open file; changes a lock that is already held.
-
-        Args:
-            file: the descriptor. Children that inherit it hold the lock too, until the last one has closed it.
-            shared: other processes can hold it too, if they share it.
-            waits: wait while another process has the lock.
-
-        Returns:
-            False if another process has it.
-
-        Raises:
-            OSError: the file system has no locks.
-        """
+        """Locks an open file; returns False if another process has it and `waits` is False."""
+        # A lock that is already held changes its kind. Children that inherit the descriptor hold it too, until the
+        # last one has closed it. An OSError means that the file system has no locks.
         kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
             # flock, not lockf: a lock of lockf belongs to the process, and is lost when any descriptor of the file

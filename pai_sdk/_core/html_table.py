@@ -33,35 +33,20 @@ _BOX = "display:inline-block;max-width:100%;overflow:auto"
 
 
 def value_text(value: object) -> str:
-    """Returns a value for a cell: a number with six digits, a dash for None.
-
-    Example:
-        >>> [value_text(value) for value in (1e-4, 0.12345678, True, None, "adam")]
-        ['0.0001', '0.123457', 'True', '-', 'adam']
-    """
+    """Returns a value for a cell: a number with six digits, a dash for None."""
     if value is None:
         return "-"
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
 def badge_html(text: str, kind: str) -> str:
-    """Returns a status on the colour of its kind; the text is escaped.
-
-    Example:
-        >>> ">Running</span>" in badge_html("Running", "running")
-        True
-    """
+    """Returns a status on the colour of its kind; the text is escaped."""
     style = "color:white;border-radius:10px;padding:1px 9px;font-size:12px;white-space:nowrap"
     return f'<span style="background:{BADGE_COLOURS[kind]};{style}">{escape(text)}</span>'
 
 
 def hparam_text(hparams: Mapping[str, object], name: str, *, missing: str = "-") -> str:
-    """Returns a hyperparameter for a cell, shortened; `None` is a value.
-
-    Example:
-        >>> [hparam_text({"warmup": None, "lr": 1e-4}, name) for name in ("warmup", "lr", "seed")]
-        ['None', '0.0001', '-']
-    """
+    """Returns a hyperparameter for a cell, shortened; `None` is a value."""
     text = missing if name not in hparams else "None" if hparams[name] is None else value_text(hparams[name])
     return text if len(text) <= _MAX_WIDTH else f"{text[: _MAX_WIDTH - 1]}…"
 
@@ -69,18 +54,8 @@ def hparam_text(hparams: Mapping[str, object], name: str, *, missing: str = "-")
 def html_table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, height: str = "none", below: str = ""
 ) -> str:
-    """Returns the table as HTML, in a scrolling box; columns of numbers are right-aligned.
-
-    Args:
-        titles: the head, as text.
-        rows: the cells, as HTML.
-        height: the maximum height, as CSS.
-        below: HTML that follows the table.
-
-    Example:
-        >>> html_table(["<job>"], [["<b>a</b>"]]).count("&lt;job&gt;")
-        1
-    """
+    """Returns the table as HTML, in a scrolling box; columns of numbers are right-aligned."""
+    # `titles` is text; `rows` and `below` are HTML; `height` is the maximum, in CSS.
     columns = zip(*rows, strict=True) if rows else [()] * len(titles)
     sides = ["right" if all(map(_NUMBER.fullmatch, column)) else "left" for column in columns]
 

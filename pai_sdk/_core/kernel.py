@@ -8,12 +8,7 @@ __all__ = ["in_notebook"]
 
 
 def in_notebook() -> bool:
-    """Returns True if this code runs in a Jupyter kernel; imports nothing.
-
-    Example:
-        >>> in_notebook()
-        False
-    """
+    """Returns True if this code runs in a Jupyter kernel; imports nothing."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     # Not checked by the class of the shell: other front ends have their own.

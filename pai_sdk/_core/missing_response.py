@@ -36,28 +36,16 @@ _BROKEN = (
 
 @dataclass(frozen=True)
 class MissingResponse:
-    """The reason why there was no response.
+    """The reason why there was no response."""
 
-    Attributes:
-        sentence: the reason, for a message.
-        sent: whether the request may have arrived.
-        transient: whether another attempt may succeed.
-        refused: whether nothing listens at the endpoint.
-    """
-
-    sentence: str
-    sent: bool
-    transient: bool = True
-    refused: bool = False
+    sentence: str  # for a message
+    sent: bool  # the request may have arrived
+    transient: bool = True  # another attempt may succeed
+    refused: bool = False  # nothing listens at the endpoint
 
 
 def diagnose(error: OSError | HTTPError, endpoint: str) -> MissingResponse:
-    """Determines what an error of requests, urllib3 or a socket means.
-
-    Example:
-        >>> diagnose(requests.exceptions.ReadTimeout(), "https://pai.cn-hangzhou.aliyuncs.com").sent
-        True
-    """
+    """Determines what an error of requests, urllib3 or a socket means."""
     causes = [*_causes(error)]
     certificate = next((c for c in causes if isinstance(c, ssl.SSLCertVerificationError)), None)
     if certificate is not None:

@@ -15,12 +15,7 @@ EMBEDDED_SERVICE_DIR = "~/.pai/service"
 
 
 def expanded(path: str | os.PathLike[str]) -> Path:
-    """Returns the path with its `~` expanded as a shell does; unchanged if there is no such user.
-
-    Example:
-        >>> expanded("~no-such-user/data")
-        PosixPath('~no-such-user/data')
-    """
+    """Returns the path with its `~` expanded as a shell does; unchanged if there is no such user."""
     try:
         return Path(path).expanduser()
     except RuntimeError:
@@ -29,18 +24,11 @@ def expanded(path: str | os.PathLike[str]) -> Path:
 
 
 def parse_path(path: object, where: str) -> Path:
-    """Returns the path of an argument.
-
-    Args:
-        path: the argument.
-        where: the parameter's name, for the error.
-
-    Raises:
-        InvalidInputError: it is not a path, or it is empty, which would mean the whole current folder.
-    """
+    """Returns the path of an argument; `where` is the parameter's name, for the error."""
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str):
         raise InvalidInputError([wrong_type(where, path, "give a text or a Path")])
+    # An empty path would mean the complete current folder.
     if not name:
         raise InvalidInputError([Problem(where, "is empty", "give a path; '.' is the current folder")])
     return expanded(name)

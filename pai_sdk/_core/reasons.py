@@ -69,17 +69,8 @@ _KILLED = _SIGNAL_BASE + 9
 
 
 def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = None) -> tuple[str, str]:
-    """Returns reason code and sentence for an instance that exited with another code than 0.
-
-    Args:
-        instance: the name.
-        exit_code: as a shell reports it.
-        kernel_killed: whether the kernel killed for lack of memory meanwhile; None if unknown.
-
-    Example:
-        >>> exit_reason("train1-master-0", 137)[0]
-        'OutOfMemory'
-    """
+    """Returns reason code and sentence for an instance that exited with another code than 0."""
+    # The code is that of a shell. `kernel_killed`: for lack of memory, meanwhile; None if unknown.
     if exit_code == _KILLED and kernel_killed is not False:
         return REASON_OUT_OF_MEMORY, (
             f"Instance {instance} was killed (exit code 137, SIGKILL), most likely by the kernel since memory ran "
@@ -119,12 +110,7 @@ def image_unused_message(image: str) -> str:
 
 
 def missing_module(lines: Iterable[str]) -> str:
-    """Returns the last module that Python did not find, from the last lines of a log; empty without one.
-
-    Example:
-        >>> missing_module(["epoch 1", "ModuleNotFoundError: No module named 'torch'"])
-        'torch'
-    """
+    """Returns the last module that Python did not find, from the last lines of a log; empty without one."""
     module = ""
     for line in lines:
         if match := _MISSING_MODULE.search(line):
@@ -159,13 +145,8 @@ def disk_full_log_message(instance: str, exit_code: int, line: str) -> str:
 
 
 def requirements_message(exit_code: int, problem: str = "", *, has_pip: bool = True) -> str:
-    """Returns the sentence for requirements that could not be installed.
-
-    Args:
-        exit_code: pip's.
-        problem: what is wrong; empty if unknown.
-        has_pip: whether pip could run; otherwise `problem` is the reason.
-    """
+    """Returns the sentence for requirements that could not be installed; an empty `problem` is unknown."""
+    # pip could not run: `problem` is the reason.
     if not has_pip:
         return (
             f"The Python requirements could not be installed: {problem}. Take an image with Python and pip, or "
@@ -202,13 +183,7 @@ def machine_lost_message(machine: str) -> str:
 
 
 def node_lost_message(instance: str, node: str, *, is_alive: bool) -> str:
-    """Returns the sentence for an instance that was lost with its node.
-
-    Args:
-        instance: the name.
-        node: the address of the node.
-        is_alive: whether the node is still part of the cluster, so that only the instance was lost.
-    """
+    """Returns the sentence for an instance that was lost with its node, or alone if the node is still alive."""
     event = (
         f"The process that had instance {instance} on node {node} was killed"
         if is_alive

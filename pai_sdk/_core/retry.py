@@ -39,13 +39,7 @@ class RetryWarnings:
         self._quiet_until = 0.0
 
     def warn(self, error: BaseException, *, remaining_s: float, remaining_attempts: int | None = None) -> None:
-        """Logs a warning, unless the last one was a moment ago.
-
-        Args:
-            error: the error of the last attempt.
-            remaining_s: seconds until the retries end.
-            remaining_attempts: the number of further attempts; None without a limit.
-        """
+        """Logs a warning, unless the last one was a moment ago; None means an unlimited number of attempts."""
         now = self._clock()
         if now >= self._quiet_until:
             self._quiet_until = now + _WARNING_INTERVAL_S
@@ -182,15 +176,7 @@ class RetryPolicy:
 
 @contextmanager
 def single_attempt() -> Iterator[None]:
-    """Limits every retried call of this thread to one attempt without sleeping.
-
-    Example:
-        >>> with single_attempt():
-        ...     RetryPolicy().call(lambda: 1 / 0, is_transient=lambda error: True)
-        Traceback (most recent call last):
-            ...
-        ZeroDivisionError: division by zero
-    """
+    """Limits every retried call of this thread to one attempt without sleeping."""
     # For callers that schedule the next attempt themselves, such as the threads that follow logs: a pause inside a
     # call would block a thread that other jobs need.
     before = _is_single.set(True)

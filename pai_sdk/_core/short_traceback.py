@@ -138,12 +138,7 @@ def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def error_text(error: BaseException) -> str:
-    """Returns the message of an error for a record, also if `__str__` raises or the message has lone surrogates.
-
-    Example:
-        >>> error_text(ValueError("no rows"))
-        'no rows'
-    """
+    """Returns the message of an error for a record, also if `__str__` raises or it has lone surrogates."""
     try:
         message = str(error)
     except Exception as raised:  # raised by its `__str__`

@@ -17,12 +17,7 @@ _R = TypeVar("_R")
 
 
 def in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> Future[_R]:
-    """Calls a function in a new thread, which has the name of the function.
-
-    Example:
-        >>> in_thread(pow, 2, 3).result()
-        8
-    """
+    """Calls a function in a new thread, which has the name of the function."""
     future: Future[_R] = Future()
 
     def work() -> None:

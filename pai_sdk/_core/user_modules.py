@@ -12,18 +12,11 @@ _INSTALLED = {"site-packages", "dist-packages"}
 
 
 def is_of_user(name: str) -> bool:
-    """Returns True if a module belongs neither to Python, nor to an installed package, nor to this one.
-
-    Args:
-        name: of the module. One that is not loaded was typed in: its functions were created by `exec`.
-
-    Example:
-        >>> is_of_user("json"), is_of_user("__main__")
-        (False, True)
-    """
+    """Returns True if a module belongs neither to Python, nor to an installed package, nor to this one."""
     top = name.partition(".")[0]
     if top in sys.stdlib_module_names or top == __name__.partition(".")[0]:
         return False
+    # A module that is not loaded was typed in: its functions were created by `exec`.
     module = sys.modules.get(name)
     file = getattr(module, "__file__", None)
     if file is None:

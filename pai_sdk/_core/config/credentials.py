@@ -72,11 +72,7 @@ def static_credentials(
 
 
 def _check_key(key: Credentials) -> Credentials:
-    """Returns the key unchanged.
-
-    Raises:
-        CredentialsError: a part is missing, or has characters that cannot be in a key.
-    """
+    """Returns the key unchanged; refuses a missing part, and characters that cannot be in a key."""
     for name, text in zip(
         ("access key id", "access key secret", "security token", "bearer token"), key, strict=True
     ):

@@ -16,11 +16,7 @@ from pai_sdk.errors import SettingsError
 
 
 def config_path_of(environ: Mapping[str, str], config_path: str | Path | None = None) -> Path:
-    """Returns the path of the file: the argument, or `PAI_CONFIG_PATH`, or `~/.pai/config.json`.
-
-    Raises:
-        SettingsError: what was given is not a path.
-    """
+    """Returns the path of the file: the argument, or `PAI_CONFIG_PATH`, or `~/.pai/config.json`."""
     if config_path is not None:
         if not isinstance(config_path, str | os.PathLike):
             raise SettingsError(f"config_path {is_of_type(config_path)}; give the path of a file")
@@ -31,11 +27,7 @@ def config_path_of(environ: Mapping[str, str], config_path: str | Path | None = 
 
 
 def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
-    """Returns the file's content; empty if there is no file.
-
-    Raises:
-        SettingsError: it cannot be read or is not a JSON object, or it is missing and must exist.
-    """
+    """Returns the file's content; empty if there is no file."""
     try:
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError as error:
@@ -67,15 +59,7 @@ PROFILES = "profiles"
 
 
 def profiles_in(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, Any]]:
-    """Returns the profiles of a file: name to settings.
-
-    Raises:
-        SettingsError: they are not written as an object of objects.
-
-    Example:
-        >>> profiles_in({"profiles": {"staging": {"region_id": "cn-shanghai"}}}, Path("config.json"))
-        {'staging': {'region_id': 'cn-shanghai'}}
-    """
+    """Returns the profiles of a file: name to settings."""
     profiles = content.get(PROFILES) or {}
     if isinstance(profiles, list) and all(isinstance(each, dict) for each in profiles):
         raise SettingsError(
@@ -89,12 +73,7 @@ def profiles_in(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, A
 
 
 def is_of_another_program(settings: Mapping[str, Any]) -> bool:
-    """Returns True if another program has written a profile or file: ours have no keys.
-
-    Example:
-        >>> is_of_another_program({"access_key_id": "id"}), is_of_another_program({"region_id": "cn-shanghai"})
-        (True, False)
-    """
+    """Returns True if another program has written a profile or file: ours have no keys."""
     return isinstance(settings.get(PROFILES), list) or any(_FOREIGN_KEYS.search(name) for name in settings)
 
 
@@ -106,10 +85,6 @@ def write_config(path: Path, values: Mapping[str, str | None], *, profile: str |
         values: setting to value; None removes the setting.
         profile: the profile to change, which is created if necessary, and removed with its last setting; None for
             the settings at the top of the file.
-
-    Raises:
-        SettingsError: the file that is there is not a JSON object, its profile is that of another program, or it
-            cannot be written.
     """
     # A symbolic link is kept; its target is replaced.
     target = path.resolve()

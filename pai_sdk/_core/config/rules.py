@@ -17,12 +17,7 @@ _API_HOST = re.compile(
 
 
 def api_region_of(endpoint: str) -> str | None:
-    """Returns the region that a standard endpoint of PAI or its workspaces names; None for others.
-
-    Example:
-        >>> api_region_of("pai-vpc.cn-shanghai.aliyuncs.com"), api_region_of("127.0.0.1:8765")
-        ('cn-shanghai', None)
-    """
+    """Returns the region that a standard endpoint of PAI or its workspaces names; None for others."""
     match = _API_HOST.fullmatch(scheme_and_host(endpoint)[1])
     return match[1] if match else None
 

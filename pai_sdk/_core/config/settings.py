@@ -233,19 +233,7 @@ def load_settings(
 
 
 def active_profile(name: str | None, environ: Mapping[str, str]) -> str | None:
-    """Returns the profile to use: the argument, or that of `PAI_PROFILE`; None for none.
-
-    Args:
-        name: a name; "" for none, whatever the environment says; None for that of the environment.
-        environ: the environment.
-
-    Raises:
-        SettingsError: the name is not a string.
-
-    Example:
-        >>> active_profile(None, {"PAI_PROFILE": "staging"}), active_profile("", {"PAI_PROFILE": "staging"})
-        ('staging', None)
-    """
+    """Returns the profile to use: the argument ("" for none), or that of `PAI_PROFILE`; None for none."""
     if name is not None and not isinstance(name, str):
         raise SettingsError(f"profile {is_of_type(name)}; give the name of a profile")
     selected = environ.get(PROFILE_VARIABLE, "") if name is None else name
@@ -253,11 +241,7 @@ def active_profile(name: str | None, environ: Mapping[str, str]) -> str | None:
 
 
 def profiles_of(path: Path) -> dict[str, dict[str, Any]]:
-    """Returns the profiles of the config file: name to unchecked settings.
-
-    Raises:
-        SettingsError: the file cannot be read, or they are not written as an object of objects.
-    """
+    """Returns the profiles of the config file: name to unchecked settings."""
     return profiles_in(read_config(path), path)
 
 

@@ -19,12 +19,9 @@ _modules: list[str] = []
 
 
 def register(module: str) -> None:
-    """Sets the module with the names; it is imported when an attribute is missing for the first time.
-
-    Args:
-        module: its path. It has `ALIASES`, the classes whose members stand in for missing ones, and
-            `REPLACEMENTS`, the texts that name a replacement; both by the name of our class.
-    """
+    """Sets the module with the names; it is imported when an attribute is missing for the first time."""
+    # The module has `ALIASES`, the classes whose members stand in for missing ones, and `REPLACEMENTS`, the texts
+    # that name a replacement; both by the name of our class.
     _modules[:] = [module]
 
 
@@ -52,12 +49,7 @@ def module_member(module: str, name: str) -> Any:
 
 
 def _resolve(owner: object, name: str) -> Any:
-    """Returns a member of an alias class, bound to the owner.
-
-    Raises:
-        NotOfferedAttributeError: the name has a replacement.
-        AttributeError: it is unknown, or a property of the owner raised the error.
-    """
+    """Returns a member of an alias class, bound to the owner."""
     # Requested by Python itself, as by `copy` and `pickle`.
     if name.startswith("__"):
         return object.__getattribute__(owner, name)
@@ -68,6 +60,7 @@ def _resolve(owner: object, name: str) -> Any:
     replacements = (table[name] for table in _tables("REPLACEMENTS", kind) if name in table)
     if replacement := next(replacements, None) or attribute_hint(kind, name):
         raise NotOfferedAttributeError(kind.__name__, name, replacement)
+    # Raises the error of a missing attribute, or again the one of a property of the owner.
     return object.__getattribute__(owner, name)
 
 

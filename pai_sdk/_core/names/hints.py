@@ -23,34 +23,19 @@ def nearest(name: str, candidates: Iterable[str], *, max_count: int = 1, cutoff:
 
 
 def did_you_mean(names: Sequence[str]) -> str:
-    """Returns the question for a misspelt name; empty without names.
-
-    Example:
-        >>> did_you_mean(nearest("epoch", ["epochs", "lr"]))
-        "did you mean 'epochs'?"
-    """
+    """Returns the question for a misspelt name; empty without names."""
     return f"did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
 def name_hint(name: str, candidates: Iterable[str], *, max_names: int = 8, intro: str = "there is") -> str:
-    """Returns a question with the nearest candidate, or a list of the first candidates.
-
-    Example:
-        >>> name_hint("epoch", ["epochs", "lr"]), name_hint("x", ["epochs", "lr"])
-        ("did you mean 'epochs'?", 'there is: epochs, lr')
-    """
+    """Returns a question with the nearest candidate, or a list of the first candidates."""
     names = list(candidates)
     list_text = f"{intro}: {', '.join(names[:max_names])}{' …' if len(names) > max_names else ''}" if names else ""
     return did_you_mean(nearest(name, names)) or list_text
 
 
 def is_of_type(value: object) -> str:
-    """Returns the type of a value, as the predicate of a message.
-
-    Example:
-        >>> is_of_type(7)
-        'is of type int'
-    """
+    """Returns the type of a value, as the predicate of a message."""
     return f"is of type {type(value).__name__}"
 
 

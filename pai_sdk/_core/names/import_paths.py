@@ -65,17 +65,13 @@ _FORMER_PACKAGES = frozenset(
 
 
 def install(aliases: str = "") -> None:
-    """Adds the finders of former paths.
-
-    One is asked before the usual finders: the `__path__` of an alias is that of the module behind it, so they
-    would load a submodule a second time. The second is asked last, for modules that do not exist.
-
-    Args:
-        aliases: the path of a module with a mapping `PATHS`, former path to module; empty for none.
-    """
+    """Adds the finders of former paths."""
     # A program may have removed the package from `sys.modules` and import it again.
     mine = (_Finder.__module__, _Finder.__qualname__)
     usual = [f for f in sys.meta_path if (type(f).__module__, type(f).__qualname__) != mine]
+    # The first is asked before the usual finders: the `__path__` of an alias is that of the module behind it, so
+    # they would load a submodule a second time. The last is for modules that do not exist. `aliases` is the path
+    # of a module with a mapping `PATHS`, former path to module; empty for none.
     sys.meta_path[:] = [_Finder(aliases, is_first=True), *usual, _Finder(aliases, is_first=False)]
 
 
@@ -110,11 +106,7 @@ class _EmptyLoader(Loader):
 
 
 class _AliasLoader(Loader):
-    """Gives another module in place of one.
-
-    Args:
-        target: the path of the other module.
-    """
+    """Gives the module `target` in place of another one."""
 
     def __init__(self, target: str) -> None:
         self._target = target

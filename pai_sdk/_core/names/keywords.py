@@ -59,11 +59,7 @@ def init_checks_keywords(cls: _C) -> _C:
 
 
 def shows_parameters_of(other: Callable[_P, object]) -> Callable[[Callable[..., _R]], Callable[_P, _R]]:
-    """Makes editors, type checkers and `help()` show the parameters that a function only forwards.
-
-    Args:
-        other: the function that receives them.
-    """
+    """Makes editors, type checkers and `help()` show the parameters that a function forwards to another."""
 
     def with_parameters(function: Callable[..., _R]) -> Callable[_P, _R]:
         returned = signature(function).return_annotation
@@ -96,19 +92,12 @@ def _accept_other_names(kwargs: dict[str, Any], names: Sequence[str], positional
 
 
 class _Call(NamedTuple):
-    """A call with wrong keyword arguments.
-
-    Attributes:
-        name: of the function.
-        owner: the object whose method it is; for a function, its first argument or None.
-        parameters: of the function.
-        given: the names of the arguments.
-    """
+    """A call with wrong keyword arguments."""
 
     name: str
-    owner: object
-    parameters: Sequence[str]
-    arguments: Collection[str]
+    owner: object  # the object whose method it is; for a function, its first argument or None
+    parameters: Sequence[str]  # of the function
+    arguments: Collection[str]  # the names of the arguments
 
     def problems(self, unknown: Sequence[str], missing: Sequence[str]) -> list[Problem]:
         """Returns the problems; an argument that is missing because it was misspelt is reported once."""

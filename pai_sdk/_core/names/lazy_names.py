@@ -17,19 +17,7 @@ _IMPORT_FROM = opmap["IMPORT_FROM"]
 
 
 def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
-    """Returns `__all__` and `__getattr__` of a package, from its stub, which type checkers read too.
-
-    Args:
-        package: its `__name__`.
-
-    Returns:
-        The `__all__`, `__getattr__` and `__dir__` of the package.
-
-    Example:
-        >>> names, load, _ = lazy_names("pai_sdk")
-        >>> "Estimator" in names, load("Estimator").__module__
-        (True, 'pai_sdk._client.submit.estimator')
-    """
+    """Returns `__all__`, `__getattr__` and `__dir__` of a package, from its stub, which type checkers read too."""
     # Each line of the stub is `from MODULE import NAME as NAME`. Submodules are names too, but not in `__all__`;
     # nor are names whose line ends with a comment, such as `# imports numpy`.
     module: Any = sys.modules[package]

@@ -34,16 +34,11 @@ DIFFERS = object()
 
 
 class Keyword(NamedTuple):
-    """A keyword argument of another SDK.
+    """A keyword argument of another SDK."""
 
-    Attributes:
-        parameter: the parameter of this package that it concerns; empty if none does.
-        instead: what to do, for the error.
-        convert: for a keyword that is accepted: its value to that of our parameter, or `DIFFERS`.
-    """
-
-    parameter: str
-    instead: str
+    parameter: str  # the parameter of this package that it concerns; empty if none does
+    instead: str  # what to do, for the error
+    # of an accepted keyword: its value to that of our parameter, or `DIFFERS`
     convert: Callable[[Any], Any] | None = None
 
 
@@ -455,56 +450,27 @@ _VALUES = {
 
 
 def value_hint(value: object) -> tuple[str, str] | None:
-    """Returns problem and replacement of a string of another SDK; None for other values.
-
-    Example:
-        >>> value_hint("s3://bucket/data/"), value_hint("python train.py")
-        (('is a URI of another cloud', 'here it is oss://bucket/folder/'), None)
-    """
+    """Returns problem and replacement of a string of another SDK; None for other values."""
     if not isinstance(value, str):
         return None
     return next((hint for pattern, hint in _VALUES.items() if re.match(pattern, value, re.DOTALL)), None)
 
 
 def keyword_hint(name: str, parameters: Collection[str]) -> str:
-    """Returns the replacement of a keyword of another SDK for a call with these parameters; empty for others.
-
-    Example:
-        >>> keyword_hint("replica_count", ["instance_type", "instance_count"]), keyword_hint("project", ["uri"])
-        ('instance_count=2', '')
-    """
+    """Returns the replacement of a keyword of another SDK for a call with these parameters; empty for others."""
     parameter, instead, _ = KEYWORDS.get(name, ("", "", None))
     return instead if (parameter or OF_JOBS) in parameters else ""
 
 
 def attribute_hint(kind: type, name: str) -> str | None:
-    """Returns the replacement of an attribute of another SDK, or None.
-
-    Args:
-        kind: the class of pai_sdk.
-        name: the attribute.
-
-    Example:
-        >>> from pai_sdk import TrainingJob
-        >>> attribute_hint(TrainingJob, "failure_reason"), attribute_hint(TrainingJob, "colour")
-        ('reason_message', None)
-    """
+    """Returns the replacement of an attribute of another SDK for a class of pai_sdk, or None."""
     return next((hints[name] for c in kind.__mro__ if name in (hints := ATTRIBUTES.get(c.__name__, {}))), None)
 
 
 def check_name(name: str, package: str = "pai_sdk", *, is_import: bool = True) -> None:
-    """Refuses a name of another SDK that is imported from a package of pai_sdk, or is an attribute of it.
-
-    Raises:
-        NotOfferedError: it names the replacement. Outside an import it is a `NotOfferedAttributeError`, so that
-            `hasattr` and `getattr` with a default work.
-
-    Example:
-        >>> check_name("TrainingInput")
-        Traceback (most recent call last):
-        pai_sdk.errors.NotOfferedError: TrainingInput is not part of pai_sdk: a URI or a local path: ...
-    """
+    """Refuses a name of another SDK that is imported from a package of pai_sdk, or is an attribute of it."""
     if name in NAMES:
+        # Outside an import it is an AttributeError too, so that `hasattr` and `getattr` with a default work.
         raise (
             NotOfferedError(name, NAMES[name])
             if is_import
