@@ -27,15 +27,7 @@ _NOT_PARTS = frozenset({"", ".", ".."})
 
 
 def checked_path(path: str) -> str:
-    """Returns a path within a store unchanged, after a check.
-
-    Raises:
-        InvalidInputError: it leads out of the store, or names no file.
-
-    Example:
-        >>> checked_path("runs/7/model.pt")
-        'runs/7/model.pt'
-    """
+    """Returns a path within a store unchanged; refuses one that leads out of the store, or names no file."""
     if any(part in _NOT_PARTS for part in path.removesuffix("/").split("/")) or "\0" in path:
         hint = "give a relative path without '..', '.' and empty parts"
         raise InvalidInputError([Problem(repr(path), "is not a path within the store", hint)])
@@ -207,28 +199,17 @@ class FileMove:
 
     Iterating over it reads the content, from the beginning each time. At the end of a reading of a local file,
     `check` makes sure that its bytes are of one moment; a copy that is half old and half new is not published.
-
-    Attributes:
-        file: the file, as it was before it is read; `get_file` replaces it by the version that it has read.
-        source: has the file.
-        target: gets the file.
-        path: of the file in the target.
-        pool: runs the parts of a large file.
-        share: the progress of this file.
-        skip_same: leave the target as it is, if it has the same content already.
-        is_exact: True if the content that was read is known to be that of `file`.
-        has_grown: True if the file became longer while it was read, and starts with the content that was read.
     """
 
-    file: StoredFile
+    file: StoredFile  # as it was before it is read; `get_file` replaces it by the version that it has read
     source: Store
     target: Store
-    path: str
-    pool: TransferPool
-    share: FileShare
-    skip_same: bool = False
-    is_exact: bool = False
-    has_grown: bool = False
+    path: str  # in the target
+    pool: TransferPool  # runs the parts of a large file
+    share: FileShare  # the progress of this file
+    skip_same: bool = False  # leave the target as it is, if it has the same content already
+    is_exact: bool = False  # the content that was read is known to be that of `file`
+    has_grown: bool = False  # the file became longer while it was read, and starts with the content that was read
     _sha256: str = field(default="", init=False)
 
     @property
@@ -272,11 +253,7 @@ class FileMove:
         return self.source.read(self.file.path, 0, self.file.size_bytes)
 
     def check(self, sha256: str) -> None:
-        """Checks the hash of the content that was read of a local file, before it is published.
-
-        Raises:
-            FileChangedError: the file was rewritten or cut off while it was read.
-        """
+        """Checks the hash of the content that was read of a local file, before it is published."""
         self._sha256 = sha256
         if self.file.sha256:
             if sha256 != self.file.sha256:

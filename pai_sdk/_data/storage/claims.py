@@ -44,20 +44,12 @@ class FolderClaim:
         self.holder = _this_process()
 
     def check(self) -> None:
-        """Checks that no other process has claimed the folder.
-
-        Raises:
-            InUseError: another process has claimed it.
-        """
+        """Raises InUseError if another process has claimed the folder."""
 
 
 @contextmanager
 def claimed(store: Store) -> Iterator[FolderClaim]:
-    """Claims a folder for the time of a block.
-
-    Raises:
-        InUseError: another process has it; the error says which.
-    """
+    """Claims a folder for the time of a block; raises InUseError if another process has it."""
     with _locked_folder(store.root, store.uri) if store.root is not None else _leased(store) as claim:
         yield claim
 

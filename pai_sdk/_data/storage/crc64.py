@@ -17,20 +17,10 @@ def _model() -> Any:
 
 
 def crc64_of(data: bytes | memoryview, crc64: int = 0) -> int:
-    """Returns the CRC-64 of bytes that follow others whose CRC-64 is `crc64`.
-
-    Example:
-        >>> hex(crc64_of(b"56789", crc64_of(b"1234")))
-        '0x995dc9bbdf1939fa'
-    """
+    """Returns the CRC-64 of bytes that follow others whose CRC-64 is `crc64`."""
     return int(_model().calc(data, crc64))
 
 
 def combine_crc64(first: int, second: int, second_bytes: int) -> int:
-    """Returns the CRC-64 of two contents one behind the other, from those of each and the length of the second.
-
-    Example:
-        >>> hex(combine_crc64(crc64_of(b"1234"), crc64_of(b"56789"), 5))
-        '0x995dc9bbdf1939fa'
-    """
+    """Returns the CRC-64 of two contents one behind the other, from those of each and the length of the second."""
     return int(_model().combine(first, second, second_bytes))

@@ -20,18 +20,11 @@ _MD5_THREADS = 2
 
 @dataclass(frozen=True, slots=True)
 class FileHash:
-    """The hashes of a file.
-
-    Attributes:
-        size_bytes: how many bytes were hashed.
-        sha256: of these bytes.
-        part_bytes: the size of a part; the last one may be shorter.
-        part_md5s: the MD5 of each part.
-    """
+    """The hashes of the first `size_bytes` of a file."""
 
     size_bytes: int
     sha256: str
-    part_bytes: int
+    part_bytes: int  # the last part may be shorter
     part_md5s: tuple[bytes, ...]
 
     def size_of_part(self, number: int) -> int:
@@ -40,19 +33,10 @@ class FileHash:
 
 
 def hash_file(path: Path, size_bytes: int, part_bytes: int, is_stopped: Callable[[], bool]) -> FileHash:
-    """Hashes the first `size_bytes` of a file, or all of it if it is shorter.
-
-    Args:
-        path: the file.
-        size_bytes: how much of it is hashed: a file that still grows would have no end.
-        part_bytes: the size of its parts; up to three of them are in memory.
-        is_stopped: called before each part.
-
-    Raises:
-        StorageError: `is_stopped` returned True.
-    """
+    """Hashes the first `size_bytes` of a file, or all of it if it is shorter; up to three parts are in memory."""
     content = hashlib.sha256()
     md5s: list[Future[bytes]] = []
+    # A limit, because a file that still grows would have no end.
     remaining = size_bytes
     with path.open("rb") as stream, TransferPool(_MD5_THREADS) as pool:
         while part := stream.read(min(part_bytes, remaining)):

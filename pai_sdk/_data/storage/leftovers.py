@@ -32,12 +32,7 @@ _MAX_AGE_S = 24 * 3600.0
 
 
 def is_unfinished(name: str) -> bool:
-    """Returns True if a name, or a path, is that of a temporary file of a download.
-
-    Example:
-        >>> is_unfinished(".pai-sdk-00ff00ff00ff00ff.part"), is_unfinished(".model.part")
-        (True, False)
-    """
+    """Returns True if a name, or a path, is that of a temporary file of a download."""
     return _PART_NAME.fullmatch(name.rpartition("/")[2]) is not None
 
 

@@ -53,27 +53,16 @@ _HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
 
 @dataclass(frozen=True)
 class ObjectInfo:
-    """The metadata of an object in OSS.
-
-    Attributes:
-        uri: the object.
-        size_bytes: its length.
-        etag: changes with the content.
-        meta: `x-oss-meta-*` without that prefix, in lower case; a listing does not have it.
-        content_md5: the MD5 of the content in hexadecimal, when OSS knows it.
-        content_crc64: the CRC-64 of the content; OSS has it for nearly all objects, but not in a listing.
-        modified_s: when it was written, in seconds since 1970.
-        storage_class: `Standard`, `IA`, `Archive`, `ColdArchive` or `DeepColdArchive`; empty if not known.
-    """
+    """The metadata of an object in OSS."""
 
     uri: OssUri
     size_bytes: int
     etag: str
-    meta: Mapping[str, str]
-    content_md5: str | None = None
-    content_crc64: int | None = None
-    storage_class: str = ""
-    modified_s: float | None = None
+    meta: Mapping[str, str]  # `x-oss-meta-*` without that prefix, in lower case; a listing does not have it
+    content_md5: str | None = None  # hexadecimal, if OSS knows it
+    content_crc64: int | None = None  # OSS has it for nearly all objects, but not in a listing
+    storage_class: str = ""  # `Standard`, `IA`, `Archive`, `ColdArchive`, `DeepColdArchive`; empty: unknown
+    modified_s: float | None = None  # since 1970
 
     @property
     def sha256(self) -> str | None:
@@ -165,11 +154,7 @@ def replacing(path: Path) -> Iterator[Draft]:
 
 
 def publish_file(part: Path, path: Path) -> None:
-    """Renames a finished file to its final name, and replaces an existing file.
-
-    Raises:
-        PathConflictError: a folder has that name.
-    """
+    """Renames a finished file to its final name, and replaces an existing file."""
     must_accept_file(path)
     try:
         part.replace(path)
@@ -179,12 +164,7 @@ def publish_file(part: Path, path: Path) -> None:
 
 
 def must_accept_file(path: Path) -> None:
-    """Checks that a file can be written at a path; an existing file or link is replaced.
-
-    Raises:
-        PathConflictError: it is a folder.
-        StorageError: it is a device, pipe or socket, or leads to one.
-    """
+    """Checks that a file can be written at a path; an existing file or link is replaced."""
     try:
         status = path.lstat()
         if stat.S_ISLNK(status.st_mode):
@@ -210,23 +190,14 @@ def writing(path: Path) -> Iterator[None]:
 
 
 def must_be_no_file(path: Path) -> None:
-    """Checks that a folder can be created at a path.
-
-    Raises:
-        PathConflictError: it, or one of the folders around it, is something else.
-    """
+    """Checks that a folder can be created at a path: neither it nor a folder around it is something else."""
     for folder in (path, *path.parents):
         if os.path.lexists(folder) and not os.path.isdir(folder):  # noqa: PTH112 - a Path raises an error
             raise PathConflictError(f"{folder} is a file, but a folder is needed there; move the file away")
 
 
 def make_folder(path: Path) -> None:
-    """Creates a folder and its parents, unless they exist.
-
-    Raises:
-        PathConflictError: something else is in its place.
-        StorageError: it cannot be created.
-    """
+    """Creates a folder and its parents, unless they exist."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:

@@ -24,12 +24,6 @@ class Permits:
 
     A thread that waits while few permits are released continues without one. So threads wait in parallel for a
     slow disk, such as a network file system.
-
-    Example:
-        >>> permits = Permits()
-        >>> with permits.hold():
-        ...     with without_permit():
-        ...         pass
     """
 
     def __init__(self) -> None:

@@ -67,20 +67,13 @@ class TransferPool:
       the key (no response, 503, 403). From the second such failure on, calls are not retried.
     - One failure means that all others would fail as well: the endpoint, the bucket or the key is wrong. This
       error is raised at the end instead of a list of files.
-
-    Args:
-        workers: threads for files of any size; None for `SMALL_WORKERS` threads for small files (`SMALL_BYTES` at
-            most) and `LARGE_WORKERS` for all others.
-
-    Attributes:
-        failures: the files that failed, each with its error.
-        gave_up: whether the remaining files were skipped.
-        stopped: set when the caller is interrupted; running tasks watch it.
     """
 
+    # None: `SMALL_WORKERS` threads for files of at most `SMALL_BYTES`, `LARGE_WORKERS` for all others.
     def __init__(self, workers: int | None = None) -> None:
         self.failures: dict[str, Exception] = {}
         self.gave_up = False
+        # Set when the caller is interrupted; running tasks watch it.
         self.stopped = threading.Event()
         self._large = _Threads(workers or LARGE_WORKERS, spare=_SPARE)
         self._small = self._large if workers else _Threads(SMALL_WORKERS, spare=SMALL_WORKERS)
@@ -131,11 +124,7 @@ class TransferPool:
         return future
 
     def run_all(self, tasks: Iterable[Callable[[], T]]) -> list[T]:
-        """Runs tasks that belong together, such as the parts of one file; returns when all have finished.
-
-        Raises:
-            Exception: the first error in their order; tasks that have not started by then are dropped.
-        """
+        """Runs tasks that belong together, such as the parts of one file; raises the first error in order."""
         futures: list[Future[T]] = []
         failed = threading.Event()
         try:
@@ -154,6 +143,7 @@ class TransferPool:
             raise
         finally:
             for future in futures:
+                # Tasks that have not started are dropped; running ones finish before the caller continues.
                 future.cancel()
             wait(futures)
         errors = [future.exception() for future in futures if not future.cancelled()]
@@ -177,11 +167,7 @@ class TransferPool:
         self._in_parts.put((partial(self._run_file, name, function), None))
 
     def wait_for_files_in_parts(self, on_finished: Callable[[], None]) -> None:
-        """Waits until all files in parts have finished.
-
-        Args:
-            on_finished: called in this thread after one or more of them have ended.
-        """
+        """Waits until all files in parts have finished; calls `on_finished` after one or more of them."""
         unfinished = self._in_parts.unfinished
         while unfinished:
             unfinished = self._in_parts.wait_for_fewer(unfinished)
@@ -217,17 +203,10 @@ class _Threads:
 
     `_room` guards the count of tasks and the list of threads. No task runs while it is held. `_tasks` is a queue
     with a lock of its own, so that an idle thread waits there, and not for `_room`.
-
-    A `ThreadPoolExecutor` with a semaphore needs 45 µs of processor time for a task, a third of that of a request.
-
-    Args:
-        max_threads: threads; they are started when there are tasks for them.
-        spare: tasks that may wait for a thread.
-
-    Attributes:
-        unfinished: unfinished tasks.
     """
 
+    # A `ThreadPoolExecutor` with a semaphore needs 45 µs of processor time for a task, a third of a request's.
+    # `spare` is the number of tasks that may wait for a thread; threads start when there are tasks for them.
     def __init__(self, max_threads: int, *, spare: int) -> None:
         self._max_threads = max_threads
         self._full = max_threads + spare

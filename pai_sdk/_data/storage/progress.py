@@ -17,11 +17,7 @@ _DELAY_S = 0.5
 
 
 class ByteBar:
-    """A tqdm bar in a terminal or a notebook; nothing anywhere else. Safe to use from many threads.
-
-    Args:
-        is_visible: False for no bar at all.
-    """
+    """A tqdm bar in a terminal or a notebook; nothing anywhere else. Safe to use from many threads."""
 
     def __init__(self, description: str, *, is_visible: bool) -> None:
         self._lock = threading.Lock()
@@ -62,12 +58,9 @@ NO_BAR = ByteBar("", is_visible=False)
 
 
 class ElapsedTime:
-    """A step and its elapsed time, in a terminal or a notebook; nothing anywhere else.
+    """A step and its elapsed time, in a terminal or a notebook; nothing anywhere else."""
 
-    Args:
-        patience_s: a step that takes no longer is not shown.
-    """
-
+    # A step that takes no longer than `patience_s` is not displayed.
     def __init__(self, description: str, *, patience_s: float = _DELAY_S) -> None:
         self._bar: Any = None
         if _is_interactive():

@@ -54,12 +54,7 @@ class StoredFile:
 
 
 def chunks_of(content: bytes | Path | Iterable[bytes]) -> Iterator[bytes]:
-    """Yields the content that was passed to `Store.write`.
-
-    Example:
-        >>> list(chunks_of(b"hello"))
-        [b'hello']
-    """
+    """Yields the content that was passed to `Store.write`."""
     if isinstance(content, Path):
         with content.open("rb") as stream:
             while chunk := stream.read(_CHUNK_BYTES):

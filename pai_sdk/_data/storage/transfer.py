@@ -97,11 +97,6 @@ def upload_tree(
         marker: the folder must hold this tree and nothing else: list it first, and write the manifest.
             Without it, all files are sent, and other files in the folder stay.
         workers: threads; None for many for small files, and few for large ones.
-
-    Raises:
-        InvalidInputError: there are files whose keys would be longer than OSS allows, or the folder holds files
-            that are not in the tree; all of them are listed.
-        TransferError: some files could not be uploaded; the others are in place.
     """
     # The folder is listed first, and only missing, changed or archived files are sent. When all are in place, a
     # manifest is written beside the folder. If the folder is named by the tree's digest, files of an earlier tree
@@ -244,11 +239,7 @@ def _must_have_keys(tree: FileTree, folder: OssUri) -> None:
 
 
 def unpack(archive: Path, folder: Path) -> None:
-    """Unpacks an archive into a folder, and never outside of it.
-
-    Raises:
-        InvalidInputError: a member is no plain file or folder, or lies outside; nothing is unpacked.
-    """
+    """Unpacks an archive into a folder; unpacks nothing if a member lies outside, or is no file or folder."""
     with tarfile.open(archive) as packed:
         for member in packed.getmembers():
             parts = PurePosixPath(member.name).parts

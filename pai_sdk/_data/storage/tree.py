@@ -27,17 +27,11 @@ _HASHING_THREADS = 4
 
 @dataclass(frozen=True)
 class FileTree:
-    """Files below a folder, sorted by path, each with its SHA-256.
-
-    Attributes:
-        root: the folder.
-        entries: the files.
-        digest: the hash over (path, mode, content) of all of them.
-    """
+    """Files below a folder, sorted by path, each with its SHA-256."""
 
     root: Path
     entries: tuple[StoredFile, ...]
-    digest: str
+    digest: str  # over (path, mode, content) of all files
 
     @classmethod
     def scan(
@@ -56,13 +50,6 @@ class FileTree:
             part_bytes: returns the size of the parts that a file of a given size is sent in. The hashes of the
                 parts are computed too, for files that are sent in any case.
             links: the policy for symbolic links.
-
-        Raises:
-            InvalidInputError: nothing is there, or it holds files that cannot be uploaded; all of them are listed.
-
-        Example:
-            >>> FileTree.scan(".", accept=lambda path, is_dir: path.endswith(".no-such-name")).summary()
-            '0 files, 0 B'
         """
         listing = list_folder(root, accept=accept, links=links)
         if listing.problems:
@@ -71,11 +58,7 @@ class FileTree:
 
     @classmethod
     def of(cls, listing: FolderListing, *, part_bytes: PartBytes | None = None) -> FileTree:
-        """Hashes the files of a listing.
-
-        Raises:
-            InvalidInputError: some of them cannot be read; all of those are listed.
-        """
+        """Hashes the files of a listing; reports all files that cannot be read at once."""
         large = _hash_large(listing, part_bytes)
         entries: list[StoredFile] = []
         problems: list[Problem] = []

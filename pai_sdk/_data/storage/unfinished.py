@@ -46,15 +46,10 @@ def can_be_resumed(error: BaseException) -> bool:
 
 
 class UnfinishedUpload:
-    """The record of one upload. Its errors are only logged: without a record, the upload starts again.
-
-    Args:
-        uri: the object; its endpoint does not matter.
-        meta: its metadata, with the SHA-256 of its content.
-        part_bytes: the size of its parts.
-    """
+    """The record of one upload. Its errors are only logged: without a record, the upload starts again."""
 
     def __init__(self, uri: OssUri, meta: Mapping[str, str], part_bytes: int) -> None:
+        # Without the endpoint: an upload continues at another one. `meta` has the SHA-256 of the content.
         identity = json.dumps([uri.bucket, uri.key, sorted(meta.items()), part_bytes])
         self._uri = uri
         self._path = _folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:40]}.json"

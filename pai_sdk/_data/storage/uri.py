@@ -85,23 +85,13 @@ class OssUri:
 
 
 def uri_scheme(text: str) -> str | None:
-    """Returns the scheme in lower case, or None for a string without one, such as a path.
-
-    Example:
-        >>> uri_scheme("nas://0a1b2c.cn-hangzhou/data/"), uri_scheme("./data"), uri_scheme("C:/data")
-        ('nas', None, None)
-    """
+    """Returns the scheme in lower case, or None for a string without one, such as a path."""
     match = _SCHEME.match(text)
     return match.group(1).lower() if match else None
 
 
 def is_remote_uri(text: str) -> bool:
-    """Returns True if the service reads the URI by itself: OSS, NAS, CPFS or a MaxCompute table.
-
-    Example:
-        >>> is_remote_uri("odps://project/tables/clicks"), is_remote_uri("/mnt/data")
-        (True, False)
-    """
+    """Returns True if the service reads the URI by itself: OSS, NAS, CPFS or a MaxCompute table."""
     return uri_scheme(text) in REMOTE_SCHEMES
 
 

@@ -62,20 +62,11 @@ class FolderListing:
 def list_folder(
     root: str | Path, *, accept: Accept = accept_all, links: Links = "inside", hint: str = ""
 ) -> FolderListing:
-    """Finds the files below a folder; a single file is a folder with one file, with its parent as root.
-
-    Args:
-        root: the folder or file.
-        accept: called with each folder before it is entered and with each file; refused ones are skipped.
-        links: the policy for symbolic links.
-        hint: what to do with a file that cannot be used.
-
-    Raises:
-        InvalidInputError: there is no such folder or file.
-    """
+    """Finds the files below a folder; a single file is a folder with one file, with its parent as root."""
     # Links to files and folders within the root are followed. Problems are: links that lead outside (unless all
     # are followed), to nothing, or to a folder around them; sockets, pipes and devices; names that are not UTF-8.
     # Temporary files of downloads are skipped.
+    # `accept` is called with each folder before it is entered and with each file; refused ones are skipped.
     root = Path(root)
     try:
         status = root.stat()
@@ -101,17 +92,11 @@ def reason_missing(root: Path, error: OSError | ValueError) -> str:
 
 @dataclass(frozen=True, slots=True)
 class WalkEntry:
-    """A file, a link that is stored as a link, or an empty folder.
+    """A file, a link that is stored as a link, or an empty folder."""
 
-    Attributes:
-        path: relative to the root; that of a folder ends with `/`.
-        status: of the file; of a link that is followed, that of its target.
-        target: the target of a link that is followed; empty otherwise.
-    """
-
-    path: str
-    status: os.stat_result
-    target: str = ""
+    path: str  # relative to the root; that of a folder ends with `/`
+    status: os.stat_result  # of the file; of a followed link, that of its target
+    target: str = ""  # of a followed link; empty otherwise
 
     @property
     def size_bytes(self) -> int:
@@ -138,31 +123,18 @@ class _Folder:
 
 
 class FolderWalk:
-    """Walks through a folder in the order of the paths, with the entries of one branch in memory.
-
-    Args:
-        accept: called with each folder before it is entered and with each file; refused ones are skipped.
-        folders: find empty folders, too.
-        hint: what to do with a file that cannot be used.
-        report: called with each problem: what cannot be used, and why.
-
-    Example:
-        >>> import tempfile
-        >>> with tempfile.TemporaryDirectory() as root:
-        ...     Path(root, "a").mkdir()
-        ...     for name in ("a.txt", "a/b"):
-        ...         Path(root, name).touch()
-        ...     [file.path for file in FolderWalk(Path(root)).entries()]
-        ['a.txt', 'a/b']
-    """
+    """Walks through a folder in the order of the paths, with the entries of one branch in memory."""
 
     def __init__(
         self,
         root: Path,
         *,
+        # Called with each folder before it is entered and with each file; refused ones are skipped.
         accept: Accept = accept_all,
         links: Links = "inside",
+        # True: empty folders are entries, too.
         folders: bool = False,
+        # What to do with a file that cannot be used.
         hint: str = "",
         report: Callable[[Problem], None] = lambda problem: None,
     ) -> None:

@@ -31,12 +31,7 @@ _ERROR_BYTES = 4096
 
 
 class HostSigned(oss2.ProviderAuthV4):  # type: ignore[misc] # oss2 has no types
-    """Signs the host too, so that no other host can use the request. Safe to use from many threads.
-
-    Args:
-        key: returns the current key; all of its parts belong together.
-        region: part of the signature.
-    """
+    """Signs the host too, so that no other host can use the request. Safe to use from many threads."""
 
     def __init__(self, key: Callable[[], Credentials], region: str) -> None:
         super().__init__(_Provider(key))
@@ -66,20 +61,13 @@ class _Provider:
 
 
 class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
-    """One bucket at one endpoint. Safe to use from many threads.
-
-    Args:
-        endpoint: as a URL.
-        settings: of `oss2.Bucket`.
-
-    Attributes:
-        url: that of an object with an empty key.
-    """
+    """One bucket at one endpoint. Safe to use from many threads."""
 
     def __init__(
         self, auth: HostSigned, endpoint: str, name: str, *, transport: OssTransport, **settings: Any
     ) -> None:
         super().__init__(auth, endpoint, name, session=transport.plain, **settings)
+        # Of an object with an empty key.
         self.url: str = self._make_url(name, "")
         scheme, _, self._host, path = self.url.split("/", 3)
         self._root = f"{scheme}//{self._host}"
@@ -96,12 +84,7 @@ class OssBucket(oss2.Bucket):  # type: ignore[misc] # oss2 has no types
         data: bytes | RequestBody | None = None,
         params: Mapping[str, str] | None = None,
     ) -> HttpResponse:
-        """Sends a request; returns after the headers of the response arrived, and except for `GET` its body.
-
-        Raises:
-            oss2.exceptions.OssError: OSS refused, or there was no response.
-            NotOssError: a server that is not OSS responded.
-        """
+        """Sends a request; returns after the headers of the response arrived, and except for `GET` its body."""
         sent = {"host": self._host, "user-agent": self._agent, "accept-encoding": "identity"}
         for name, value in (headers or {}).items():
             sent[name.lower()] = value
@@ -132,16 +115,10 @@ class OssTransport:
     """Sends requests over connections of our own; where the environment names a proxy, by the library requests.
 
     Safe to use from many threads.
-
-    Args:
-        size: the number of idle connections per server.
-        timeouts_s: to connect, and the maximum silence.
-        direct: whether no proxy is used.
-
-    Attributes:
-        plain: a session of oss2, which sends by requests.
     """
 
+    # `size` is the number of idle connections per server, `direct` means without a proxy. `timeouts_s`: to
+    # connect, and the maximum silence.
     def __init__(self, *, size: int, timeouts_s: tuple[float, float], direct: bool) -> None:
         self.plain = oss2.Session(adapter=PooledAdapter(hosts=8, size=size))
         self._session: requests.Session = self.plain.session
@@ -161,11 +138,7 @@ class OssTransport:
     def send(
         self, root: str, method: str, target: str, headers: Mapping[str, str], data: bytes | RequestBody | None
     ) -> HttpResponse:
-        """Sends a request; returns after the headers of the response arrived.
-
-        Raises:
-            oss2.exceptions.RequestError: there was no response.
-        """
+        """Sends a request; returns after the headers of the response arrived."""
         if root not in self._pools:
             # A pool reads the certificates, which takes 20 ms: once, not for each thread that starts.
             with self._pools_lock:

@@ -42,29 +42,23 @@ for _name, _level in (("oss2.http", logging.INFO), ("oss2.auth", logging.INFO), 
 
 
 class OssConnection:
-    """Signed calls to the buckets of one endpoint. Safe to use from many threads.
-
-    Args:
-        endpoint: where.
-        credentials: asked before each request.
-        region: needed when the endpoint does not name one; otherwise the one of the endpoint is signed for.
-        retry: the policy for every call.
-        path_style: whether the bucket is part of the path even if the endpoint is a host name.
-        pool_size: number of connections that stay open.
-        timeouts_s: to connect, and the maximum silence.
-        trusted_endpoints: further endpoints that URIs may name.
-    """
+    """Signed calls to the buckets of one endpoint. Safe to use from many threads."""
 
     def __init__(
         self,
         endpoint: Endpoint,
+        # Called before each request.
         credentials: CredentialsProvider,
         *,
+        # For endpoints that name no region; a region in the endpoint has precedence.
         region: str | None,
         retry: RetryPolicy,
+        # True: the bucket is part of the path even if the endpoint is a host name.
         path_style: bool,
         pool_size: int,
+        # To connect, and the maximum silence.
         timeouts_s: tuple[float, float],
+        # Further endpoints that URIs may name.
         trusted_endpoints: Sequence[str] = (),
     ) -> None:
         self._endpoint = endpoint
@@ -99,11 +93,7 @@ class OssConnection:
         }
 
     def location(self, uri: OssUri) -> dict[str, str]:
-        """Returns the location of a folder, for a process that has its own key.
-
-        Raises:
-            UntrustedEndpointError: the URI names a host that is neither OSS nor in the settings.
-        """
+        """Returns the location of a folder, for a process that has its own key."""
         endpoint, region = self._endpoint_and_region(uri)
         return {
             "bucket": uri.bucket,
@@ -114,14 +104,10 @@ class OssConnection:
         }
 
     def cancelled_by(self, stopped: threading.Event, may_retry: Callable[[], bool]) -> OssConnection:
-        """Returns a copy for one transfer, over the same connections.
-
-        Args:
-            stopped: when it is set, calls fail within moments.
-            may_retry: called after each failed attempt: whether another one may follow.
-        """
+        """Returns a copy for one transfer, over the same connections: calls fail soon after `stopped` is set."""
         connection = copy.copy(self)
         connection._stopped = stopped
+        # Called after each failed attempt.
         connection._may_retry = may_retry
         # A sleep of a test or of the caller stays in use.
         if self._retry.sleep is time.sleep:
@@ -130,11 +116,7 @@ class OssConnection:
         return connection
 
     def check_cancelled(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
-        """Yields the chunks that are sent or received, until the transfer is cancelled.
-
-        Raises:
-            StorageError: it is cancelled.
-        """
+        """Yields the chunks that are sent or received; raises StorageError when the transfer is cancelled."""
         for chunk in chunks:
             if self._stopped.is_set():
                 raise StorageError("the transfer was stopped")
@@ -145,15 +127,7 @@ class OssConnection:
         self._transport.close()
 
     def call(self, uri: OssUri, action: Callable[[OssBucket], T]) -> T:
-        """Calls the bucket of a URI, with the retries of the policy.
-
-        Args:
-            uri: the object or folder.
-            action: called with the bucket; it must be safe to repeat.
-
-        Raises:
-            StorageError: the call failed.
-        """
+        """Calls an action that is safe to repeat with the bucket of a URI, with the retries of the policy."""
 
         def attempt() -> T:
             bucket = self.bucket(uri)
@@ -211,11 +185,7 @@ class OssConnection:
         )
 
     def _endpoint_and_region(self, uri: OssUri) -> tuple[str, str]:
-        """Returns endpoint and region for a URI. Internal and public endpoint of a region count as equal.
-
-        Raises:
-            UntrustedEndpointError: the server there may be another than OSS.
-        """
+        """Returns endpoint and region for a URI. Internal and public endpoint of a region count as equal."""
         # A service that has moved to another port still has the files of URIs with the former one.
         if uri.endpoint is None or host_of(uri.endpoint) in self._endpoint.hosts:
             return self.endpoint, self.region
@@ -242,11 +212,7 @@ def _pause(stopped: threading.Event, seconds: float) -> None:
 
 
 def _key_of(credentials: CredentialsProvider) -> Credentials:
-    """Returns the current key.
-
-    Raises:
-        CredentialsError: it is a bearer token only.
-    """
+    """Returns the current key; refuses a bearer token without one."""
     key = credentials()
     if not key.access_key_id:
         raise CredentialsError("OSS takes no bearer token; give an access key (id and secret) too")

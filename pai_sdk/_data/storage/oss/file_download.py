@@ -30,14 +30,7 @@ _MAX_FETCHES = 3
 
 
 class FileDownload:
-    """The download of one object.
-
-    Args:
-        skip_unchanged: do not fetch when the file has the content already.
-
-    Attributes:
-        read: the version of the object that was fetched.
-    """
+    """The download of one object; with `skip_unchanged`, only if the file has another content."""
 
     def __init__(
         self,
@@ -53,6 +46,7 @@ class FileDownload:
         self._path = path
         self._share = share
         self._skip_unchanged = skip_unchanged
+        # The version of the object that was fetched.
         self.read = entry
 
     def in_single_request(self) -> None:

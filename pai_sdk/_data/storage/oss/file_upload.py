@@ -33,7 +33,6 @@ class FileUpload:
 
     Parts that arrived earlier, from any process, are not sent again. A second process that sends the same file
     joins the same upload. If it ends the upload first, this process checks the object, or sends it again.
-
     Each part is sent with the MD5 of the hashed content, so a file that has changed since then has parts that OSS
     refuses, and there is no object of it.
     """

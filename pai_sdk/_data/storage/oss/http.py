@@ -56,14 +56,7 @@ class RequestBody(Protocol):
 
 
 class HttpResponse(Iterator[bytes]):
-    """The response to a request, and the chunks of its body, as oss2 reads them.
-
-    Args:
-        status: the HTTP status.
-        headers: names in lower case.
-        body: the chunks.
-        end: called once, with whether all of the body was read; then the connection is free.
-    """
+    """The response to a request, and the chunks of its body, as oss2 reads them."""
 
     __slots__ = ("_body", "_end", "headers", "request_id", "status")
 
@@ -71,9 +64,11 @@ class HttpResponse(Iterator[bytes]):
         self, status: int, headers: Mapping[str, str], body: Iterator[bytes], end: Callable[[bool], None]
     ) -> None:
         self.status = status
+        # The names are in lower case.
         self.headers = headers
         self.request_id = headers.get("x-oss-request-id", "")
         self._body = body
+        # Called once, with whether all of the body was read; then the connection is free.
         self._end: Callable[[bool], None] | None = end
 
     def __next__(self) -> bytes:
@@ -117,25 +112,20 @@ class HttpResponse(Iterator[bytes]):
 
 
 class HttpPool:
-    """Connections to one server. Safe to use from many threads, and in a child of a fork, which opens its own.
-
-    Args:
-        scheme: `http` or `https`.
-        host: name or address.
-        port: its port, or None for that of the scheme.
-        size: the number of idle connections that are kept for later requests; more can be open.
-        timeouts_s: to connect, and the maximum silence.
-        verify: True for the certificates that requests brings along; or a file or folder of others.
-    """
+    """Connections to one server. Safe to use from many threads, and in a child of a fork, which opens its own."""
 
     def __init__(
         self,
         scheme: str,
         host: str,
+        # None: the port of the scheme.
         port: int | None,
         *,
+        # Idle connections that are stored for later requests; more can be open.
         size: int,
+        # To connect, and the maximum silence.
         timeouts_s: tuple[float, float],
+        # True: the certificates that requests has; a string: a file or folder of others.
         verify: bool | str = True,
     ) -> None:
         self._host = host
@@ -159,11 +149,7 @@ class HttpPool:
     def request(
         self, method: str, target: str, headers: Mapping[str, str], body: RequestBody | None = None
     ) -> HttpResponse:
-        """Sends a request; returns after the head of the response arrived.
-
-        Raises:
-            oss2.exceptions.RequestError: there is no response; its attribute `exception` is the reason.
-        """
+        """Sends a request; returns after the head of the response arrived."""
         try:
             head = _head(method, target, headers)
             # After a fork, parent and child share these sockets. Closing them in the child does not end the
@@ -180,6 +166,7 @@ class HttpPool:
                 connection.close()
                 raise
         except (OSError, HTTPError) as error:
+            # oss2 finds the reason in the attribute `exception`.
             raise oss2.exceptions.RequestError(error) from error
 
     def _connect(self, idle: _Idle) -> _Connection:
@@ -239,18 +226,13 @@ class _Idle:
 
 
 class _Connection:
-    """One connection, used by one thread at a time.
-
-    Args:
-        opened: by urllib3; only its socket is used.
-        silence_s: the maximum silence.
-        idle: where it waits for the next request.
-    """
+    """One connection, used by one thread at a time."""
 
     __slots__ = ("_buffer", "_idle", "_opened", "_socket", "close")
 
     def __init__(self, opened: HTTPConnection, silence_s: float, idle: _Idle) -> None:
         self._opened = opened
+        # urllib3 has opened it; only its socket is used.
         self._socket = opened.sock
         _set_silence(self._socket, silence_s)
         self._idle = idle

@@ -50,18 +50,7 @@ class OssParts:
         return self._call(uri, start)
 
     def put(self, uri: OssUri, upload_id: str, number: int, content: bytes, *, md5: bytes | None = None) -> str:
-        """Writes a part; returns its ETag. All parts but the last have 100 KiB or more.
-
-        Args:
-            uri: the object.
-            upload_id: the upload.
-            number: the first part is 1.
-            content: its bytes.
-            md5: the MD5 that they must have; without it, any content is written.
-
-        Raises:
-            FileChangedError: they have another MD5.
-        """
+        """Writes a part, from 1; returns its ETag. All parts but the last have 100 KiB or more."""
         headers = {"content-md5": base64.b64encode(md5 or md5_of_part(content)).decode()}
         query = {"partNumber": str(number), "uploadId": upload_id}
         body = Body(content, self._check_cancelled)
@@ -75,6 +64,7 @@ class OssParts:
                     _check_md5(content, md5, uri)
                 raise
             # Another ETag comes from a bucket that is encrypted, or from a server that ignores Content-MD5.
+            # Without an expected MD5, any content is written.
             if md5 is not None and etag.lower() != md5.hex():
                 _check_md5(content, md5, uri)
             return etag
@@ -82,11 +72,7 @@ class OssParts:
         return self._call(uri, put)
 
     def list(self, uri: OssUri, upload_id: str) -> dict[int, PartInfo]:
-        """Returns the parts that have arrived, by number.
-
-        Raises:
-            StorageError: among other reasons, when the upload has ended (`NoSuchUpload`).
-        """
+        """Returns the parts that have arrived, by number; fails with `NoSuchUpload` when the upload has ended."""
         parts: dict[int, PartInfo] = {}
         after = ""
         while True:
@@ -100,9 +86,8 @@ class OssParts:
     def complete(self, uri: OssUri, upload_id: str, etags: Sequence[str]) -> str:
         """Creates the object from the parts, in order; returns its ETag. There is no object before.
 
-        Raises:
-            StorageError: among other reasons, when the upload has ended (`NoSuchUpload`): also when an
-                earlier attempt succeeded and its response was lost.
+        `NoSuchUpload` means that the upload has ended: also that an earlier attempt succeeded and its response was
+        lost.
         """
         parts = [oss2.models.PartInfo(number, etag) for number, etag in enumerate(etags, start=1)]
 

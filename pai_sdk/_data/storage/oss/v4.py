@@ -29,13 +29,6 @@ class Signer:
 
     The host is signed too, so that no other host can use the request. The key that signs is derived from the
     secret, the date and the region; it is computed again when one of them changes.
-
-    Example:
-        >>> from pai_sdk._core.config.credentials import Credentials
-        >>> headers = {"host": "bucket.oss-cn-hangzhou.aliyuncs.com"}
-        >>> Signer("cn-hangzhou").sign(Credentials("id", "secret"), "GET", "/bucket/key", "", headers)
-        >>> sorted(headers)
-        ['authorization', 'host', 'x-oss-content-sha256', 'x-oss-date']
     """
 
     def __init__(self, region: str) -> None:
@@ -80,12 +73,7 @@ class Signer:
 
 
 def canonical_query(query: Mapping[str, str]) -> str:
-    """Returns a query as it is signed and sent: sorted, and percent-encoded including slashes.
-
-    Example:
-        >>> canonical_query({"uploadId": "a/b", "partNumber": "1"})
-        'partNumber=1&uploadId=a%2Fb'
-    """
+    """Returns a query as it is signed and sent: sorted, and percent-encoded including slashes."""
     if not query:
         return ""
     pairs = sorted((quote(name, safe=""), quote(value, safe="")) for name, value in query.items())

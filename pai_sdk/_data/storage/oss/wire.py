@@ -43,16 +43,13 @@ def content_md5(content: bytes) -> str:
 
 
 class Body:
-    """The body of a request, sent in chunks, so that the transfer can be cancelled.
-
-    Args:
-        check_cancelled: yields the chunks, or raises when the transfer is cancelled.
-    """
+    """The body of a request, sent in chunks, so that the transfer can be cancelled."""
 
     def __init__(
         self, content: bytes, check_cancelled: Callable[[Iterable[memoryview]], Iterator[memoryview]]
     ) -> None:
         self._content = memoryview(content)
+        # Yields the chunks, or raises when the transfer is cancelled.
         self._check_cancelled = check_cancelled
 
     def __len__(self) -> int:
@@ -64,11 +61,7 @@ class Body:
 
 
 def etag_of(headers: Mapping[str, str], uri: OssUri) -> str:
-    """Returns the ETag of an object; a response without one does not come from OSS.
-
-    Raises:
-        ForeignResponseError: there is none.
-    """
+    """Returns the ETag of an object; a response without one does not come from OSS."""
     etag = headers.get("etag", "").strip('"')
     if not etag:
         raise ForeignResponseError(uri, "a server", "without an ETag")
@@ -76,11 +69,7 @@ def etag_of(headers: Mapping[str, str], uri: OssUri) -> str:
 
 
 def etag_in(body: bytes, uri: OssUri) -> str:
-    """Returns the ETag of an object that OSS created from others, from the body of the response.
-
-    Raises:
-        ForeignResponseError: there is none.
-    """
+    """Returns the ETag of an object that OSS created from others, from the body of the response."""
     etag = ElementTree.fromstring(body).findtext("{*}ETag", "").strip('"')  # noqa: S314 - OSS wrote it
     if not etag:
         raise ForeignResponseError(uri, "a server", "without an ETag")
@@ -105,12 +94,7 @@ class ObjectPage(NamedTuple):
 
 
 def page_in(body: bytes) -> ObjectPage:
-    """Returns the page in a response to ListObjectsV2.
-
-    Raises:
-        ValueError: an element is missing, or its text is no number or date.
-        ParseError: it is not XML.
-    """
+    """Returns the page in a response to ListObjectsV2; raises ValueError or ParseError for another content."""
     root = ElementTree.fromstring(body)  # noqa: S314 - OSS wrote it
     fields = {child.tag: child.text or "" for child in root}
     plain = unquote if fields.get("EncodingType") == "url" else str

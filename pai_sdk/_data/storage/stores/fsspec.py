@@ -274,18 +274,13 @@ class FsspecStore(Store):
         return False
 
     def _put(self, name: str, chunks: Iterator[bytes], part_bytes: int | None) -> None:
-        """Writes an object, which appears when it is complete.
-
-        Args:
-            name: of the object.
-            chunks: the content.
-            part_bytes: how much is sent at once, and is in memory until then; None for the default of fsspec.
-        """
+        """Writes an object, which appears when it is complete."""
         # The memory file system shows unfinished files, so it gets complete ones.
         head, is_all = (b"".join(chunks), True) if self._fs.protocol == "memory" else _head_of(chunks)
         if is_all:
             self._fs.pipe_file(name, head)
             return
+        # `part_bytes` are sent at once, and in memory until then; None for the default of fsspec.
         with self._fs.open(name, "wb", block_size=part_bytes, autocommit=False) as out:
             try:
                 for chunk in chain((head,), chunks):
@@ -352,12 +347,7 @@ class FsspecStore(Store):
                 folder = folder.rpartition("/")[0]
 
     def _request(self, path: str, request: Callable[[], Any], *, can_repeat: bool = True) -> Any:
-        """Sends a request, again after a transient error.
-
-        Raises:
-            FileNotFoundError, NotADirectoryError: as the file system raises them.
-            StorageError: any other failure.
-        """
+        """Sends a request, again after a transient error; only those for missing files stay untranslated."""
         try:
             return self._retry.call(
                 request, is_transient=lambda error: can_repeat and is_transient_error(error) and self._may_retry()

@@ -26,11 +26,7 @@ _NOT_IDEMPOTENT = frozenset({"APPEND", "RENAME"})
 
 
 def hdfs_files(uri: str, options: dict[str, Any]) -> tuple[Any, str]:
-    """Returns the file system of an `hdfs://` or `webhdfs://` URI, and the path on it.
-
-    Raises:
-        OSError: libhdfs or Java, which pyarrow needs, is missing.
-    """
+    """Returns the file system of an `hdfs://` or `webhdfs://` URI, and the path on it."""
     kind = HadoopFiles if uri.partition("://")[0].lower() == "hdfs" else WebHdfsFiles
     settings = {**kind._get_kwargs_from_urls(uri), **options}
     settings.pop("url_query", None)
@@ -66,13 +62,7 @@ class _Session(requests.Session):
 
 
 class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
-    """HDFS over WebHDFS.
-
-    Args:
-        args: as for fsspec's `WebHDFS`.
-        retry: the policy for requests to the namenode.
-        kwargs: as for fsspec's `WebHDFS`.
-    """
+    """HDFS over WebHDFS, with retries of the requests to the namenode."""
 
     protocol = ("webhdfs",)
 
@@ -123,9 +113,9 @@ class WebHdfsFiles(WebHDFS):  # type: ignore[misc]  # fsspec has no types
 
 
 class HadoopFiles(HadoopFileSystem):  # type: ignore[misc]  # fsspec has no types
-    """HDFS through pyarrow and libhdfs.
+    """HDFS through pyarrow and libhdfs, whose times are in seconds.
 
-    libhdfs has no rename that replaces a file, so for a moment no file has the name. Its times are in seconds.
+    libhdfs has no rename that replaces a file, so for a moment no file has the name.
     """
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:

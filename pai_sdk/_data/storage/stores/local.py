@@ -38,11 +38,7 @@ _NOT_IN_FOLDER = "it is not a file of this folder any more"
 
 
 def path_of_file_uri(uri: str) -> Path:
-    """Returns the path of a `file:` URI.
-
-    Raises:
-        InvalidInputError: it names another host.
-    """
+    """Returns the path of a `file:` URI of this host."""
     parts = urlsplit(uri)
     if parts.netloc not in ("", "localhost"):
         hint = "write file:///path, with three slashes"
@@ -292,11 +288,7 @@ class _TargetFolder:
         self._names: dict[str, str] | None = None
 
     def open(self) -> None:
-        """Creates the folder, unless it exists.
-
-        Raises:
-            StorageError: it cannot be created, or is not writable.
-        """
+        """Creates the folder, unless it exists, and checks that it is writable."""
         if self._is_open:
             return
         make_folder(self._root)
@@ -307,13 +299,7 @@ class _TargetFolder:
         self._is_open = True
 
     def path_for(self, name: str, size_bytes: int) -> Path | None:
-        """Returns the local file for a name, after creating its parents; None for a folder's marker.
-
-        Raises:
-            FileNameError: the name cannot be that of a file here.
-            PathConflictError: one of its folders is a file, or it is a folder with content.
-            StorageError: the name leads outside, or a folder cannot be created.
-        """
+        """Returns the local file for a name, after creating its parents; None for a folder's marker."""
         is_marker = not name or name.endswith("/")
         if is_marker and size_bytes:
             raise PathConflictError("its key is that of a folder, but it has content; it cannot be a file here")

@@ -57,12 +57,7 @@ _TRANSIENT_NAMES = frozenset(
 
 
 def is_transient_error(error: BaseException) -> bool:
-    """Returns True if a later attempt may succeed: after a broken connection, a timeout, 429 or 5xx.
-
-    Example:
-        >>> is_transient_error(ConnectionResetError()), is_transient_error(PermissionError())
-        (True, False)
-    """
+    """Returns True if a later attempt may succeed: after a broken connection, a timeout, 429 or 5xx."""
     # A refused key and a missing file never pass. An HTTP status, of the error or of a cause, is more precise than
     # the class of the error, so it decides first.
     chain = list(_with_causes(error))

@@ -15,13 +15,6 @@ _COMMIT = re.compile(r"(?P<session>.*rank\d+-\w+-\w+-[0-9a-f]+)(?:-\d+blocks-\d+
 
 
 def committed_by(path: str) -> str | None:
-    """Returns the common prefix of the files that a commit declares complete; None for other files.
-
-    Example:
-        >>> committed_by("run=r1/rank0-20261122T171801000000-20261122T171902000000-a1-committed.parquet")
-        'run=r1/rank0-20261122T171801000000-20261122T171902000000-a1'
-        >>> committed_by("run=r1/weights.parquet") is None
-        True
-    """
+    """Returns the common prefix of the files that a commit declares complete; None for other files."""
     match = _COMMIT.fullmatch(path)
     return match["session"] if match else None

@@ -282,11 +282,7 @@ class DirSync:
                 return
 
     def _must_exist(self) -> None:
-        """Checks that a source without files is an empty folder, before anything is forgotten or deleted.
-
-        Raises:
-            ObjectNotFoundError: it does not exist, or cannot be distinguished from one that does not.
-        """
+        """Checks that a source without files is an empty folder, before anything is forgotten or deleted."""
         source, target = self._source, self._target
         # A local folder exists: `attempt` has checked it.
         if source.root is not None:
@@ -298,6 +294,7 @@ class DirSync:
                 f"{location}. If it is meant to be empty: pai-sdk rm -r {shlex.quote(str(location))}",
                 uri=source.uri,
             )
+        # In some stores an empty folder cannot be distinguished from a missing one.
         if not source.exists():
             raise ObjectNotFoundError(f"{source.uri}: there is no such file or folder", uri=source.uri)
 

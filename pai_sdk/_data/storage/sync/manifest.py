@@ -39,20 +39,13 @@ def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Seq
 def manifest_files(client: OssClient, folder: OssUri) -> list[StoredFile]:
     """Returns the files in a folder's manifest, each with its hash; the ETag is empty when it is unknown.
 
-    Raises:
-        StorageError: it cannot be read; `ObjectNotFoundError`: there is none.
-        ValueError: it is not a manifest.
+    An ObjectNotFoundError means that there is no manifest, a ValueError that the file is not one.
     """
     return list(_files_of(client.get_bytes(manifest_uri(folder))))
 
 
 def read_manifest(client: OssClient, folder: OssUri) -> list[StoredFile]:
-    """Returns the files of a folder that is named by the hash of its content.
-
-    Raises:
-        StorageError: it cannot be read; `ObjectNotFoundError`: there is none.
-        ValueError: it is not a manifest, or not that of the folder.
-    """
+    """Returns the files of a folder named by the hash of its content; raises ValueError for another manifest."""
     files = manifest_files(client, folder)
     if not digest_of(files).startswith(folder.name):
         raise ValueError("its files do not match the hash in the folder's name")

@@ -62,15 +62,7 @@ class SyncMemory:
 
     Threads add to `_waiting` and `_forgotten` under `_lock`, and never access the database. The thread that
     created the object swaps these lists under the lock, and writes them in one transaction after it has released
-    the lock: a slow disk does not block the transfers.
-
-    Args:
-        path: the file; None for rows that are not stored.
-
-    Example:
-        >>> memory = SyncMemory(None)
-        >>> memory.put("a.txt", "etag here", "etag there")
-        >>> memory.close()
+    the lock: a slow disk does not block the transfers. With `path` None, rows are not stored.
     """
 
     def __init__(self, path: Path | None) -> None:

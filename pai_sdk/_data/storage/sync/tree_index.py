@@ -48,10 +48,6 @@ class TreeIndex(SyncMemory):
 
     They are found in OSS and not stored on this machine: `find` compares the tree with its folder, `copy_existing`
     copies files of the most similar earlier tree within OSS, and `commit` writes the manifest of the folder.
-
-    Attributes:
-        etags: the ETag of each file's object, in the order of the tree's entries; empty for a missing file.
-        has_manifest: True if the folder's manifest exists.
     """
 
     def __init__(self, client: OssClient, tree: FileTree, folder: OssUri) -> None:
@@ -63,6 +59,7 @@ class TreeIndex(SyncMemory):
         self._recent: RecentTrees | None = None
         self._replaced: RecentTree | None = None
         self._refused = 0
+        # In the order of the tree's entries; empty for a missing file.
         self.etags = [""] * len(tree.entries)
         self.has_manifest = False
 
@@ -90,11 +87,7 @@ class TreeIndex(SyncMemory):
         self.etags[self._numbers[path]] = target
 
     def find(self) -> None:
-        """Finds which files are in the folder, unchanged and readable.
-
-        Raises:
-            InvalidInputError: the folder holds files that are not in the tree.
-        """
+        """Finds which files are in the folder, unchanged and readable; refuses other files in it."""
         # A file is in place when the ETag of the object is the MD5 of the local file. Other ETags, of copies and
         # multipart uploads, are compared with the manifest of the folder. A job cannot read an archived object, so
         # it counts as missing, and so do all files if the key may not list.
@@ -117,15 +110,7 @@ class TreeIndex(SyncMemory):
                 self.etags[number] = unchecked.pop(number)
 
     def copy_existing(self, bar: ByteBar, workers: int | None) -> None:
-        """Copies files of the most similar earlier tree, if the folder is named by the hash of its content.
-
-        Args:
-            bar: the progress bar.
-            workers: threads; None for many for small files, and few for large ones.
-
-        Raises:
-            TransferError: all recent copies failed.
-        """
+        """Copies files of the most similar earlier tree, if the folder is named by the hash of its content."""
         # An object is copied only if it has the ETag of its manifest; otherwise the file is uploaded.
         if self.is_complete or not is_content_addressed(self._tree, self._folder):
             return
@@ -176,11 +161,7 @@ class TreeIndex(SyncMemory):
 
 
 def is_folder_complete(client: OssClient, folder: OssUri) -> bool:
-    """Returns True if a folder named by the hash of its content has this content; for callers without a tree.
-
-    Raises:
-        InvalidInputError: the folder holds other files as well.
-    """
+    """Returns True if a folder named by the hash of its content has this content; for callers without a tree."""
     # Where the key may not read it, the result is True, with a warning.
     try:
         expected = read_manifest(client, folder)
@@ -202,11 +183,7 @@ def _holds(info: ObjectInfo | None, file: StoredFile) -> bool:
 def _list_objects(
     client: OssClient, folder: OssUri, expected: Iterable[str]
 ) -> tuple[Mapping[str, ObjectInfo], bool] | None:
-    """Returns the folder's objects by path, and whether it has a manifest; None where the key may not list.
-
-    Raises:
-        InvalidInputError: there are others than those expected.
-    """
+    """Returns the folder's objects by path, and whether it has a manifest; None where the key may not list."""
     manifest = manifest_uri(folder)
     objects: dict[str, ObjectInfo] = {}
     invalid_keys: list[str] = []
@@ -282,11 +259,7 @@ def _in_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Mappi
 
 
 def _warn_unchecked(client: OssClient, folder: OssUri, error: StorageError) -> None:
-    """Logs a warning, once for each bucket of a client.
-
-    Raises:
-        StorageError: the error is another than a missing permission.
-    """
+    """Logs a warning, once for each bucket of a client; raises errors other than a missing permission."""
     if error.code != "AccessDenied":
         raise error
     if folder.bucket not in client.not_listed:
