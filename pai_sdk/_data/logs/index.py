@@ -29,13 +29,7 @@ _BLOCK_BYTES = 64 * 1024
 
 @dataclass(frozen=True)
 class LineBlock:
-    r"""Consecutive lines of one log, as they were read.
-
-    Example:
-        >>> block = LineBlock(range(2), 10, 16, b"1%\r2%\n", cuts=[12])
-        >>> block.decoded_lines, block.ends
-        (['1%\r', '\r2%'], [12, 16])
-    """
+    r"""Consecutive lines of one log, as they were read."""
 
     numbers: range
     start: int  # the offset of the first line
@@ -78,15 +72,6 @@ class LogIndex:
         lock                         held by              while
         LogIndex._lock               a thread             it reads the file or the fields below
         the log's file (flock)       a thread or process  it counts and splits lines; acquired after the first one
-
-    Args:
-        clock: monotonic, in seconds.
-        makes_cuts: whether to split progress bars, which writes a file beside the log; False for a read-only
-            folder.
-
-    Example:
-        >>> LogIndex(Path("/srv/jobs/train1/logs/train1-master-0.log")).count(is_open=True)
-        0
     """
 
     def __init__(
@@ -95,6 +80,7 @@ class LogIndex:
         self.path = path
         self.cuts = LogCuts(path.with_suffix(".cuts"))
         self._clock = clock
+        # Splitting progress bars writes a file beside the log; False for a read-only folder.
         self._makes_cuts = makes_cuts
         self._lock = threading.Lock()
         # The number of line ends up to the end of each block; the last block may be incomplete.
@@ -129,10 +115,7 @@ class LogIndex:
         max_bytes: int = sys.maxsize,
         max_line_bytes: int = sys.maxsize,
     ) -> LineBlock:
-        """Returns lines `start` to `end - 1`; fewer if the log ends earlier or they have more than `max_bytes`.
-
-        The first line is read even if it is longer, up to `max_line_bytes`.
-        """
+        """Returns lines `start` to `end - 1`; fewer if the log ends earlier or they have more than `max_bytes`."""
         with self._lock:
             self._catch_up(is_open=is_open)
             end = min(end, self._count(is_open))
@@ -141,6 +124,7 @@ class LogIndex:
             with self.path.open("rb") as file:
                 first = self._offset(file, start)
                 if first + max_bytes < self._size_bytes:
+                    # The first line is read even if it is longer, up to `max_line_bytes`.
                     end = min(end, max(start + 1, self._line_at(file, first + max_bytes)))
                 last = self._offset(file, end)
                 file.seek(first)

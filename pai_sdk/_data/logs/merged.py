@@ -59,12 +59,9 @@ class MergedOrder:
 
     `_lock` is held while the order is extended; the locks of the logs are acquired inside it, never the other way
     round. The lists are only appended to, so readers need no lock.
-
-    Args:
-        path: the file that stores the order. Only one object at a time is allowed to use it.
-        logs: the logs, always in the same sequence.
     """
 
+    # Only one object at a time is allowed to use the file `path`. The sequence of `logs` is always the same.
     def __init__(self, path: Path, logs: Sequence[LogIndex], times: Sequence[Callable[[], LogTimes]]) -> None:
         self._path = path
         self._logs = logs
@@ -97,14 +94,10 @@ class MergedOrder:
             return self._ends[-1] if self._ends else 0, error
 
     def stretches(self, first: int, windows: Sequence[range] | None = None) -> Iterator[tuple[int, range]]:
-        """Yields the positions of the lines from a number on: a log, and numbers of consecutive lines in it.
-
-        Args:
-            first: the number of the first line, among those in the windows.
-            windows: for each log, the numbers of the lines that count; all of them by default.
-        """
+        """Yields the positions of the lines from a number on: a log, and numbers of consecutive lines in it."""
         # `_append` extends `_stretches` before `_ends`: a search in `_ends` never passes the end of `_stretches`.
         at = bisect_right(self._ends, first) if windows is None else 0
+        # `first` counts the lines in the windows; without windows, all lines.
         skipped = first - self._ends[at - 1] if at else first
         for instance, start, length in self._stretches[at:]:
             numbers = range(start, start + length)

@@ -55,12 +55,7 @@ ALWAYS = LogWindow()
 
 
 class InstanceLog:
-    """The log of one instance: a file, and a file with its sizes and times.
-
-    Args:
-        path: the log; its name is that of the instance.
-        times: the file with the times; the one beside the log by default.
-    """
+    """The log of one instance: a file named like the instance, and a file with its sizes and times."""
 
     def __init__(self, path: Path, *, times: Path | None = None, makes_cuts: bool = True) -> None:
         self.name = path.stem
@@ -190,23 +185,20 @@ class StoredPage:
 
 
 class LogReader:
-    """Reads a log, as it is at one moment. Safe to use from several threads.
-
-    Args:
-        is_open: whether more lines can follow. Read the status of the job before creating the reader: the log of a
-            job that has finished by then is complete.
-        window: leaves out lines that were written at other times.
-        lifetime: the time in which the job has written.
-        epoch: another value if the files were replaced. The logs of jobs only grow.
-    """
+    """Reads a log, as it is at one moment. Safe to use from several threads."""
 
     def __init__(
         self,
         log: OpenLog,
         *,
+        # Read the status of the job before creating the reader: the log of a job that has finished by then is
+        # complete.
         is_open: bool,
+        # Leaves out lines that were written at other times.
         window: LogWindow = ALWAYS,
+        # The time in which the job has written.
         lifetime: LogWindow = ALWAYS,
+        # Another value if the files were replaced. The logs of jobs only grow.
         epoch: str = "0",
     ) -> None:
         self.instances = log.instances
@@ -230,10 +222,7 @@ class LogReader:
     def page(
         self, start: int, limit: int, *, max_bytes: int = _PAGE_BYTES, has_full_lines: bool = False
     ) -> StoredPage:
-        """Returns at most `limit` lines from a number on; a negative `start` counts from the end.
-
-        One line is returned even if it has more than `max_bytes`: the first 1 MiB, or all with `has_full_lines`.
-        """
+        """Returns at most `limit` lines from a number on; a negative `start` counts from the end."""
         total, error = self._order.update(is_open=self.is_open)
         windows = None
         if self._window != ALWAYS:
@@ -251,6 +240,7 @@ class LogReader:
                 selected.stop,
                 is_open=self.is_open,
                 max_bytes=remaining_bytes,
+                # One line is returned even if it has more than `max_bytes`.
                 max_line_bytes=sys.maxsize if has_full_lines else _MAX_LINE_BYTES,
             )
             if block.numbers:

@@ -67,22 +67,13 @@ def _no_problem(pattern: str) -> str:
 
 @dataclass(frozen=True)
 class LogQuery:
-    """The text or pattern to search for.
+    """The text or pattern to search for; a ValueError refuses what is empty, invalid or too expensive."""
 
-    Args:
-        text: a string, or a regular expression; at most 1,000 characters.
-        is_regex: whether it is a regular expression. It matches within a line; `^` and `$` are those of the line.
-        ignores_case: whether upper and lower case are equal.
-        problem_of: returns why a pattern must not be compiled, or an empty string; called if the compiled size
-            could exceed the length of the pattern.
-
-    Raises:
-        ValueError: the text is empty or too long, or the expression is invalid or too expensive to compile.
-    """
-
-    text: str
-    is_regex: bool = False
+    text: str  # at most 1,000 characters
+    is_regex: bool = False  # it matches within a line; `^` and `$` are those of the line
     ignores_case: bool = False
+    # Returns why a pattern must not be compiled, or an empty string; called if the compiled size could exceed the
+    # length of the pattern.
     problem_of: Callable[[str], str] = _no_problem
     _pattern: Any = field(init=False, repr=False, default=None)
 
@@ -112,13 +103,8 @@ class LogQuery:
             raise ValueError(f"cannot be read as a regular expression: {error}") from error
 
     def matches(self, chunk: str, timeout_s: float, check: Callable[[], None] = _never) -> _Matches:
-        """Yields start and end of each match within the lines of a chunk.
-
-        `check` is called between two slices, and stops the search by raising.
-
-        Raises:
-            TimeoutError: matching took too long.
-        """
+        """Yields start and end of each match within the lines of a chunk; TimeoutError: it took too long."""
+        # `check` is called between two slices, and stops the search by raising.
         if self.is_plain:
             return _plain(chunk, self.text)
         return _within_lines(self._pattern, chunk, timeout_s, check)
@@ -134,12 +120,9 @@ def search(
     check: Callable[[], None] = _never,
     clock: Callable[[], float] = time.monotonic,
 ) -> Iterator[SearchStep]:
-    """Searches logs one after the other, one chunk a step.
-
-    Hits in lines that start before the offset `after` are left out, which is for one log. Up to `max_hits` hits
-    are returned with their lines; further hits are counted. `check` is called between two slices, and stops the
-    search by raising.
-    """
+    """Searches logs one after the other, one chunk a step; the first `max_hits` hits have their lines."""
+    # Lines that start before the offset `after` are left out, which is for one log. `check` is called between two
+    # slices, and stops the search by raising.
     deadline, remaining, searched = clock() + time_limit_s, max_hits, 0
     for log in logs:
         first = log.index.line_at(after)

@@ -68,10 +68,8 @@ class LogCuts:
 
 
 def split_offset(file: BinaryIO, start: int, end: int, *, waited_s: float, still_s: float) -> int | None:
-    r"""Returns the offset at which to split the unfinished line from `start` to `end`; None if not yet.
-
-    `waited_s` are the seconds since the line began, `still_s` those since the log has last grown.
-    """
+    r"""Returns the offset at which to split the unfinished line from `start` to `end`; None if not yet."""
+    # `waited_s` counts from the start of the line, `still_s` from the last growth of the log.
     if waited_s < _SPLIT_INTERVAL_S:
         return None
     tail_start = max(start, end - _TAIL_BYTES)

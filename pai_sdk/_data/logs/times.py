@@ -18,12 +18,7 @@ END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers 
 
 @dataclass(frozen=True)
 class LogTimes:
-    """The recorded sizes of one log, in order.
-
-    Example:
-        >>> LogTimes((10.0, 11.0), (0, 500)).of_byte(499)
-        11.0
-    """
+    """The recorded sizes of one log, in order."""
 
     times: tuple[float, ...] = ()  # seconds since 1970, UTC
     sizes: tuple[int, ...] = ()  # the size of the log at each time, in bytes

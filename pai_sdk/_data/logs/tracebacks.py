@@ -61,10 +61,6 @@ def find_traceback(lines: Iterable[str]) -> str:
     (`CalledProcessError`), the traceback of that process precedes it. A syntax error of the program itself has no
     traceback; its location is returned. Colours are removed, and tracebacks of IPython, papermill and rich are
     converted to Python's format.
-
-    Example:
-        >>> find_traceback(["ok", "Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"])
-        "Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 3"
     """
     lines = _unframed([_COLOUR.sub("", line) for line in lines])
     prefixes = _prefixes(lines)
@@ -77,22 +73,12 @@ def find_traceback(lines: Iterable[str]) -> str:
 
 
 def root_cause(traceback: str) -> str:
-    r"""Returns the line of the first exception of a chain that `find_traceback` has returned.
-
-    Example:
-        >>> root_cause("Traceback (most recent call last):\n  File 'a.py', line 1\nKeyError: 3")
-        'KeyError: 3'
-    """
+    r"""Returns the line of the first exception of a chain that `find_traceback` has returned."""
     return _exception_line(_blocks(traceback)[0]) if traceback else ""
 
 
 def is_launcher_error(cause: str) -> bool:
-    """Returns True when an exception only reports that another program has failed.
-
-    Example:
-        >>> is_launcher_error("subprocess.CalledProcessError: Command 'make' returned non-zero exit status 2.")
-        True
-    """
+    """Returns True when an exception only reports that another program has failed."""
     return bool(_CHILD_FAILED.match(cause)) or _exception_type(cause) in ("CalledProcessError", *_LAUNCHER_ERRORS)
 
 
