@@ -10,14 +10,7 @@ __all__ = ["Alarm"]
 
 
 class Alarm:
-    """Handles the signals of this process; `wait` returns as soon as something has happened.
-
-    Attributes:
-        got_signal: SIGTERM or SIGINT has arrived.
-
-    Example:
-        >>> Alarm(journal.open_control()).wait(1.0)  # doctest: +SKIP
-    """
+    """Handles the signals of this process; `wait` returns as soon as something has happened."""
 
     def __init__(self, control: int) -> None:
         reader, writer = os.pipe()
@@ -31,6 +24,7 @@ class Alarm:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
         self._wakeups = [reader, control]
+        # SIGTERM or SIGINT.
         self.got_signal = False
 
     def wait(self, timeout_s: float) -> None:

@@ -31,36 +31,22 @@ _PORTS = range(20_000, 32_768)
 
 @dataclass(frozen=True)
 class Instance:
-    """One worker of a job.
+    """One worker of a job; rank and index count from 0."""
 
-    Attributes:
-        name: unique among all jobs: `train129f212o89d-master-0`.
-        role: `master` or `worker`.
-        rank: its number in the job, from 0.
-        index: its number within its role, from 0.
-    """
-
-    name: str
-    role: str
+    name: str  # unique among all jobs: `train129f212o89d-master-0`
+    role: str  # `master` or `worker`
     rank: int
-    index: int
+    index: int  # within its role
 
 
 @dataclass(frozen=True)
 class Rendezvous:
-    """The address at which the instances of one job meet.
+    """The address at which the instances of one job meet."""
 
-    Attributes:
-        address: host name or address of rank 0.
-        port: the port rank 0 listens on.
-        workers: `host:port` of every instance, in rank order; what TF_CONFIG is made from.
-        nproc_per_node: processes that an instance should start, mostly the number of its GPUs.
-    """
-
-    address: str
-    port: int
-    workers: tuple[str, ...]
-    nproc_per_node: int = 1
+    address: str  # host name or address of rank 0
+    port: int  # rank 0 listens on it
+    workers: tuple[str, ...]  # `host:port` of every instance, in rank order, for TF_CONFIG
+    nproc_per_node: int = 1  # processes that an instance should start, mostly the number of its GPUs
 
     @classmethod
     def of_hosts(cls, hosts: Sequence[str], *, nproc_per_node: int = 1) -> Rendezvous:
@@ -74,12 +60,7 @@ class Rendezvous:
 
 
 def name_instances(job_id: str, job_type: str, count: int) -> tuple[Instance, ...]:
-    """Names the instances of a job as PAI does: a PyTorchJob has a master, all others have workers only.
-
-    Example:
-        >>> [instance.name for instance in name_instances("train1", "PyTorchJob", 3)]
-        ['train1-master-0', 'train1-worker-0', 'train1-worker-1']
-    """
+    """Names the instances of a job as PAI does: a PyTorchJob has a master, all others have workers only."""
     instances = []
     for rank in range(count):
         is_master = job_type == "PyTorchJob" and rank == 0
@@ -111,15 +92,7 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
 
 
 def free_ports(count: int, *, address: str = "127.0.0.1") -> list[int]:
-    """Returns different ports without a listener.
-
-    Args:
-        count: how many.
-        address: of this host; empty for all that it has.
-
-    Raises:
-        OSError: there are not enough.
-    """
+    """Returns different ports without a listener at an address of this host; empty: all of its addresses."""
     # From a range that Linux does not assign to clients, so they are still free when the instances bind them.
     from random import SystemRandom
 

@@ -37,15 +37,10 @@ def is_complete(environment: Path) -> bool:
 
 
 def mark_complete(environment: Path, interpreter: Sequence[str] = (), *, valid_for: str = EXACT) -> None:
-    """Marks an environment as complete, after all of its files are written.
-
-    Args:
-        environment: the environment.
-        interpreter: the prefix of an interpreter, and the state of its packages.
-        valid_for: how long it can be used, see `requirement_lists`.
-    """
+    """Marks an environment as complete, after all of its files are written."""
     if valid_for != EXACT:
         record_valid_for(environment, valid_for)
+    # The prefix of an interpreter, and the state of its packages.
     if interpreter:
         replace_file(environment / _INTERPRETER_FILE, json.dumps(list(interpreter)), mode=0o666)
     size_bytes = sum(

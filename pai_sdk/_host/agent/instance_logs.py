@@ -13,14 +13,7 @@ __all__ = ["InstanceLogs"]
 
 
 class InstanceLogs:
-    """The logs of one job's instances, and samples of their sizes.
-
-    Example:
-        >>> from pathlib import Path
-        >>> logs = InstanceLogs(Sandbox(Path("/srv/jobs/train1")), ["train1-master-0"])
-        >>> logs.size_bytes("train1-master-0")
-        0
-    """
+    """The logs of one job's instances, and samples of their sizes."""
 
     def __init__(self, sandbox: Sandbox, instances: Iterable[str]) -> None:
         self._sandbox = sandbox

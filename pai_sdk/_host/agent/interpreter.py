@@ -37,23 +37,15 @@ _FROM_JOB = "requirements-of-request.txt"
 
 @dataclass(frozen=True)
 class Requirements:
-    """Requirements for pip, and the environment for them.
+    """Requirements for pip, and the environment for them."""
 
-    Attributes:
-        environment: the virtual environment that will hold it.
-        files: requirement files, in pip's format.
-        below: folders whose packages count as present.
-        has_pip: whether pip is among those.
-        made_for: the interpreter, and the state of its packages; an environment for another state is of no use.
-        kept_for: how long it may be used, see `requirement_lists`.
-    """
-
-    environment: str
-    files: tuple[str, ...]
-    below: tuple[str, ...]
-    has_pip: bool
+    environment: str  # the virtual environment that will hold it
+    files: tuple[str, ...]  # in pip's format
+    below: tuple[str, ...]  # folders whose packages count as present
+    has_pip: bool  # in one of these folders
+    # the interpreter and the state of its packages; an environment for another state is of no use
     made_for: tuple[str, ...] = ()
-    kept_for: str = EXACT
+    kept_for: str = EXACT  # see `requirement_lists.reuse_period`
 
     def open_lock(self) -> int:
         """Opens the lock of the environment; the descriptor stays open while the environment is built or used."""
@@ -136,15 +128,10 @@ def layer(environment: Path, below: Sequence[str], *, has_pip: bool) -> None:
 
 
 def install(requirements: Requirements, *, lock: int, working_dir: str) -> int:
-    """Installs the requirements once, with pip's output on stdout and stderr; returns pip's exit code.
-
-    Args:
-        requirements: what is installed, and where.
-        lock: from `open_lock`; afterwards it is held, shared, by all processes that have it open.
-        working_dir: the folder of relative paths in the requirements.
-    """
+    """Installs the requirements once, with pip's output on stdout and stderr; returns pip's exit code."""
     # Of two jobs with equal requirements one builds and one waits. A build that fails or is killed leaves nothing
     # that counts as complete.
+    # `lock` is from `open_lock`; afterwards it is held, shared, by all processes that have it open.
     environment = Path(requirements.environment)
     code = 0
     # From here on no process removes the environment.
@@ -222,12 +209,8 @@ def _digest_of(values: Sequence[object]) -> str:
 
 @lru_cache(maxsize=1)
 def _scripts(folder: Path, changed_at_ns: int) -> tuple[str, ...]:
-    """Returns the names of the scripts in a folder of programs that run with the Python beside them.
-
-    Args:
-        folder: the folder.
-        changed_at_ns: when the folder was changed; part of the cache key.
-    """
+    """Returns the names of the scripts in a folder of programs that run with the Python beside them."""
+    # `changed_at_ns` is only part of the cache key.
     python_beside = os.fsencode(folder / "python")
     names = []
     for entry in os.scandir(folder):

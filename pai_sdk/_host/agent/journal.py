@@ -35,20 +35,13 @@ _SPARE_BYTES = 64 * 1024
 
 
 class Journal(ExecutionRecord):
-    """The state files of one job.
-
-    Attributes:
-        lock: the file that is locked while a process works on the job.
-        log: the log of the supervisor.
-
-    Example:
-        >>> Journal(Path("/srv/jobs/train1/state")).state() is None
-        True
-    """
+    """The state files of one job."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
+        # Locked while a process works on the job.
         self.lock = path / "lock"
+        # Of the supervisor.
         self.log = path / "supervisor.log"
         self._job = path / "job.json"
         self._state = path / _STATE
@@ -74,17 +67,14 @@ class Journal(ExecutionRecord):
         self._job.unlink(missing_ok=True)
 
     def withdraw_job(self, *, patience_s: float) -> bool:
-        """Removes `job.json`, unless the job has started: a supervisor that starts late then has nothing to do.
-
-        Returns:
-            False if a supervisor holds the lock and has not started the job within `patience_s`.
-        """
+        """Removes `job.json` of a job that has not started; returns False if a supervisor still has the lock."""
         if not self.path.exists():
             return True
         with self.locked(patience_s=patience_s) as lock:
             if lock is None:
                 return self._state.exists()
             if not self._state.exists():
+                # A supervisor that starts late has nothing to do then.
                 self.forget_job()
             return True
 

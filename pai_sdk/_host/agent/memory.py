@@ -16,12 +16,7 @@ _KIB = 1024
 
 
 def exceeds(limit_bytes: int, processes: Iterable[int]) -> bool:
-    """Returns True if these processes together use more memory than the limit; shared memory counts once.
-
-    Example:
-        >>> exceeds(1 << 60, [1])
-        False
-    """
+    """Returns True if these processes together use more memory than the limit; shared memory counts once."""
     # What several of them share, as the workers of a data loader do, counts once.
     processes = list(processes)
     # The cheap sum (RSS) is never too low, since it counts shared memory several times.
@@ -41,12 +36,7 @@ def kernel_kills() -> int | None:
 
 
 def has_killed_since(before: int | None) -> bool | None:
-    """Returns True if the kernel has killed since `kernel_kills` returned `before`; None if unknown.
-
-    Example:
-        >>> has_killed_since(None) is None
-        True
-    """
+    """Returns True if the kernel has killed since `kernel_kills` returned `before`; None if unknown."""
     now = kernel_kills()
     if before is None or now is None or now < before:  # the machine was started anew
         return None

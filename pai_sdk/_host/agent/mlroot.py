@@ -35,20 +35,12 @@ _LOCKED_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x100
 
 
 def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
-    """Moves this process, which must have one thread only, into a root where `ml` is `/ml`.
-
-    Args:
-        ml: the folder.
-        new_root: an empty folder, used as a mount point inside the namespace only.
-        read_only: folders below `ml` that become read-only.
-
-    Raises:
-        OSError: the kernel, or what confines us, does not allow it.
-    """
+    """Moves this process, which must have one thread only, into a root where `ml` is `/ml`."""
     _unshare()
     _make_mounts_slave(new_root)
     for folder in read_only:
         _bind_read_only(ml / folder)
+    # `new_root` is an empty folder, a mount point inside the namespace only.
     _mount("tmpfs", str(new_root), "tmpfs", _MS_NOSUID, "mode=755")
     # Otherwise the bind mount of the entry around new_root would bind all of this a second time.
     _mount(None, str(new_root), None, _MS_UNBINDABLE)

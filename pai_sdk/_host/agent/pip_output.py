@@ -14,12 +14,7 @@ _MAX_CHARS = 300
 
 
 def pip_problem(output: str) -> str:
-    r"""Returns why pip failed, from its output; empty if unknown.
-
-    Example:
-        >>> pip_problem("ERROR: Could not find a version\nERROR: No matching distribution found for tiny==9")
-        'No matching distribution found for tiny==9'
-    """
+    r"""Returns why pip failed, from its output; empty if unknown."""
     problem = "; ".join(filter(None, [_last_match(_ERROR, output), _build_error(output), _index_error(output)]))
     return problem[:_MAX_CHARS]
 

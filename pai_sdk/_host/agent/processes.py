@@ -48,23 +48,14 @@ def adopt_orphans() -> None:
 def spawn(
     arguments: Sequence[str], environment: Mapping[str, str], *, log: int, before_exec: Callable[[], None]
 ) -> int:
-    """Starts a program in its own session, which is killed when this process exits; returns the process id.
-
-    Args:
-        arguments: the program's path and its arguments.
-        environment: all its variables.
-        log: where stdout and stderr go.
-        before_exec: called in the new process.
-
-    Raises:
-        OSError: it could not be started; the message says why.
-    """
+    """Starts a program in its own session, which is killed when this process exits; returns the process id."""
     # Both ends are closed by exec, so any content is an error.
     reader, writer = os.pipe()
 
     def become() -> int:
         try:
             os.close(reader)
+            # In the new process.
             before_exec()
             # Again: a change of credentials makes the kernel forget it.
             _die_with_parent()

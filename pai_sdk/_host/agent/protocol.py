@@ -41,12 +41,7 @@ _NO_REASON = "The job was stopped. The reason could not be saved because the dis
 
 @dataclass(frozen=True)
 class Ending:
-    """The reason why a job does not succeed. The first one stays.
-
-    Attributes:
-        code, message: see `agent.reasons`.
-        failed_instance: the instance whose failure it is.
-    """
+    """The reason why a job does not succeed (codes: `agent.reasons`). The first one stays."""
 
     code: str
     message: str
@@ -137,9 +132,6 @@ class ExecutionRecord(ABC):
     """The folder through which a job and its executor communicate. Each file appears with its full content.
 
     Reading follows no link, waits for no pipe, and is bounded if a subclass sets `_max_bytes`.
-
-    Attributes:
-        path: the folder; it need not exist yet.
     """
 
     _max_bytes = -1
@@ -178,11 +170,7 @@ class ExecutionRecord(ABC):
             return StopRequest()
 
     def _read(self, name: str) -> tuple[str, float]:
-        """Returns the stripped content of a file, and its modification time.
-
-        Raises:
-            OSError: there is none, or it is something else than a file.
-        """
+        """Returns the stripped content of a file, and its modification time."""
         with open_plain(self.path / name) as file:
             content = file.read(self._max_bytes)
             return content.decode(errors="replace").strip(), os.fstat(file.fileno()).st_mtime

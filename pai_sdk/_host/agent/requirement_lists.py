@@ -30,17 +30,8 @@ _EXACT_VERSION = re.compile(r"[\w.-]+\s*(\[[^]]*\])?\s*(===\s*\S+|==\s*[^\s,;*]+
 def reuse_period(contents: Sequence[str], *, now: float | None = None) -> str:
     """Returns how long packages installed for these requirement files can be used by other jobs.
 
-    Args:
-        contents: the contents of the files.
-        now: the time, in seconds since 1970.
-
-    Returns:
-        `EXACT`: forever, since all versions are exact. A date: on that day only, in UTC. Empty: not at all, since
-        the list names files, which may change.
-
-    Example:
-        >>> reuse_period(["numpy==1.26.4"]), reuse_period(["rich>=13"], now=0), reuse_period(["./mine.whl"])
-        ('exact', '1970-01-01', '')
+    `EXACT`: forever, since all versions are exact. A date: on that day only, in UTC. Empty: not at all, since the
+    list names files, which may change.
     """
     lines = [*_lines(contents)]
     if any(_FILE_REQUIREMENT.match(line) or _is_file(line) for line in lines):

@@ -69,17 +69,9 @@ class HasChannels(Protocol):
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A job's folder. The only class that knows its paths, and that decides whether a name can be one of them.
+    """A job's folder. The only class that knows its paths, and that decides whether a name can be one of them."""
 
-    Attributes:
-        root: the folder; it need not exist yet.
-
-    Example:
-        >>> Sandbox(Path("/srv/jobs/train1")).input_dir("train").as_posix()
-        '/srv/jobs/train1/ml/input/data/train'
-    """
-
-    root: Path
+    root: Path  # it need not exist yet
 
     @property
     def ml(self) -> Path:
@@ -148,11 +140,7 @@ class Sandbox:
         return self.logs_dir / f"{_checked_name(instance, 'instance')}.times"
 
     def create(self, request: HasChannels) -> None:
-        """Creates all folders that the request needs; existing ones stay as they are.
-
-        Raises:
-            InvalidInputError: a channel's name cannot be the name of a folder. Nothing has been created then.
-        """
+        """Creates all folders that the request needs; existing ones stay as they are."""
         folders = [
             self.usercode,
             self.config_dir,
@@ -161,17 +149,14 @@ class Sandbox:
             self.logs_dir,
             self.state_dir,
         ]
+        # A channel whose name cannot be that of a folder is refused before any is created.
         folders += [self.input_dir(channel.name) for channel in request.input_channels]
         folders += [self.output_dir(name) for name in output_channels(request)]
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
 
     def folders_to_remove(self, *, saved_outputs: Iterable[str]) -> list[Path]:
-        """Returns the folders that nothing reads after the job: copies, and packages that its command installed.
-
-        Args:
-            saved_outputs: the output channels that are completely saved elsewhere.
-        """
+        """Returns the folders that nothing reads after the job: copies, and packages that it installed."""
         # Files that exist nowhere else stay: what the job wrote beside its code, and into folders that are no
         # output channels. So do code, logs, state, and event files, which are small and read again and again.
         folders = [self.data_dir, self.state_dir / "python", self.state_dir / "requirements"]

@@ -40,14 +40,7 @@ _SUPERVISE = (
 
 
 def job_on_host(sandbox: Sandbox, job: Mapping[str, Any], *, cache_dir: Path) -> dict[str, Any]:
-    """Returns the `job.json` of a supervisor on this host.
-
-    Args:
-        sandbox: the job's folder, filled.
-        job: from `execution.contract.job_description`, as plain JSON. With `hides_gpus`, instances see no GPUs,
-            even if the variables of this process name some.
-        cache_dir: the folder of environments with requirements.
-    """
+    """Returns the `job.json` of a supervisor on this host, from `execution.contract.job_description`."""
     requirements = find_requirements(
         sandbox.usercode, job["python_requirements"], state_dir=sandbox.state_dir, cache_dir=cache_dir
     )
@@ -59,6 +52,7 @@ def job_on_host(sandbox: Sandbox, job: Mapping[str, Any], *, cache_dir: Path) ->
     return {
         **{name: value for name, value in job.items() if name != "python_requirements"},
         "instances": [
+            # With `hides_gpus`, instances see no GPUs, even if the variables of this process name some.
             _with_variables(instance, sandbox, programs, _NO_GPUS if job.get("hides_gpus") else {})
             for instance in job["instances"]
         ],
@@ -74,11 +68,7 @@ def hidden_by_ml(needed: Iterable[str | Path]) -> str:
 
 
 def start_supervisor(root: Path, *, package: Path, timeout_s: float, lifeline: int | None = None) -> None:
-    """Starts the supervisor of a job, and returns when it runs.
-
-    Raises:
-        PaiError: it did not start.
-    """
+    """Starts the supervisor of a job, and returns when it runs."""
     journal = Journal(Sandbox(root).state_dir)
     inherited = () if lifeline is None else (lifeline,)
     with journal.log.open("ab") as log:
@@ -101,15 +91,12 @@ def start_supervisor(root: Path, *, package: Path, timeout_s: float, lifeline: i
 
 
 def kill_supervisors(should_kill: Callable[[Path, Path], bool]) -> list[str]:
-    """Kills supervisors of jobs, whose guardians then kill all processes of the job; returns the folders' names.
-
-    Args:
-        should_kill: called with the supervisor's folder in /proc, and the job's folder.
-    """
+    """Kills supervisors of jobs, whose guardians then kill all processes; returns the folders' names."""
     jobs = set()
     # Guardian and supervisor have one command line, but only the supervisor leads a session.
     for process, arguments in session_leaders(_SUPERVISE):
         folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
+        # Called with the supervisor's folder in /proc, and the job's folder.
         if should_kill(process, folder):
             # The guardian is in a group of its own, and cleans up.
             kill_group(int(process.name))

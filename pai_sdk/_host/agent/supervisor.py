@@ -32,10 +32,8 @@ __all__ = ["main"]
 def main(root: Path, lifeline: int | None = None) -> int:
     """Starts the job in this folder and returns, leaving guardian and supervisor behind.
 
-    Args:
-        root: the job's folder.
-        lifeline: the reading end of a pipe: once no process has its writing end open, the job is killed. For a job
-            that must not outlive the process to which a cluster has given its CPUs and GPUs.
+    `lifeline` is the reading end of a pipe: once no process has its writing end open, the job is killed. For a job
+    that must not outlive the process to which a cluster has given its CPUs and GPUs.
     """
     # A job that was started before must not run twice. A withdrawn one has no `job.json`: the process that started
     # this one has exited, and another one fills the folder again.

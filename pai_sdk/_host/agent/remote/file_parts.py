@@ -31,17 +31,13 @@ PART_BYTES = 8 << 20
 
 
 def pack(folder: Path, *, part_bytes: int = PART_BYTES) -> Iterator[list[Entry]]:
-    """Yields the content of a folder, which must not change meanwhile, in parts.
-
-    Args:
-        folder: nothing is changed in it meanwhile.
-        part_bytes: the most bytes of content in a part.
-    """
+    """Yields the content of a folder, which must not change meanwhile, in parts."""
     # Pipes, sockets and devices are skipped.
     part: list[Entry] = []
     room = part_bytes
     for entry in _entries(folder, part_bytes):
         cost = len(entry[6]) if entry[0] == "file" else 0
+        # `part_bytes` bounds the content and the paths of a part.
         if part and cost + len(entry[1]) > room:
             yield part
             part, room = [], part_bytes
@@ -93,11 +89,7 @@ def files_in(folder: Path) -> dict[str, FileInfo]:
 
 
 def path_within(folder: Path, path: str) -> Path:
-    """Returns a path within a folder; links on the way to it are replaced by folders.
-
-    Raises:
-        ValueError: it leads out of the folder.
-    """
+    """Returns a path within a folder; links on the way to it are replaced by folders."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts:
         raise ValueError(f"{path!r} is no path within a folder")

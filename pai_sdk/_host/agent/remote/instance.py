@@ -41,15 +41,12 @@ _POLL_INTERVAL_S = 0.05
 
 
 class HostedInstance:
-    """An instance that this process is responsible for.
-
-    Args:
-        base: a folder of this user on the host, for all jobs.
-        package: the folder that contains the package `pai_sdk`.
-    """
+    """An instance that this process is responsible for."""
 
     def __init__(self, base: Path, package: Path, service: str, node: str, job_id: str, name: str) -> None:
+        # A folder of this user on the host, for all jobs.
         self._base = _private_folder(base)
+        # The folder that contains the package `pai_sdk`.
         self._package = package
         service_dir = _private_folder(self._base / service)
         _remove_leftovers(service_dir)
@@ -89,15 +86,11 @@ class HostedInstance:
         return free_ports(count, address="")
 
     def begin(self, job: dict[str, Any]) -> None:
-        """Starts the supervisor, unless it was started before.
-
-        Args:
-            job: from `execution.contract.job_description`, with this instance only, and `logs_at`: how many bytes
-                of its log and of the samples of its sizes earlier attempts have written.
-        """
+        """Starts the supervisor, unless it was started before."""
         with self._start_lock:
             if self._journal.read_state() is not None:
                 return
+            # How many bytes of the log and of the samples of its sizes earlier attempts have written.
             self._continue_logs(job["logs_at"])
             self._journal.write_job(job_on_host(self._sandbox, job, cache_dir=self._base / "cache"))
             reader, self._lifeline = os.pipe()
@@ -123,17 +116,7 @@ class HostedInstance:
     # ---- while it runs ----
 
     def look(self, log_at: int, times_at: int, last_state: str, wait_s: float) -> dict[str, Any]:
-        """Waits for another state, or for more of the log.
-
-        Args:
-            log_at: how many bytes of the log the caller has.
-            times_at: how many bytes of the samples of its sizes.
-            last_state: the state that the caller has.
-            wait_s: the maximum wait in seconds.
-
-        Returns:
-            `state` as JSON, `log` and `times` from these offsets, and `is_all`: nothing more will arrive.
-        """
+        """Waits for another state, or for more of the log than the bytes that the caller has."""
         name, deadline = self._sandbox.root.name, time.monotonic() + wait_s
         log, times = self._sandbox.log_file(name), self._sandbox.times_file(name)
         while True:
@@ -148,6 +131,7 @@ class HostedInstance:
                 break
             time.sleep(_POLL_INTERVAL_S)
         is_log_complete = len(new_log) < PART_BYTES
+        # `log` and `times` start at the caller's offsets; `is_all`: nothing more will arrive.
         return {
             "state": state,
             "log": new_log,
@@ -167,11 +151,8 @@ class HostedInstance:
     # ---- outputs ----
 
     def outputs(self, channels: Sequence[str] | None = None) -> tuple[dict[str, FileInfo], list[str]]:
-        """Returns the output files that the job has written or changed, and the removed ones.
-
-        Args:
-            channels: only these; None for all.
-        """
+        """Returns the output files that the job has written or changed, and the removed ones."""
+        # `channels` is None for all.
         files = files_in(self._ml / "output")
         sent: dict[str, FileInfo] = json.loads(self._received.read_text())
 
@@ -205,11 +186,7 @@ class HostedInstance:
 
 
 def _private_folder(folder: Path) -> Path:
-    """Creates a folder that other users cannot read.
-
-    Raises:
-        PermissionError: it belongs to another user.
-    """
+    """Creates a folder that other users cannot read; refuses one of another user."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():

@@ -36,15 +36,7 @@ _RESTARTED_MESSAGE = (
 
 
 def main(package: str, root: str) -> int:
-    """Runs the job in a folder, unless another start of it does; returns the exit code for Slurm.
-
-    Args:
-        package: the folder that contains the package `pai_sdk`.
-        root: the job's folder.
-
-    Returns:
-        The exit code for Slurm: 0 if all instances ended with 0.
-    """
+    """Runs the job in a folder, unless another start of it does; returns the exit code for Slurm."""
     sandbox = Sandbox(Path(root))
     gang = GangFolder(sandbox.shared_dir)
     job = Journal(sandbox.state_dir).read_job() if gang.path.is_dir() else None

@@ -45,48 +45,26 @@ _PORTS = "ports-"
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to run a job, which is granted once.
+    """The right to run a job, which is granted once."""
 
-    Attributes:
-        slurm_job_id: the Slurm job whose start claimed it.
-        restarts: how often Slurm had started that job before.
-        host: the host of that start.
-        ending: why no start may run the job; then all others are empty.
-    """
-
-    slurm_job_id: str = ""
-    restarts: int = 0
-    host: str = ""
-    ending: Ending | None = None
+    slurm_job_id: str = ""  # the Slurm job whose start claimed it
+    restarts: int = 0  # how often Slurm had started that job before
+    host: str = ""  # of that start
+    ending: Ending | None = None  # why no start may run the job; then all others are empty
 
 
 @dataclass(frozen=True)
 class HostPorts:
-    """The address of a host that has instances.
-
-    Attributes:
-        host: its name.
-        address: by which other hosts reach it.
-        master_port: for the instance of rank 0; 0 where that is elsewhere.
-        ports: rank to a port for each instance on this host.
-    """
+    """The address of a host that has instances."""
 
     host: str
-    address: str
-    master_port: int
-    ports: dict[int, int]
+    address: str  # by which other hosts reach it
+    master_port: int  # for the instance of rank 0; 0 where that is elsewhere
+    ports: dict[int, int]  # rank to port, for each instance on this host
 
 
 class GangFolder:
-    """Reads and writes the folder.
-
-    Attributes:
-        path: the folder.
-
-    Example:
-        >>> GangFolder(Path("/srv/jobs/train1/shared")).claim is None
-        True
-    """
+    """Reads and writes the folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -41,12 +41,7 @@ class _JobEnded(Exception):
 
 
 def main(package: str, root: str) -> int:
-    """Runs the instance of this task; returns its exit code.
-
-    Args:
-        package: the folder that contains the package `pai_sdk`.
-        root: the job's folder.
-    """
+    """Runs the instance of this task; returns its exit code. `package` is the folder that contains `pai_sdk`."""
     job = Journal(Sandbox(Path(root)).state_dir).read_job()
     # The job was removed.
     if job is None:
@@ -105,11 +100,7 @@ class _Task:
     # ---- the start ----
 
     def _start(self, package: Path, lifeline: int) -> None:
-        """Starts the supervisor.
-
-        Raises:
-            _Ended: the job ends before.
-        """
+        """Starts the supervisor; raises _Ended if the job ends before."""
         rendezvous = self._exchange_addresses()
         job = {**self._job, "instances": [self._job_of_instance], "rendezvous": asdict(rendezvous)}
         cache = Path(self._job["cache_dir"])
