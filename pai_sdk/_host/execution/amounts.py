@@ -12,15 +12,7 @@ _UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def parse_bytes(text: str) -> int:
-    """Parses an amount of memory into bytes. A bare number is in GiB, as in PAI's InstanceSpec.
-
-    Raises:
-        ValueError: it is not an amount.
-
-    Example:
-        >>> parse_bytes("8"), parse_bytes("512Mi"), parse_bytes("1.5 GB")
-        (8589934592, 536870912, 1610612736)
-    """
+    """Parses an amount of memory into bytes. A bare number is in GiB, as in PAI's InstanceSpec."""
     match = _AMOUNT.fullmatch(text.strip())
     if not match:
         raise ValueError(f"{text[:60]!r} is not an amount of memory")

@@ -59,11 +59,7 @@ _PATTERN_CHARACTERS = frozenset("*?[\\")
 def launch_spec(
     root: Path, job_id: str, request: TrainingJobRequest, *, mounts: Mounts | None = None
 ) -> LaunchSpec:
-    """Creates the folders and the configuration files of a job; returns the spec that an executor starts.
-
-    Raises:
-        InvalidInputError: the request has no command, or one of its values cannot be had inside a job.
-    """
+    """Creates the folders and the configuration files of a job; returns the spec that an executor starts."""
     spec = request.algorithm_spec
     if spec is None or not spec.command:
         raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
@@ -113,11 +109,7 @@ def job_description(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
 
 
 def cpus(request: TrainingJobRequest) -> float | None:
-    """Returns the CPUs of each instance (`InstanceSpec.CPU`); None if the request sets none.
-
-    Raises:
-        InvalidInputError: it is no number.
-    """
+    """Returns the CPUs of each instance (`InstanceSpec.CPU`); None if the request sets none."""
     spec = request.compute_resource.instance_spec
     text = spec.cpu if spec else None
     try:
@@ -147,11 +139,7 @@ def max_running_seconds(request: TrainingJobRequest) -> float | None:
 
 
 def memory_limit_bytes(request: TrainingJobRequest) -> int | None:
-    """Returns the memory limit of each instance (`InstanceSpec.Memory`), or None for no limit.
-
-    Raises:
-        InvalidInputError: it is no amount.
-    """
+    """Returns the memory limit of each instance (`InstanceSpec.Memory`), or None for no limit."""
     spec = request.compute_resource.instance_spec
     if spec is None or not spec.memory:
         return None
@@ -184,13 +172,8 @@ def environment(
     input_files: Mapping[str, str] | None = None,
     rendezvous: Rendezvous | None = None,
 ) -> dict[str, str]:
-    """Returns the variables of one instance that sees the sandbox's `ml` folder at `ml`.
-
-    Without a rendezvous, the variables by which instances find each other are left out.
-
-    Raises:
-        InvalidInputError: two names map to one variable, or a value cannot be an environment variable.
-    """
+    """Returns the variables of one instance that sees the sandbox's `ml` folder at `ml`."""
+    # Without a rendezvous, the variables by which instances find each other are left out.
     meeting = rendezvous_variables(instance, rendezvous, job_type=job_type(request)) if rendezvous else {}
     return {**meeting, **instance_environment(job_id, request, instance, input_files=input_files or {}).at(ml)}
 
@@ -198,11 +181,7 @@ def environment(
 def instance_environment(
     job_id: str, request: TrainingJobRequest, instance: Instance, *, input_files: Mapping[str, str]
 ) -> Environment:
-    """Returns the variables of one instance, from contract and user, for any location of its folders.
-
-    Raises:
-        InvalidInputError: two names map to one variable, or a value cannot be an environment variable.
-    """
+    """Returns the variables of one instance, from contract and user, for any location of its folders."""
     problems: list[Problem] = []
     contract_variables = {
         "PAI_TRAINING_JOB_ID": job_id,
@@ -241,14 +220,6 @@ def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
     An argument is quoted only if a shell would not read it literally. Plain values survive word splitting (`cmd
     $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly, and so does
     `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
-
-    Raises:
-        InvalidInputError: a NUL character, which no argument can hold.
-
-    Example:
-        >>> from pai_sdk._wire.pai.spec import HyperParameter
-        >>> user_args([HyperParameter(name="lr", value="0.1"), HyperParameter(name="note", value="two words")])
-        "--lr 0.1 --note 'two words'"
     """
     problems: list[Problem] = []
     text = _user_args_or_problem(hyperparameters, problems)

@@ -33,10 +33,8 @@ def ending_of(state: ExecutionState) -> Ending | None:
 def job_state(
     before: ExecutionState, parts: Sequence[ExecutionState | None], ending: Ending | None, *, now: float
 ) -> ExecutionState:
-    """Returns the state of the job from its last state and the states of its instances, in rank order.
-
-    A part is None before the instance has started; `ending` is why the job does not succeed.
-    """
+    """Returns the state of the job from its last state and the states of its instances, in rank order."""
+    # A part is None before the instance has started; `ending` is why the job does not succeed.
     phases = {part.phase if part else "absent" for part in parts}
     instances = tuple(
         replace(instance, status=part.instances[0].status, exit_code=part.instances[0].exit_code)

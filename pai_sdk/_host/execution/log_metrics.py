@@ -88,23 +88,18 @@ def is_refused(error: OSError) -> bool:
 
 
 class LogMetrics:
-    """The metrics in the logs of one job. Not thread-safe; several processes can share a job.
-
-    Args:
-        sandbox: the job's folder.
-        instances: the names of the instances.
-        times: returns the recorded sizes of an instance's log.
-        tensorboard: the folder of that output channel, if it is outside the sandbox.
-        now: the time of a line without a recorded time; 0 leaves it unknown.
-    """
+    """The metrics in the logs of one job. Not thread-safe; several processes can share a job."""
 
     def __init__(
         self,
         sandbox: Sandbox,
         instances: Iterable[str],
         *,
+        # Returns the recorded sizes of an instance's log.
         times: Callable[[str], LogTimes],
+        # The folder of that output channel, if it is outside the sandbox.
         tensorboard: Path | None = None,
+        # The time of a line without a recorded time; 0 leaves it unknown.
         now: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._lock = sandbox.state_dir / _LOCK
@@ -119,10 +114,8 @@ class LogMetrics:
     def read_on(self, patterns: Sequence[Pattern], *, is_final: bool) -> Iterator[Mapping[str, float]]:
         """Writes new values, one chunk of a log per step; yields the last progress values of each chunk.
 
-        `is_final`: no instance writes any more, so an unterminated last line counts too.
-
-        Raises:
-            OSError: the events cannot be written; see `is_refused`.
+        `is_final`: no instance writes any more, so an unterminated last line counts too. An OSError means that the
+        events cannot be written; see `is_refused`.
         """
         for log in self._logs if patterns else ():
             is_more = log.might_have_more(is_final=is_final)
@@ -138,17 +131,11 @@ class LogMetrics:
 
 
 class _Mark(NamedTuple):
-    """The end of a batch of records.
+    """The end of a batch of records."""
 
-    Attributes:
-        log_bytes: how much of the log is read.
-        lines: how many lines with values there were.
-        last_time: of the last such line, in seconds since 1970; 0 if unknown.
-    """
-
-    log_bytes: int = 0
-    lines: int = 0
-    last_time: float = 0.0
+    log_bytes: int = 0  # how much of the log is read
+    lines: int = 0  # how many lines with values there were
+    last_time: float = 0.0  # of the last such line, in seconds since 1970; 0 if unknown
 
     def record(self) -> bytes:
         """Returns the mark as a record of an event file; TensorBoard skips fields that it does not know."""
@@ -300,20 +287,14 @@ def _finite(text: str | None) -> float | None:
 
 
 class _EventsFolder:
-    """The folder of the event files. A job controls the content of its outputs, so no link in it is followed.
-
-    The job cannot replace `outputs`; `tensorboard` is a folder of the user, which may itself be a link.
-    """
+    """The folder of the event files. A job controls the content of its outputs, so no link in it is followed."""
 
     def __init__(self, outputs: Path, tensorboard: Path | None) -> None:
+        # The job cannot replace `outputs`; `tensorboard` is a folder of the user, which may itself be a link.
         self._outputs, self._tensorboard = outputs, tensorboard
 
     def open(self, instance: str, stack: ExitStack, *, create: bool = False) -> int | None:
-        """Opens the event file of an instance until the stack is closed; returns None if it does not exist.
-
-        Raises:
-            OSError: it cannot be opened, or is not a plain file of this folder.
-        """
+        """Opens the event file of an instance until the stack is closed; returns None if it does not exist."""
         try:
             with ExitStack() as folders:
                 if create and self._tensorboard:

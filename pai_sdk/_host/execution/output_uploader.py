@@ -38,11 +38,9 @@ _Version: TypeAlias = tuple[int, int]
 
 
 def record_resumed(files: JobFiles, channels: Iterable[str]) -> None:
-    """Records the files in the outputs that a job resumes from, before it starts.
-
-    These files are uploaded only if the job changes them, because another job may resume from the same
-    checkpoints, and copies from this job must not replace what it has saved.
-    """
+    """Records the files in the outputs that a job resumes from, before it starts."""
+    # They are uploaded only if the job changes them: another job may resume from the same checkpoints, and copies
+    # from this job must not replace what it has saved.
     lines = [
         json.dumps([name, file.path, *_version(file)]) + "\n"
         for name in sorted(RESUMED_CHANNELS.intersection(channels))
@@ -86,11 +84,7 @@ class OutputUploader:
         return not LIVE_CHANNELS.isdisjoint(self._targets)
 
     def upload(self, *, live_only: bool) -> str:
-        """Uploads what is new; returns a description of what could not be sent, or "".
-
-        Raises:
-            UploadCancelled: `is_cancelled` said so.
-        """
+        """Uploads what is new; returns a description of what could not be sent, or ""."""
         problems: list[str] = []
         with self._lock:
             if self._is_finished and live_only:

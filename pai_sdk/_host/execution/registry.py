@@ -26,12 +26,7 @@ def executor_names() -> list[str]:
 
 
 def open_executor(name: str, setup: ExecutorSetup) -> Executor:
-    """Opens an executor for a service; the service closes it.
-
-    Raises:
-        InvalidInputError: there is no executor of that name.
-        PaiError: it cannot run jobs here, for example because no Docker engine responds.
-    """
+    """Opens an executor for a service, which closes it; fails if it cannot run jobs on this machine."""
     target = EXECUTORS.get(name) or _entry_points().get(name)
     if target is None:
         raise InvalidInputError(

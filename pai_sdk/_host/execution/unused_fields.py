@@ -23,13 +23,7 @@ _TOP_LEVEL = (
 
 
 def unused_fields(request: TrainingJobRequest, *, used: Collection[str]) -> list[str]:
-    """Returns the wire names of set fields that have no effect; `used` are those that this executor honours.
-
-    Example:
-        >>> wire = {"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "x"}, "RoleArn": "r", "Priority": 2}
-        >>> unused_fields(TrainingJobRequest.model_validate(wire), used=["Priority"])
-        ['RoleArn']
-    """
+    """Returns the wire names of set fields that have no effect; `used` are those that this executor honours."""
     return [name for name in _set_fields(request) if name not in used]
 
 

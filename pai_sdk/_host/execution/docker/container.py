@@ -61,29 +61,17 @@ _OWNED_BY_SHELLS = re.compile(
 
 @dataclass(frozen=True)
 class ContainerLimits:
-    """The limits of one instance; None means no limit.
+    """The limits of one instance; None means no limit."""
 
-    Attributes:
-        nano_cpus: billionths of a CPU.
-        memory_bytes: of all processes together; swap is not added.
-        shared_memory_bytes: the size of /dev/shm.
-        gpu_ids: the GPUs of each instance, in rank order.
-        gpu_count: the number of GPUs where no ids are selected; -1 means all.
-    """
-
-    nano_cpus: int | None = None
-    memory_bytes: int | None = None
-    shared_memory_bytes: int | None = None
-    gpu_ids: tuple[tuple[str, ...], ...] = ()
-    gpu_count: int = 0
+    nano_cpus: int | None = None  # billionths of a CPU
+    memory_bytes: int | None = None  # of all processes together; swap is not added
+    shared_memory_bytes: int | None = None  # the size of /dev/shm
+    gpu_ids: tuple[tuple[str, ...], ...] = ()  # the GPUs of each instance, in rank order
+    gpu_count: int = 0  # where no ids are selected; -1 means all
 
     @classmethod
     def of(cls, request: TrainingJobRequest, options: LocalOptions) -> ContainerLimits:
-        """Returns the limits that a request sets.
-
-        Raises:
-            InvalidInputError: amounts that are none, GPUs that cannot be divided; all of it is listed.
-        """
+        """Returns the limits that a request sets; refuses malformed amounts and GPUs that cannot be divided."""
         problems: list[Problem] = []
         spec = request.compute_resource.instance_spec
 
@@ -146,14 +134,10 @@ def _gpus(
 
 @dataclass(frozen=True)
 class ContainerMounts(Mounts):
-    """The files of this machine that are mounted into a job's containers besides the sandbox.
+    """The files of this machine that are mounted into a job's containers besides the sandbox."""
 
-    Attributes:
-        pip_cache: pip's downloads, shared by all jobs.
-        requirements: installed requirements, or their folder that the first instance fills, for later jobs too.
-    """
-
-    pip_cache: Path | None = None
+    pip_cache: Path | None = None  # pip's downloads, shared by all jobs
+    # installed, or a folder that the first instance fills, for later jobs too
     requirements: CachedRequirements | None = None
 
     def prepare(self, sandbox: Sandbox, instances: Sequence[Instance]) -> None:
@@ -165,11 +149,7 @@ class ContainerMounts(Mounts):
             (logs / sandbox.log_file(instance.name).name).touch()
 
     def arguments(self, sandbox: Sandbox, instance: Instance) -> list[dict[str, Any]]:
-        """Returns the mounts for the engine, which refuses a missing source and does not create it.
-
-        Each instance gets only its own log, as a file. So no container can replace a log by another file, which a
-        reader of the logs would then read or write.
-        """
+        """Returns the mounts for the engine, which refuses a missing source and does not create it."""
         log = sandbox.log_file(instance.name)
         mounts = [
             _bind(sandbox.ml, "/ml"),
@@ -178,6 +158,8 @@ class ContainerMounts(Mounts):
             _bind(sandbox.usercode, "/ml/usercode"),
             _bind(sandbox.ml / "output", "/ml/output"),
             _bind(sandbox.shared_dir, SHARED_DIR),
+            # Only the instance's own log, as a file: no container can replace a log by another file, which a
+            # reader of the logs would then read or write.
             _bind(log, f"{SHARED_DIR}/logs/{log.name}"),
         ]
         for channel, path in self.inputs.items():
@@ -219,15 +201,13 @@ def create_arguments(
     network: str | None,
     grace_s: int,
 ) -> dict[str, Any]:
-    """Returns the arguments of `Engine.start_container` for one instance.
-
-    The image's entrypoint does not run: by the contract, the command does.
-    """
+    """Returns the arguments of `Engine.start_container` for one instance."""
     arguments: dict[str, Any] = {
         "image": image,
         "name": instance.name,
         # Host names have at most 63 characters; instance names differ at the end.
         "hostname": instance.name[-63:].lstrip("-"),
+        # The image's entrypoint does not run: by the contract, the command does.
         "entrypoint": ["/bin/sh", f"{SHARED_DIR}/instance.sh", instance.name],
         "command": list(request.algorithm_spec.command if request.algorithm_spec else ()),
         "environment": {
@@ -286,15 +266,9 @@ def _device_requests(limits: ContainerLimits, rank: int) -> list[dict[str, Any]]
 
 
 def environment_file(variables: Mapping[str, str]) -> str:
-    r"""Returns shell text that sets these variables, for a file of mode 0600 instead of the engine's records.
-
-    Variables that a shell cannot set are passed by `env`, which is put before the command.
-
-    Example:
-        >>> environment_file({"NOTE": "two words", "a.name": "1"})
-        'set -- "$_env" a.name=1 "$@"\nexport NOTE=\'two words\'\n'
-    """
+    r"""Returns shell text that sets these variables, for a file of mode 0600 instead of the engine's records."""
     settable = {name: value for name, value in variables.items() if _is_settable(name)}
+    # A shell cannot set them; `env` passes them, and is put before the command.
     by_env = [shlex.quote(f"{name}={value}") for name, value in variables.items() if not _is_settable(name)]
     lines = [f"export {name}={shlex.quote(value)}\n" for name, value in settable.items()]
     return (f'set -- "$_env" {" ".join(by_env)} "$@"\n' if by_env else "") + "".join(lines)

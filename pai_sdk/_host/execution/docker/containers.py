@@ -104,11 +104,9 @@ class JobContainers:
         return True
 
     def was_killed(self, container: Any) -> bool:
-        """Returns whether the engine was asked to kill a container, for example by `docker kill`.
-
-        An engine reports `OOMKilled` for a container in which the kernel has ever killed a process for lack of
-        memory, also if the container survived that. A kill by the kernel is not an event of the engine.
-        """
+        """Returns whether the engine was asked to kill a container, for example by `docker kill`."""
+        # An engine reports `OOMKilled` for a container in which the kernel has ever killed a process for lack of
+        # memory, also if the container survived that. A kill by the kernel is not an event of the engine.
         filters = {"container": container.id, "event": "kill"}
         client = self._engine().client
         events = client.api.events(since="1", until=f"{time.time():.9f}", filters=filters, decode=True)
@@ -129,11 +127,8 @@ class JobContainers:
             )
 
     def remove_orphans(self, is_orphan: Callable[[Path], bool]) -> list[str]:
-        """Removes containers and networks of jobs whose folder is gone; returns the jobs.
-
-        Those of other users, and of other hosts that share the engine, are left alone: their folders are not
-        visible here.
-        """
+        """Removes containers and networks of jobs whose folder is gone; returns the jobs."""
+        # Not those of other users, and of other hosts that share the engine: their folders are not visible here.
         client, filters = self._engine().client, {"label": [LABEL_JOB, f"{LABEL_OWNER}={owner()}"]}
         label_sets = [
             item.labels for item in client.containers.list(all=True, ignore_removed=True, filters=filters)
@@ -148,10 +143,7 @@ class JobContainers:
 
 
 def container_exit(container: Any, *, with_output: bool = False) -> ContainerExit | None:
-    """Returns the exit of a container, None if it has not exited; optionally with its output.
-
-    The engine has no output once the instance has opened its log.
-    """
+    """Returns the exit of a container, None if it has not exited; optionally with its output."""
     state = container.attrs["State"]
     # A list of containers can report the state as a string; the details then need a request per container.
     if isinstance(state, str):
@@ -159,6 +151,7 @@ def container_exit(container: Any, *, with_output: bool = False) -> ContainerExi
         state = container.attrs["State"]
     if state["Status"] in ("created", "running", "paused", "restarting", "stopping"):
         return None
+    # The engine has no output once the instance has opened its log.
     output = container.logs(tail=3).decode(errors="replace").strip() if with_output else ""
     return ContainerExit(int(state["ExitCode"]), bool(state["OOMKilled"]), str(state.get("Error") or ""), output)
 

@@ -44,30 +44,19 @@ _SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine that responds.
-
-    Attributes:
-        url: its address.
-        client: docker-py's client; safe to use from several threads.
-        is_rootless: root inside of a container is the user who runs the engine.
-        is_podman: it is Podman, with Docker's API.
-        has_selinux: containers can access only files that are labelled for them.
-        remaps_users: users of a container are mapped to other users of the host.
-    """
+    """An engine that responds, with docker-py's client for it, which is safe to use from several threads."""
 
     url: str
     client: docker.DockerClient
-    is_rootless: bool = False
-    is_podman: bool = False
-    has_selinux: bool = False
-    remaps_users: bool = False
+    is_rootless: bool = False  # root inside of a container is the user who runs the engine
+    is_podman: bool = False  # with Docker's API
+    has_selinux: bool = False  # containers can access only files that are labelled for them
+    remaps_users: bool = False  # users of a container are mapped to other users of the host
 
     @property
     def file_access(self) -> dict[str, Any]:
-        """Returns arguments of docker-py's `containers.create` for access to the caller's files as the caller.
-
-        The files themselves are not changed: new labels or owners would outlast the job.
-        """
+        """Returns arguments of docker-py's `containers.create` for access to the caller's files as the caller."""
+        # The files themselves are not changed: new labels or owners would outlast the job.
         arguments: dict[str, Any] = {}
         if self.has_selinux:
             arguments["security_opt"] = ["label=disable"]
@@ -87,13 +76,8 @@ class Engine:
         api.start(created["Id"])
 
     def check_responds(self) -> None:
-        """Checks whether an engine listens, before docker-py connects.
-
-        docker-py would leak a socket on a failure, and wait for a minute if the engine hangs.
-
-        Raises:
-            EngineNotFoundError: no engine responds.
-        """
+        """Checks whether an engine listens, before docker-py connects."""
+        # docker-py would leak a socket on a failure, and wait for a minute if the engine hangs.
         failure = _connect_failure(self.url) or _ping_failure(self.url)
         if failure:
             raise EngineNotFoundError(f"the engine at {self.url} does not respond any more: {failure}")
@@ -117,19 +101,9 @@ class _Candidate:
 
 
 def find_engine() -> Engine:
-    """Returns the engine that the user's environment names, or the first one that responds at a usual address.
-
-    `DOCKER_HOST` has precedence, then the current Docker context, then the usual sockets.
-
-    Raises:
-        EngineNotFoundError: no engine responds, with all addresses that were tried; or the named one is on another
-            machine, which cannot see the folders of this one.
-
-    Example:
-        >>> find_engine().url  # doctest: +SKIP
-        'unix:///var/run/docker.sock'
-    """
+    """Returns the engine that the user's environment names, or the first one that responds at a usual address."""
     tried: list[str] = []
+    # `DOCKER_HOST` has precedence, then the current Docker context, then the usual sockets.
     for candidate in _candidates():
         # An engine behind TCP may be on another machine, where the mounted folders do not exist.
         if not candidate.url.startswith("unix://"):

@@ -15,12 +15,7 @@ _PAUSE_S = 1.0
 
 
 class Absence:
-    """Records whether an engine responds, from the last requests to it. Safe to use from several threads.
-
-    Example:
-        >>> Absence().sentence
-        ''
-    """
+    """Records whether an engine responds, from the last requests to it. Safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -100,15 +100,7 @@ def usage_of_job(engine: Engine, job_id: str) -> list[InstanceUsage]:
 
 
 def _usage(instance: str, stats: dict[str, Any]) -> InstanceUsage:
-    """Returns the figures of `docker stats`, in percent of the machine's cores and of the available memory.
-
-    Example:
-        >>> _usage("local-1-master-0", {
-        ...     "cpu_stats": {"cpu_usage": {"total_usage": 300}, "system_cpu_usage": 2000},
-        ...     "precpu_stats": {"cpu_usage": {"total_usage": 100}, "system_cpu_usage": 1000},
-        ...     "memory_stats": {"usage": 96, "limit": 400, "stats": {"inactive_file": 16}}}).cpu_percent
-        20.0
-    """
+    """Returns the figures of `docker stats`, in percent of the machine's cores and of the available memory."""
     now, before = stats.get("cpu_stats") or {}, stats.get("precpu_stats") or {}
     cpu_time = _get_int(now, "cpu_usage", "total_usage") - _get_int(before, "cpu_usage", "total_usage")
     system_time = _get_int(now, "system_cpu_usage") - _get_int(before, "system_cpu_usage")

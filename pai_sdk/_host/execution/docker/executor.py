@@ -63,21 +63,7 @@ class DockerExecutor(Executor):
     """Runs the instances of a job as containers that need no other process once they are released.
 
     `instance.sh` is their first process: it writes the log, enforces the time limit and ends the instances
-    together. The executor starts them. The first call of `state` after the end, in any process, records how they
-    ended.
-
-    Args:
-        engine: returns the engine when it is first needed.
-        pip_cache: a folder for pip's downloads, shared by all jobs.
-        requirements_dir: a folder for installed requirements, shared by jobs with the same requirements.
-        is_closing: returns True when a pull in progress must be cancelled, because the process shuts down.
-        options: of all jobs; without them, each job's are the tags of its request.
-        records_log_sizes: `state` records the sizes of the logs, for a caller that polls several times a second.
-            The instance's own records have whole seconds, and some images cannot write them.
-
-    Example:
-        >>> DockerExecutor().state(Path("/srv/jobs/none")).phase
-        'absent'
+    together. The first call of `state` after the end, in any process, records how they ended.
     """
 
     capabilities = ExecutorCapabilities(uses_images=True, hosts="elsewhere", sets_shared_memory=True)
@@ -86,10 +72,14 @@ class DockerExecutor(Executor):
         self,
         engine: Callable[[], Engine] = find_engine,
         *,
+        # Both folders are shared by all jobs: pip's downloads, and installed requirements.
         pip_cache: Path | None = None,
         requirements_dir: Path | None = None,
         is_closing: Callable[[], bool] = lambda: False,
+        # None: the tags of each request are its options.
         options: LocalOptions | None = None,
+        # For a caller that polls several times a second: the instances' own records have whole seconds, and some
+        # images cannot write them.
         records_log_sizes: bool = False,
     ) -> None:
         self._find = engine
@@ -111,22 +101,14 @@ class DockerExecutor(Executor):
 
     @property
     def engine(self) -> Engine:
-        """Returns the engine, which is searched for on first use.
-
-        Raises:
-            EngineNotFoundError: there is none.
-        """
+        """Returns the engine, which is searched for on first use."""
         if self._engine is None:
             self._engine = self._find()
         return self._engine
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> DockerExecutor:
-        """Opens the executor for a service: its clients choose neither the containers' user nor their network.
-
-        Raises:
-            EngineNotFoundError: no engine responds.
-        """
+        """Opens the executor for a service: its clients choose neither the containers' user nor their network."""
         options = LocalOptions()
         executor = cls(
             pip_cache=setup.cache_dir / "pip", is_closing=setup.is_closing, options=options, records_log_sizes=True
@@ -143,12 +125,7 @@ class DockerExecutor(Executor):
     # ---- the beginning ----
 
     def start(self, spec: LaunchSpec, *, progress: bool = False) -> None:
-        """Pulls the image if needed, then starts all instances; does nothing for a job that was started before.
-
-        Raises:
-            InvalidInputError: the request cannot become containers; nothing was started.
-            LocalRunError: the engine refused; nothing was left behind.
-        """
+        """Pulls the image if needed, then starts all instances; does nothing for a job that was started before."""
         journal = Journal(spec.sandbox.state_dir)
         with locked(journal.lock, waits=False) as has_lock:
             # Without the lock, another process is starting, finalizing or cleaning up the job.
@@ -181,15 +158,13 @@ class DockerExecutor(Executor):
     # ---- the course ----
 
     def state(self, root: Path) -> ExecutionState:
-        """Returns the current state. The first call that reads the end also writes it and removes the containers.
-
-        In this order: the final state if it is written; the exit codes that the instances have written; the
-        engine, for instances that have written none. Any process may call this at any time: every change is made
-        under the lock, or is a file whose first writer wins.
-        """
+        """Returns the state; the first call that reads the end also writes it and removes the containers."""
         job = _Job.find(root)
         if job is None:
             return ExecutionState("absent")
+        # Read in this order: the final state; the exit codes that the instances have written; the engine, for
+        # instances without one. Any process may call this at any time: every change is made under the lock, or is
+        # a file whose first writer wins.
         state = self._state_of(job)
         if self._records_log_sizes and state.phase != "absent":
             names = [instance.name for instance in state.instances]
@@ -266,12 +241,10 @@ class DockerExecutor(Executor):
                 self._containers.kill(job.id, job.shared)
 
     def _container_exits(self, job: _Job, *, should_cache: bool) -> dict[str, ContainerExit | None] | None:
-        """Returns the exit of each container, None for a running one; asks the engine at most once a second.
-
-        Returns None if the engine does not respond.
-        """
+        """Returns the exit of each container, None for a running one; or None if the engine does not respond."""
         cached = self._cached_exits.get(job.sandbox.root)
         sent_at = time.monotonic()
+        # The engine is asked at most once per interval, however often `state` is called.
         if cached and sent_at - cached[0] < _ENGINE_INTERVAL_S:
             return cached[1]
         if not self._absence.should_call:
@@ -360,10 +333,8 @@ class DockerExecutor(Executor):
 
     @contextmanager
     def _engine_call(self) -> Iterator[bool]:
-        """Leaves the block when the engine does not respond; yields False if it did not a moment ago.
-
-        So one call of `state` waits only once for an engine that hangs.
-        """
+        """Leaves the block when the engine does not respond; yields False if it did not a moment ago."""
+        # So one call of `state` waits only once for an engine that hangs.
         if not self._absence.should_call:
             yield False
             return
@@ -376,12 +347,10 @@ class DockerExecutor(Executor):
                 raise
 
     def _cleanup(self, job: _Job) -> None:
-        """Removes the containers of a job that has ended; if the engine is away, a later call does it.
-
-        While one process removes them, others wait: a caller that reads the end can rely on their removal, and a
-        process that exits right after it, with all its threads, leaves no partial removal.
-        """
+        """Removes the containers of a job that has ended; if the engine is away, a later call does it."""
         deadline = time.monotonic() + _CLEANUP_TIMEOUT_S
+        # Other processes wait for the one that removes them: a caller that reads the end can rely on the removal,
+        # and a process that exits right after it, with all its threads, leaves no partial removal.
         while job.cleanup_marker.exists():
             with locked(job.journal.lock, waits=False) as has_lock, self._engine_call() as can_call:
                 if has_lock and can_call:
@@ -438,20 +407,12 @@ class _TimedJobFolder(JobFolder):
 
 @dataclass(frozen=True)
 class _Job:
-    """The files of a job that was started: its complete state.
-
-    Attributes:
-        sandbox: the job's folder.
-        journal: written by executors; no container can write there. Its lock is held by the process that starts
-            the job, writes its end or removes its containers.
-        shared: written by the containers.
-        properties: recorded at the start, see `Launch`.
-    """
+    """The files of a job that was started: its complete state."""
 
     sandbox: Sandbox
-    journal: Journal
-    shared: SharedFolder
-    properties: dict[str, Any]
+    journal: Journal  # Executors only; its lock: who starts the job, writes its end or removes containers.
+    shared: SharedFolder  # written by the containers
+    properties: dict[str, Any]  # recorded at the start, see `Launch`
 
     @classmethod
     def find(cls, root: Path) -> _Job | None:

@@ -66,19 +66,12 @@ _KILLED = (
 
 @dataclass(frozen=True)
 class ContainerExit:
-    """The exit of a container, as the engine reports it.
-
-    Attributes:
-        code: the exit code.
-        out_of_memory: the kernel killed a process in it for lack of memory.
-        error: why it could not be started; otherwise empty.
-        output: what it printed before it opened its log.
-    """
+    """The exit of a container, as the engine reports it."""
 
     code: int
-    out_of_memory: bool = False
-    error: str = ""
-    output: str = ""
+    out_of_memory: bool = False  # the kernel killed a process in it for lack of memory
+    error: str = ""  # why it could not be started; otherwise empty
+    output: str = ""  # what it printed before it opened its log
 
 
 def ending(
@@ -87,17 +80,11 @@ def ending(
     container_exits: Mapping[str, ContainerExit | None],
     engine_has_restarted: Callable[[bool | None], bool | None] = lambda _: False,
 ) -> ExecutionState:
-    """Returns the final state of a job.
-
-    Args:
-        job: the job's properties, recorded at its start.
-        shared: the folder that its instances write to.
-        container_exits: the exit of each container, as far as the engine knows it.
-        engine_has_restarted: called if containers were stopped from outside; returns None if unknown. Its argument
-            is the result to assume if the engine does not respond.
-    """
+    """Returns the final state of a job, from its properties, its folder and the exits of its containers."""
     instances = shared.instances
     exits = [instance_exit for instance in instances if (instance_exit := shared.read_exit(instance.name))]
+    # `engine_has_restarted` is called if containers were stopped from outside; its argument is the result to
+    # assume if the engine does not respond. It returns None if unknown.
     failed, code, message = _reason(job, shared, container_exits, engine_has_restarted)
     return ExecutionState(
         "ended",
@@ -145,13 +132,11 @@ def _reason(
     container_exits: Mapping[str, ContainerExit | None],
     engine_has_restarted: Callable[[bool | None], bool | None],
 ) -> tuple[str | None, str, str]:
-    """Returns the failed instance, the reason's code and its message; empty for a success.
-
-    The checks are in the order of causes: an earlier event explains a later one.
-    """
+    """Returns the failed instance, the reason's code and its message; empty for a success."""
     names = [instance.name for instance in shared.instances]
     end_reasons = {shared.end_reason(name) for name in names}
     failure, request = shared.first_failure, shared.stop_request
+    # In the order of causes: an earlier event explains a later one.
     if not shared.is_launched:
         return None, REASON_SUPERVISOR_LOST, _INTERRUPTED
     if shared.requirements_failed:
@@ -249,14 +234,12 @@ def _failure_reason(
 
 
 def _disk_full(name: str, exit_code: int, shared: SharedFolder, job: Mapping[str, Any]) -> str:
-    """Returns the message for an instance that failed because of a full disk; otherwise "".
-
-    When the exit is first read, the disk may have free space again, or the full disk was inside the container. In
-    these cases the log contains the error.
-    """
+    """Returns the message for an instance that failed because of a full disk; otherwise ""."""
     for folder in (shared.path.parent, *(Path(path) for path in job.get("outputs", {}).values())):
         if _is_full(folder):
             return disk_full_message(name, exit_code, str(folder))
+    # When the exit is first read, the disk may have free space again, or the full disk was inside the container:
+    # then only the log has the error.
     error_line = next((line for line in shared.log_tail(name, _NUM_LOG_LINES) if _NO_SPACE in line), None)
     return disk_full_log_message(name, exit_code, error_line.strip()[:_MAX_LINE_CHARACTERS]) if error_line else ""
 

@@ -28,16 +28,7 @@ class PullAbandoned(Exception):
 def ensure_image(
     engine: Engine, image: str, *, progress: bool, should_cancel: Callable[[], bool] = lambda: False
 ) -> str:
-    """Returns the id of an image, after a pull if it is not on this machine.
-
-    Keys for private registries are read from Docker's own configuration (`docker login`). `should_cancel` is
-    called repeatedly during the pull.
-
-    Raises:
-        PullGivenUp: `should_cancel` returned True.
-        ImageError: no such image, no access to it, or its registry is unreachable.
-        LocalRunError: the engine does not respond any more.
-    """
+    """Returns the id of an image, after a pull if it is not on this machine."""
     from docker.errors import APIError, ImageNotFound
     from requests.exceptions import RequestException
 
@@ -51,6 +42,7 @@ def ensure_image(
     except RequestException as error:
         raise engine.lost_error(error, while_doing=f"it was asked for the image {image!r}") from error
     try:
+        # With the keys for private registries of Docker's own configuration (`docker login`).
         _pull(engine, image, progress=progress, should_cancel=should_cancel)
         return str(engine.client.images.get(image).id)
     except APIError as error:
@@ -72,11 +64,9 @@ def _pull(engine: Engine, image: str, *, progress: bool, should_cancel: Callable
 def _pull_events(
     engine: Engine, repository: str, tag: str, should_cancel: Callable[[], bool]
 ) -> Iterator[dict[str, Any]]:
-    """Yields the events of a pull.
-
-    There are no events while a registry does not respond, so another thread reads them. After a cancellation that
-    thread exits with the next event of the engine, or at the client's read timeout.
-    """
+    """Yields the events of a pull."""
+    # There are no events while a registry does not respond, so another thread reads them. After a cancellation
+    # that thread exits with the next event of the engine, or at the client's read timeout.
     events: queue.SimpleQueue[dict[str, Any] | Exception | None] = queue.SimpleQueue()
     is_cancelled = threading.Event()
 

@@ -39,32 +39,16 @@ __all__ = ["Launch"]
 
 @dataclass(frozen=True)
 class Launch:
-    """The start of one job's containers.
-
-    Attributes:
-        engine: where they run.
-        spec: the job.
-        options: used instead of the tags of the request.
-        pip_cache: a folder for pip's downloads.
-        requirements_cache: folders with installed requirements.
-    """
+    """The start of one job's containers."""
 
     engine: Engine
     spec: LaunchSpec
-    options: LocalOptions | None = None
+    options: LocalOptions | None = None  # used instead of the tags of the request
     pip_cache: Path | None = None
     requirements_cache: RequirementsCache | None = None
 
     def run(self, *, progress: bool, is_closing: Callable[[], bool] = lambda: False) -> None:
-        """Creates and starts all containers, then releases the instances. After a failure the caller removes them.
-
-        A job that is stopped while its image is pulled ends without containers. `is_closing` cancels the pull.
-
-        Raises:
-            InvalidInputError: the request cannot become containers.
-            LocalRunError: the engine refused.
-            PullGivenUp: `is_closing` returned True.
-        """
+        """Creates and starts all containers, then releases the instances; the caller removes them on a failure."""
         from docker.errors import APIError
         from requests import RequestException
 
@@ -90,6 +74,7 @@ class Launch:
         try:
             image = ensure_image(self.engine, image_uri, progress=progress, should_cancel=should_cancel)
         except PullAbandoned:
+            # A job that is stopped while its image is pulled ends without containers.
             if shared.stop_request is None:
                 raise
             journal.write_job(job)

@@ -42,20 +42,10 @@ class CachedRequirements:
 
 @dataclass(frozen=True)
 class RequirementsCache:
-    """Folders with installed requirements. Several processes can use them at once.
-
-    Attributes:
-        folder: the folder that contains them.
-        containers: returns the names of the containers of jobs, and the folders of this machine mounted into them.
-
-    Example:
-        >>> cache = RequirementsCache(Path("/srv/cache"), lambda: ({}, set()))
-        >>> with cache.use(["./mine.whl"], image="python:3.11", image_id="sha256:0a", user="0:0") as cached:
-        ...     cached is None
-        True
-    """
+    """Folders with installed requirements. Several processes can use them at once."""
 
     folder: Path
+    # the names of the containers of jobs, and the folders of this machine mounted into them
     containers: Callable[[], tuple[set[str], set[Path]]]
 
     @contextmanager
@@ -68,12 +58,9 @@ class RequirementsCache:
         user: str,
         variables: Mapping[str, str] | None = None,
     ) -> Iterator[CachedRequirements | None]:
-        """Selects the folder of a job; within the block, in which the containers are created, it is not removed.
-
-        Yields None for requirements that cannot be cached, because they name files. Of `variables`, those of pip
-        count.
-        """
+        """Selects the folder of a job; it is not removed within the block, which creates the containers."""
         validity = reuse_period(contents)
+        # Requirements that name files cannot be cached: the files may change.
         if not validity:
             yield None
             return

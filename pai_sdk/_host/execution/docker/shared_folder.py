@@ -38,13 +38,6 @@ class SharedFolder(ExecutionRecord):
 
     The containers can write here, so nothing that is read is trusted: neither its content, nor its size, nor that
     it is a file. Invalid content counts as not written. The first writer of a file wins (`publish_once`).
-
-    Attributes:
-        instances: of the job, in rank order; needed for `state`.
-
-    Example:
-        >>> SharedFolder(Path("/srv/jobs/local-1/shared")).is_launched
-        False
     """
 
     _max_bytes = _MAX_TEXT_BYTES
@@ -53,6 +46,7 @@ class SharedFolder(ExecutionRecord):
 
     def __init__(self, path: Path, instances: Sequence[Instance] = ()) -> None:
         super().__init__(path)
+        # In rank order; needed for `state`.
         self.instances = instances
 
     # ---- what the executor writes ----

@@ -36,12 +36,10 @@ class ProcessEntry:
         self._process = process
 
     def run(self, command: Sequence[str]) -> int:
-        """Runs a command with this process's terminal and streams; returns the exit code.
-
-        As for a shell, 127 means that there is no such program, and 126 that it cannot be started.
-        """
+        """Runs a command with this process's terminal and streams; returns the exit code."""
         child = os.fork()
         if child == 0:
+            # As for a shell: 127 if there is no such program, 126 if it cannot be started.
             code = _CANNOT_EXECUTE
             try:
                 self._become(command)

@@ -65,12 +65,7 @@ class Remote:
         return self._handle.call.remote(method, *arguments)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        """Calls a method and waits for its result, also while the node does not respond.
-
-        Raises:
-            InstanceLost: the actor is gone.
-            NodeError: the method raised.
-        """
+        """Calls a method and waits for its result, also while the node does not respond."""
         return self._call_until_available(lambda: self.ask(method, *arguments))
 
     def open(self, *arguments: Any) -> str:
@@ -79,13 +74,7 @@ class Remote:
         return str(self._call_until_available(lambda: self._handle.node.remote()))
 
     def result(self, reference: Any) -> Any:
-        """Returns the result of a call.
-
-        Raises:
-            InstanceLost: the actor is gone.
-            NodeAway: the node does not respond; call again.
-            NodeError: the method raised.
-        """
+        """Returns the result of a call. NodeAway: call again; InstanceLost: the actor is gone."""
         try:
             return ray.get(reference)
         except ActorUnavailableError as error:
@@ -104,11 +93,7 @@ class Remote:
 
 
 class Cluster:
-    """A connection to the cluster; one per process, with the service's namespace.
-
-    Raises:
-        PaiError: it does not respond.
-    """
+    """A connection to the cluster; one per process, with the service's namespace."""
 
     def __init__(self, options: RayOptions, namespace: str) -> None:
         self.options = options

@@ -63,19 +63,15 @@ _PACKAGE_PARENT = str(Path(__file__).parents[4])
 
 
 class RayExecutor(Executor):
-    """Runs the instances of a job as processes on nodes of a Ray cluster; all or none of them are placed.
-
-    Attributes:
-        hub: this executor's own folder; a later executor with the same one continues with its jobs.
-        options: which cluster, and how it is used.
-        grace_s: seconds between SIGTERM and SIGKILL when a job is stopped.
-    """
+    """Runs the instances of a job as processes on nodes of a Ray cluster; all or none of them are placed."""
 
     capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere")
 
     def __init__(self, hub: Path, options: RayOptions, *, grace_s: float = 10.0) -> None:
         self.options = options
+        # Between SIGTERM and SIGKILL when a job is stopped.
         self.grace_s = grace_s
+        # This executor's own folder; a later executor with the same one continues with its jobs.
         self.hub = hub
         self._hub = Hub(hub)
         self._mirror: subprocess.Popen[bytes] | None = None
@@ -95,14 +91,11 @@ class RayExecutor(Executor):
         return executor
 
     def connect(self) -> None:
-        """Starts the mirror process, and restarts it until `close`.
-
-        Raises:
-            PaiError: the cluster does not respond, and never did. Later, jobs wait until it does.
-        """
+        """Starts the mirror process, and restarts it until `close`."""
         with self._lock:
             if self._watchdog is not None:
                 return
+            # A cluster that never responded is an error; later, jobs wait until it does.
             if not self._hub.was_connected and not self._hub.has_mirror:
                 self._start_mirror()
             self._watchdog = threading.Thread(target=self._run_watchdog, name="ray-mirror", daemon=True)
@@ -149,10 +142,7 @@ class RayExecutor(Executor):
             self._hub.drop(root.name)
 
     def state(self, root: Path) -> ExecutionState:
-        """Returns the state that the mirror process has written last.
-
-        A job that this service has not started, because its folder is from a backup, is lost.
-        """
+        """Returns the state that the mirror process has written last."""
         journal = Journal(Sandbox(root).state_dir)
         state = journal.read_state()
         if state is None or state.phase == "ended" or self._hub.has(root.name):
@@ -160,6 +150,7 @@ class RayExecutor(Executor):
         # Read again: the job may have ended before `has` was called.
         state = journal.read_state() or state
         if state.phase != "ended":
+            # Its folder is from a backup: this service has not started it.
             state = replace(state, reason_code=REASON_NODE_LOST, reason_message=_RESTORED_MESSAGE)
             state = ended(state, now=time.time())
             journal.write_state(state)

@@ -34,10 +34,7 @@ _SWEEP_INTERVAL_S = 60.0
 
 
 def main(hub_path: str, options: str) -> None:
-    """Mirrors until standard input is closed, and then as long as there are jobs and no other service.
-
-    `options` are the fields of `RayOptions` as JSON.
-    """
+    """Mirrors until standard input is closed, and then as long as there are jobs and no other service."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     hub = Hub(Path(hub_path))
     # One mirror per hub. The lock ends with its process, so a killed mirror needs no cleanup.
@@ -47,6 +44,7 @@ def main(hub_path: str, options: str) -> None:
         service_ended = threading.Event()
         threading.Thread(target=_watch_service, args=(hub, service_ended), daemon=True).start()
         try:
+            # `options` has the fields of `RayOptions` as JSON.
             cluster = Cluster(RayOptions(**json.loads(options)), hub.namespace)
         except PaiError as error:
             _print(str(error))

@@ -26,10 +26,6 @@ class RayOptions:
         cpus_per_instance: CPUs of an instance whose job sets none.
         placement: how the instances of a job are placed on nodes; one of Ray's four strategies.
         node_folder: the folder of a node in which jobs run; by default one in its folder for temporary files.
-
-    Example:
-        >>> RayOptions.parse({"address": "ray://head:10001"}).cpus_per_instance
-        1.0
     """
 
     address: str = "auto"
@@ -39,11 +35,7 @@ class RayOptions:
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> RayOptions:
-        """Parses the options.
-
-        Raises:
-            InvalidInputError: unknown options or invalid values; all of them are listed.
-        """
+        """Parses the options; reports all unknown options and invalid values at once."""
         names = [part.name for part in fields(cls)]
         problems: list[Problem] = []
         parsed: dict[str, Any] = dict(values)

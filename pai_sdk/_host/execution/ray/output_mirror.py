@@ -42,10 +42,8 @@ class OutputMirror:
             self._mirrored = json.loads(self._mirrored_file.read_text())
 
     def update(self, sources: Sequence[tuple[int, Source]], channels: Collection[str] | None = None) -> None:
-        """Fetches changed files, and removes files that the job has removed.
-
-        `sources` has one instance of each node, with its rank, in rank order. Files of other nodes stay.
-        """
+        """Fetches changed files, and removes files that the job has removed."""
+        # `sources` has one instance of each node, with its rank, in rank order. Files of other nodes stay.
         current: dict[str, tuple[int, Source, FileInfo]] = {}
         removed_paths: list[str] = []
         for number, (rank, source) in enumerate(sources):

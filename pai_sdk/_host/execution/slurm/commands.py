@@ -53,16 +53,10 @@ def missing_commands() -> list[str]:
 
 
 def run(command: Sequence[str], *, stdin: str = "") -> str:
-    """Runs a Slurm command and returns its output.
-
-    The command must contain no secret: every user of the machine can read it. `stdin` is private.
-
-    Raises:
-        SlurmAway: it is unknown whether the command was carried out.
-        SlurmRefused: the command failed.
-    """
+    """Runs a Slurm command and returns its output; after SlurmAway, it may have been carried out."""
     environment = {name: value for name in _PASSED_VARIABLES if (value := os.environ.get(name))}
     try:
+        # Every user of the machine can read the command, so it must contain no secret; `stdin` is private.
         done = subprocess.run(
             command,
             input=stdin.encode(),

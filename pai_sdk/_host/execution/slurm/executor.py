@@ -49,17 +49,16 @@ _LOG_LINES = 5
 
 
 class SlurmExecutor(Executor):
-    """Runs the instances of a job as tasks of one Slurm job.
-
-    Both folders must be on file systems that all nodes share. `grace_s` is the time between SIGTERM and SIGKILL.
-    """
+    """Runs the instances of a job as tasks of one Slurm job."""
 
     capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere")
 
     def __init__(self, jobs_dir: Path, cache_dir: Path, options: SlurmOptions, *, grace_s: float = 10.0) -> None:
+        # Both folders must be on file systems that all nodes share.
         self._jobs_dir = jobs_dir.resolve()
         self._cache_dir = cache_dir.resolve()
         self._options = options
+        # Between SIGTERM and SIGKILL.
         self._grace_s = grace_s
         self._queue = SlurmQueue()
         # A cache: the earliest time of the next attempt to submit a job, or to cancel its Slurm job.
@@ -271,11 +270,7 @@ class SlurmExecutor(Executor):
         return JobFolder(Sandbox(root))
 
     def remove(self, root: Path) -> None:
-        """Kills the processes of a job and removes its folder; a pending Slurm job then starts nothing.
-
-        Raises:
-            PaiError: processes of the job do not end.
-        """
+        """Kills the processes of a job and removes its folder; a pending Slurm job then starts nothing."""
         sandbox = Sandbox(root.resolve())
         self.withdraw(root)
         journal, gang = Journal(sandbox.state_dir), GangFolder(sandbox.shared_dir)

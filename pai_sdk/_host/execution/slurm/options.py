@@ -19,39 +19,21 @@ _CPUS = re.compile(r"[1-9][0-9]{0,5}")
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmOptions:
-    """How a service uses its Slurm cluster. An empty string leaves the choice to the cluster.
+    """How a service uses its Slurm cluster. An empty string leaves the choice to the cluster."""
 
-    Attributes:
-        account: the account that is charged.
-        partition: the partitions of jobs, separated by commas.
-        qos: the quality of service of jobs.
-        reservation: a reservation that jobs can use.
-        constraint: features that their nodes must have.
-        gpu_type: the kind of GPU, such as `a100`.
-        cpus_per_instance: CPUs of an instance whose job sets none.
-        python: the Python that supervises jobs, and that they use, on every node; by default that of the service.
-
-    Example:
-        >>> SlurmOptions.parse({"partition": "gpu"}).cpus_per_instance
-        '1'
-    """
-
-    account: str = ""
-    partition: str = ""
-    qos: str = ""
-    reservation: str = ""
-    constraint: str = ""
-    gpu_type: str = ""
-    cpus_per_instance: str = "1"
+    account: str = ""  # it is charged
+    partition: str = ""  # separated by commas
+    qos: str = ""  # quality of service
+    reservation: str = ""  # one that jobs can use
+    constraint: str = ""  # features that their nodes must have
+    gpu_type: str = ""  # such as `a100`
+    cpus_per_instance: str = "1"  # of an instance whose job sets none
+    # it supervises jobs, and they use it, on every node
     python: str = field(default_factory=lambda: sys.executable)
 
     @classmethod
     def parse(cls, values: Mapping[str, str]) -> SlurmOptions:
-        """Parses the options.
-
-        Raises:
-            InvalidInputError: unknown options or invalid values; all of them are listed.
-        """
+        """Parses the options; reports all unknown options and invalid values at once."""
         names = [part.name for part in fields(cls)]
         problems: list[Problem] = []
         for name, value in sorted(values.items()):

@@ -47,25 +47,15 @@ _FINISHED_STATES = frozenset(
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """One Slurm job.
-
-    Attributes:
-        number: the Slurm job id.
-        state: Slurm's name of the state, such as `PENDING`.
-        is_preempted: whether it has to make room for another job.
-        reason: Slurm's name of the reason for the state.
-        job_id: the id of the service's job.
-        root: the folder of that job.
-        attempt: the attempt at that job, from 1.
-    """
+    """One Slurm job: `number`, `state` and `reason` are Slurm's, `job_id` is the service's."""
 
     number: str
     state: str
-    is_preempted: bool
+    is_preempted: bool  # it has to make room for another job
     reason: str
     job_id: str
     root: Path
-    attempt: int = 1
+    attempt: int = 1  # at the service's job, from 1
 
     @property
     def is_finished(self) -> bool:
@@ -79,23 +69,15 @@ class QueuedJob:
 
 
 def slurm_job_name(job_id: str, attempt: int) -> str:
-    """Returns the name of the Slurm job for an attempt at a job.
-
-    Example:
-        >>> slurm_job_name("train1", 1), slurm_job_name("train1", 2)
-        ('pai-train1', 'pai-train1.2')
-    """
+    """Returns the name of the Slurm job for an attempt at a job."""
     return f"{_PREFIX}{job_id}" if attempt == 1 else f"{_PREFIX}{job_id}.{attempt}"
 
 
 def list_entries(*, root: Path | None = None) -> list[QueuedJob]:
     """Asks Slurm for this service's jobs; with `root`, for the last attempt at the job in that folder.
 
-    Slurm forgets a job some minutes after its end.
-
-    Raises:
-        SlurmAway: Slurm does not respond, or its output cannot be parsed.
-        SlurmRefused: Slurm refuses the query.
+    Slurm forgets a job some minutes after its end. Raises SlurmAway if it does not respond or its output cannot be
+    parsed, and SlurmRefused if it refuses the query.
     """
     fields = ",".join(f"{name}:|" for name in _FIELDS)
     name_filter = [] if root is None else [f"--name={slurm_job_name(root.name, Sandbox(root).attempt)}"]
@@ -147,11 +129,7 @@ class SlurmQueue:
         self._worker.shutdown(wait=False, cancel_futures=True)
 
     def find(self, root: Path) -> list[QueuedJob] | None:
-        """Returns the Slurm jobs of a job's last attempt, unfinished ones first; None while unknown.
-
-        An empty list means that two responses in a row, both requested after the first call for it, lacked the
-        job.
-        """
+        """Returns the Slurm jobs of the last attempt, unfinished ones first; empty if lost, None if unknown."""
         with self._lock:
             self._refresh_if_due()
             attempt = Sandbox(root).attempt
@@ -159,6 +137,7 @@ class SlurmQueue:
             if queued:
                 self._last_response_with[root] = self._num_responses
                 return sorted(queued, key=lambda entry: (entry.is_finished, -int(entry.number)))
+            # Lost: two responses in a row, both requested after the first call for it, lacked the job.
             # The first response may be older than the job, and the next one may have been requested before it.
             return (
                 []
@@ -204,13 +183,8 @@ class SlurmQueue:
 
 
 def cancel(entry: QueuedJob, *, should_kill: bool = False) -> None:
-    """Cancels a Slurm job; with `should_kill`, without a grace period.
-
-    `entry` must be fresh: a controller that has lost its state reuses job numbers, so the name is checked too.
-
-    Raises:
-        SlurmAway: it is unknown whether the job was cancelled.
-    """
+    """Cancels a Slurm job; with `should_kill`, without a grace period. SlurmAway: the outcome is unknown."""
+    # The name is checked too: a controller that has lost its state reuses job numbers. `entry` must be fresh.
     target = [f"--name={slurm_job_name(entry.job_id, entry.attempt)}", entry.number]
     # Pending, so there is nothing to kill; or just ended.
     with suppress(SlurmRefused):

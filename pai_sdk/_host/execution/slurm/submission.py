@@ -32,11 +32,7 @@ _DOWN_STATE = re.compile("down|drain|fail|inval|maint|unk")
 
 
 def instance_resources(spec: LaunchSpec, options: SlurmOptions) -> dict[str, Any]:
-    """Returns the resources of each instance.
-
-    Raises:
-        InvalidInputError: an amount cannot be read.
-    """
+    """Returns the resources of each instance."""
     requested_cpus = cpus(spec.request)
     return {
         "cpus": max(1, math.ceil(requested_cpus))
@@ -48,12 +44,7 @@ def instance_resources(spec: LaunchSpec, options: SlurmOptions) -> dict[str, Any
 
 
 def submit(root: Path, job: Mapping[str, Any], options: SlurmOptions) -> str:
-    """Submits a job and returns the number of its Slurm job.
-
-    Raises:
-        SlurmAway: it is unknown whether the job was submitted.
-        SlurmRefused: the job was not submitted.
-    """
+    """Submits a job and returns the number of its Slurm job; after SlurmAway, it may have been submitted."""
     count, needed = len(job["instances"]), job["resources"]
     nodes = _count_nodes(options.partition) if count > 1 else 1
     arguments = [
