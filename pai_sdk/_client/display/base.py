@@ -49,7 +49,7 @@ class Silent:
 
 
 def short_instance(job_id: str, instance: str) -> str:
-    """`master-0` of `train129f212o89d-master-0`."""
+    """Returns the name without the id of the job: `master-0` of `train129f212o89d-master-0`."""
     return instance.removeprefix(f"{job_id}-")
 
 

@@ -41,6 +41,7 @@ def open_board(uri: str, open_store: Callable[[str], Store], *, port: int = 0) -
         from pai_sdk._data.storage.sync.dir_sync import DirSync
 
         with contextlib.suppress(ObjectNotFoundError):  # nothing is reported yet
+            # `remember` is beside the folder: TensorBoard reads everything in it.
             DirSync(open_store(uri), LocalStore(folder), remember=folder.with_name("moved.db")).run()
 
     return Board(None, copy, port=port)
@@ -91,12 +92,12 @@ class Board:
         return f'TensorBoard: <a href="{escape(self.url)}" target="_blank">{escape(self.url)}</a>'
 
     def wait(self) -> None:
-        """Wait until the program exits or the board is closed."""
+        """Waits until the program exits or the board is closed."""
         self._program.wait()
 
     def close(self) -> None:
-        """Stop the program and remove the temporary folder. Closing again does nothing."""
-        self._closed.set()
+        """Stops the program and removes the temporary folder. Closing again does nothing."""
+        self._closed.set()  # first: the stack joins the copier, which waits for this event
         self._stack.close()
 
     def _start(self, folder: Path, port: int) -> tuple[subprocess.Popen[str], str]:

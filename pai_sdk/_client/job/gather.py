@@ -41,7 +41,7 @@ __all__ = ["FailFast", "Gathering", "as_completed", "check_jobs", "gather", "gat
 FailFast: TypeAlias = "bool | Literal['stop']"
 
 _STOP_TIMEOUT_S = 60.0
-_MAX_STOP_REQUESTS = 8
+_MAX_STOP_REQUESTS = 8  # at the same time
 _MAX_EXPLAINED = 5  # failed jobs whose logs are read for the error: each costs a few requests
 
 
@@ -143,6 +143,7 @@ def as_completed(
         >>> def first_model(jobs: list[TrainingJob]) -> TrainingJob:
         ...     return next(job for job in as_completed(jobs) if job.status.is_success)
     """
+    # Not a generator itself, so that wrong arguments raise here and not at the first job.
     checked_jobs, timeout_s = check_jobs(jobs), seconds_or_none(timeout)
     return _as_completed(checked_jobs, timeout_s, policy or FollowPolicy())
 
@@ -213,7 +214,7 @@ class Gathering:
         with JobWatch(self._jobs, self._policy) as watch:
             try:
                 await asyncio.wait_for(self._wait_until_finished(watch), timeout_s)
-            except (TimeoutError, asyncio.TimeoutError):
+            except (TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
                 raise _timeout_error(watch.unfinished, timeout_s or 0.0, watch.trouble) from watch.trouble
             if self.is_aborted and self._fail_fast == "stop":
                 await self._stop_async(watch)
@@ -281,6 +282,7 @@ class Gathering:
     @property
     def _failed_first(self) -> list[tuple[TrainingJob, JobRecord]]:
         """Returns the first few failed jobs, whose logs are read for the error."""
+        # By key, since a job can be passed twice.
         by_key = {same_job(job): (job, self._failed.get(same_job(job))) for job in self._jobs}
         failed = [(job, record) for job, record in by_key.values() if record is not None]
         return [(job, record) for job, record in failed if record.status.is_failure][:_MAX_EXPLAINED]
@@ -289,6 +291,7 @@ class Gathering:
         if not self.failures:
             records = (watch.finished[same_job(job)] for job in self._jobs)
             return ResultList(records, displayed_in_cell=None if self._display is None else notebook_cell())
+        # In the order of the jobs; the others are submissions that failed, and have no job.
         in_order = {job.id: self.failures[job.id] for job in self._jobs if job.id in self.failures}
         failures = {**in_order, **self.failures}
         raise JobsFailed(
@@ -319,6 +322,7 @@ class Gathering:
             for job, error in zip(unfinished, pool.map(_try_stop, unfinished), strict=True):
                 if error is not None and self._display is not None:
                     self._display.notice(f"{job.id} cannot be stopped: {error}")
+        # From now on, not from the first request: services that respond slowly leave the jobs the full minute.
         deadline = self._policy.schedule.now() + _STOP_TIMEOUT_S
         for _ in watch.updates(deadline=deadline):
             self.show()
@@ -340,7 +344,7 @@ class Gathering:
                 rearm_interrupt()
                 self.stop(watch)
             still_running = [job.id for job in watch.unfinished]
-            with ignore_interrupts():
+            with ignore_interrupts():  # the last state of the table must be complete
                 self.show()
             ended = [job.id for job in unfinished if job.id not in still_running]
             return (

@@ -54,7 +54,7 @@ class JobSource(Protocol):
     """Gets and lists jobs; a `Session` is one."""
 
     def get_job(self, job_id: str) -> TrainingJob:
-        """The job with this id."""
+        """Returns the job with an id."""
         ...
 
     def list_jobs(
@@ -66,7 +66,7 @@ class JobSource(Protocol):
         local: bool = False,
         skip: int = 0,
     ) -> Iterator[TrainingJob]:
-        """The jobs that match, without the first `skip`."""
+        """Yields the jobs that match, without the first `skip`."""
         ...
 
 

@@ -119,7 +119,7 @@ class Waiting:
                 self._job._backend.stop(self._job.id)
                 is_stop_requested = True
                 self._follow(self._deadline_in(_STOP_TIMEOUT_S), self._display)
-            except KeyboardInterrupt:
+            except KeyboardInterrupt:  # also before the request was sent: `is_stop_requested` tells
                 pass  # a second Ctrl-C ends the wait for the stop
         record = self._last_record or JobRecord(training_job_id=self._job.id)
         if stops and record.status.is_terminal:
@@ -140,7 +140,7 @@ async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPoli
     with JobWatch([job], policy) as watch:
         try:
             await asyncio.wait_for(watch.wait_async(), timeout_s)
-        except (TimeoutError, asyncio.TimeoutError):
+        except (TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
             raise timeout_error(job.id, job._record, timeout_s or 0.0, watch.trouble) from watch.trouble
     if watch.lost:
         raise watch.lost[same_job(job)]

@@ -151,7 +151,7 @@ class PipelineParameter(Reference):
         self.help = help
 
     def value(self, values: ValueSource) -> Any:
-        """The value of the run."""
+        """Returns the value of the run."""
         return values.parameters[self.name]
 
     def __repr__(self) -> str:

@@ -108,7 +108,7 @@ class RunDisplay:
         self._drawn_at = time.monotonic()
 
     def update(self) -> None:
-        """Called after a change of the run."""
+        """Draws the picture again, or prints each step that has finished since the last call."""
         if self._cell is not None and time.monotonic() - self._drawn_at >= _REDRAW_S:
             self._draw()
         if not self._prints:

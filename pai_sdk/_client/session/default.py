@@ -21,7 +21,7 @@ _default: Session | None = None
 _open_default: Callable[[], Session] | None = None  # in place of environment and config file
 # Held while the default session is opened: two threads that ask first share one session, and one embedded service.
 _default_lock = threading.Lock()
-_opening = threading.Lock()
+_opening = threading.Lock()  # guards `_opened` of all references
 
 
 @shows_parameters_of(Session)

@@ -27,7 +27,7 @@ class Schedule(Protocol):
     """Runs steps later, by its own clock. Tests use one with simulated time."""
 
     def now(self) -> float:
-        """Monotonic time in seconds."""
+        """Returns monotonic time in seconds."""
         ...
 
     def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
@@ -100,7 +100,7 @@ class Workers:
         self._has_timekeeper = False
 
     def now(self) -> float:
-        """Monotonic time in seconds."""
+        """Returns monotonic time in seconds."""
         return time.monotonic()
 
     def call_later(self, step: Step, delay_s: float = 0.0, *, endpoint: str = "", is_retry: bool = False) -> None:
