@@ -305,7 +305,7 @@ def status_text(status: JobStatus) -> Text:
 
 
 def time_text(time: str | None) -> str:
-    """`2026-11-21 05:11:11` of `2026-11-21T05:11:11.589Z`."""
+    """Formats a time of the wire: `2026-11-21 05:11:11` for `2026-11-21T05:11:11.589Z`."""
     return (time or "").replace("T", " ").rstrip("Z").partition(".")[0]
 
 

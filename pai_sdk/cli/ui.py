@@ -231,6 +231,7 @@ def _print_link(server: UiServer, location: str | Path, run: str | None, *, open
         typer.launch(link)
     if sys.stdin is not None and sys.stdin.isatty():
         typer.echo("Press Enter for a new link.")
+        # A daemon, because nothing can interrupt its read of stdin.
         threading.Thread(target=_print_links, args=(server,), name="links", daemon=True).start()
 
 

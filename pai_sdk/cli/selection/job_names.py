@@ -149,6 +149,7 @@ def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str
     was_disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
+        # A daemon: the shell waits for this process, and must not wait for a service that does not respond.
         thread = threading.Thread(target=collect, name="pai-complete", daemon=True)
         thread.start()
         # No service is started, and the jobs of a service that does not respond in this time are missing.
