@@ -390,6 +390,7 @@ class DataManager:
         self._started()
         jobs = [job.basic_info for job in self._brief_cache.get_train_jobs().values()]
         jobs.sort(key=lambda job: (-(job.update_time or 0.0), job.train_id))
+        # `offset` counts pages, as in MindInsight.
         return {"total": len(jobs), "train_jobs": jobs[offset * limit : (offset + 1) * limit]}
 
     def cache_train_job(self, train_id: str) -> None:
