@@ -54,7 +54,7 @@ class Algorithms:
     # ---- algorithms ----
 
     def create(self, name: str, *, description: str | None = None, display_name: str | None = None) -> str:
-        """CreateAlgorithm; returns the id. Raises `ConflictError` if there is an algorithm of this name."""
+        """Calls CreateAlgorithm; returns the id. Raises `ConflictError` if there is an algorithm of this name."""
         algorithm = NewAlgorithm(
             algorithm_name=name,
             algorithm_description=description,
@@ -67,7 +67,7 @@ class Algorithms:
         return read_model(AlgorithmRecord, response, action).algorithm_id
 
     def get(self, algorithm_id: str) -> AlgorithmRecord:
-        """GetAlgorithm."""
+        """Calls GetAlgorithm."""
         response = self._call("GetAlgorithm", "GET", _ALGORITHM, algorithm_id)
         return read_model(AlgorithmRecord, response, "GetAlgorithm", algorithm_id=algorithm_id)
 
@@ -79,7 +79,7 @@ class Algorithms:
         algorithm_id: str | None = None,
         page_size: int = 100,
     ) -> Iterator[AlgorithmRecord]:
-        """ListAlgorithms, all pages.
+        """Calls ListAlgorithms, all pages.
 
         Args:
             name: only algorithms with this string in their name.
@@ -128,12 +128,12 @@ class Algorithms:
     def update(
         self, algorithm_id: str, *, description: str | None = None, display_name: str | None = None
     ) -> None:
-        """UpdateAlgorithm; what is None stays as it is."""
+        """Calls UpdateAlgorithm; None leaves a field unchanged."""
         changes = AlgorithmChanges(algorithm_description=description, display_name=display_name)
         self._call("UpdateAlgorithm", "PUT", _ALGORITHM, algorithm_id, form=changes.to_wire())
 
     def delete(self, algorithm_id: str) -> None:
-        """DeleteAlgorithm, with all its versions."""
+        """Calls DeleteAlgorithm: deletes it with all its versions."""
         self._call("DeleteAlgorithm", "DELETE", _ALGORITHM, algorithm_id)
 
     # ---- versions ----
@@ -141,7 +141,7 @@ class Algorithms:
     def create_version(
         self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]
     ) -> tuple[str, str]:
-        """CreateAlgorithmVersion; returns the id of the algorithm, and the version. `ConflictError`: it exists."""
+        """Calls CreateAlgorithmVersion; returns (id, version). Raises `ConflictError` if the version exists."""
         action = "CreateAlgorithmVersion"
         response = self._call(
             action, "POST", _VERSION, algorithm_id, version, form=_spec_form(spec), idempotent=False
@@ -152,7 +152,7 @@ class Algorithms:
         return record.algorithm_id, record.algorithm_version
 
     def get_version(self, algorithm_id: str, version: str) -> AlgorithmVersionRecord:
-        """GetAlgorithmVersion, with its spec."""
+        """Calls GetAlgorithmVersion; returns the version with its spec."""
         response = self._call("GetAlgorithmVersion", "GET", _VERSION, algorithm_id, version)
         return read_model(
             AlgorithmVersionRecord,
@@ -180,11 +180,11 @@ class Algorithms:
         return max(self.list_versions(algorithm_id), key=_age, default=None)
 
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]) -> None:
-        """UpdateAlgorithmVersion: replaces the spec, for later jobs."""
+        """Calls UpdateAlgorithmVersion: replaces the spec, for later jobs."""
         self._call("UpdateAlgorithmVersion", "PUT", _VERSION, algorithm_id, version, form=_spec_form(spec))
 
     def delete_version(self, algorithm_id: str, version: str) -> None:
-        """DeleteAlgorithmVersion."""
+        """Calls DeleteAlgorithmVersion."""
         self._call("DeleteAlgorithmVersion", "DELETE", _VERSION, algorithm_id, version)
 
     def _call(

@@ -53,7 +53,7 @@ class Experiments:
         accessibility: Accessibility | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """CreateExperiment; returns the id. Raises `ConflictError` if the workspace has one of this name."""
+        """Calls CreateExperiment; returns the id. Raises `ConflictError` if the name exists in the workspace."""
         experiment = NewExperiment(
             name=name,
             workspace_id=self._workspace_id,
@@ -67,7 +67,7 @@ class Experiments:
         return read_model(ExperimentRecord, response, action).experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRecord:
-        """GetExperiment."""
+        """Calls GetExperiment."""
         response = self._call("GetExperiment", "GET", _EXPERIMENT, experiment_id)
         return read_model(ExperimentRecord, response, "GetExperiment", experiment_id=experiment_id)
 
@@ -79,7 +79,7 @@ class Experiments:
         labels: Mapping[str, str] | None = None,
         page_size: int = 100,
     ) -> Iterator[ExperimentRecord]:
-        """ListExperiment, all pages, the newest first.
+        """Calls ListExperiment, all pages, the newest first.
 
         Args:
             name: only experiments with this string in their name.
@@ -114,12 +114,12 @@ class Experiments:
     def update(
         self, experiment_id: str, *, name: str | None = None, accessibility: Accessibility | None = None
     ) -> None:
-        """UpdateExperiment; what is None stays as it is."""
+        """Calls UpdateExperiment; None leaves a field unchanged."""
         changes = ExperimentChanges(name=name, accessibility=accessibility)
         self._call("UpdateExperiment", "PUT", _EXPERIMENT, experiment_id, body=changes.to_wire())
 
     def delete(self, experiment_id: str) -> None:
-        """DeleteExperiment."""
+        """Calls DeleteExperiment."""
         self._call("DeleteExperiment", "DELETE", _EXPERIMENT, experiment_id)
 
     def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
@@ -129,7 +129,7 @@ class Experiments:
         self._call("SetExperimentLabels", "POST", _LABELS, experiment_id, body=body, idempotent=True)
 
     def delete_label(self, experiment_id: str, key: str) -> None:
-        """DeleteExperimentLabel."""
+        """Calls DeleteExperimentLabel."""
         params = {"experiment_id": experiment_id, "key": key}
         self._transport.call("DeleteExperimentLabel", "DELETE", _LABELS + "/{key}", params)
 

@@ -28,7 +28,7 @@ class Images:
         self._transport = transport
 
     def get(self, image_id: str) -> ImageRecord:
-        """GetImage, with its labels."""
+        """Calls GetImage; returns the image with its labels."""
         response = self._transport.call(
             "GetImage", "GET", _IMAGES + "/{image_id}", {"image_id": image_id}, wire_names(verbose=True)
         )
@@ -37,7 +37,7 @@ class Images:
     def list(
         self, *, name: str | None = None, labels: Sequence[str] = (), workspace_id: str | None = None
     ) -> Iterator[ImageRecord]:
-        """ListImages, all pages with labels, the newest first.
+        """Calls ListImages, all pages with labels, the newest first.
 
         Args:
             name: only images with this string in their name.

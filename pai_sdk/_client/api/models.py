@@ -62,7 +62,7 @@ class Models:
         domain: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> str:
-        """CreateModel; returns the id. Raises `ConflictError` if the workspace has a model of this name."""
+        """Calls CreateModel; returns the id. Raises `ConflictError` if the name exists in the workspace."""
         model = NewModel(
             model_name=name,
             workspace_id=self._workspace_id,
@@ -77,7 +77,7 @@ class Models:
         return read_model(ModelRecord, response, action).model_id
 
     def get(self, model_id: str) -> ModelRecord:
-        """GetModel; returns the model with its newest version."""
+        """Calls GetModel; returns the model with its newest version."""
         response = self._call("GetModel", "GET", _MODEL, model_id)
         return read_model(ModelRecord, response, "GetModel", model_id=model_id)
 
@@ -90,7 +90,7 @@ class Models:
         task: str | None = None,
         page_size: int = 100,
     ) -> Iterator[ModelRecord]:
-        """ListModels, all pages, the newest first; each model with its newest version.
+        """Calls ListModels, all pages, the newest first; each model with its newest version.
 
         Args:
             name: only models with this string in their name.
@@ -153,12 +153,12 @@ class Models:
         task: str | None = None,
         domain: str | None = None,
     ) -> None:
-        """UpdateModel; None leaves a field unchanged."""
+        """Calls UpdateModel; None leaves a field unchanged."""
         changes = ModelChanges(model_description=description, task=task, domain=domain)
         self._call("UpdateModel", "PUT", _MODEL, model_id, body=changes.to_wire())
 
     def delete(self, model_id: str) -> None:
-        """DeleteModel, with its versions; their files stay."""
+        """Calls DeleteModel: deletes it with its versions; their files stay."""
         self._call("DeleteModel", "DELETE", _MODEL, model_id)
 
     # ---- versions ----
@@ -177,7 +177,7 @@ class Models:
         evaluation_spec: Mapping[str, Any] | None = None,
         compression_spec: Mapping[str, Any] | None = None,
     ) -> str:
-        """CreateModelVersion; returns the name of the version.
+        """Calls CreateModelVersion; returns the name of the version.
 
         Args:
             model_id: id of the model.
@@ -217,7 +217,7 @@ class Models:
         return record.version_name or ""
 
     def get_version(self, model_id: str, version: str) -> ModelVersionRecord:
-        """GetModelVersion; returns the version with its specs."""
+        """Calls GetModelVersion; returns the version with its specs."""
         response = self._call("GetModelVersion", "GET", _VERSION, model_id, version)
         return read_model(ModelVersionRecord, response, "GetModelVersion", version_name=version)
 
@@ -240,13 +240,13 @@ class Models:
         training_spec: Mapping[str, Any] | None = None,
         description: str | None = None,
     ) -> None:
-        """UpdateModelVersion; None leaves a field unchanged."""
+        """Calls UpdateModelVersion; None leaves a field unchanged."""
         _check(training_spec=training_spec)
         changes = ModelVersionFields(training_spec=training_spec, version_description=description)
         self._call("UpdateModelVersion", "PUT", _VERSION, model_id, version, body=changes.to_wire())
 
     def delete_version(self, model_id: str, version: str) -> None:
-        """DeleteModelVersion; its files stay."""
+        """Calls DeleteModelVersion; the files of the version stay."""
         self._call("DeleteModelVersion", "DELETE", _VERSION, model_id, version)
 
     def _call(

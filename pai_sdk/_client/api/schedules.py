@@ -64,7 +64,7 @@ class Schedules(Generic[_Plan]):
         )
 
     def list(self) -> Iterator[ScheduleRecord]:
-        """Your schedules, and those that you administer, the newest first."""
+        """Yields your schedules, and those that you administer, the newest first."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
             query = wire_names(page_number=number, page_size=size)

@@ -85,7 +85,7 @@ class TrainingJobs:
         return created.training_job_id
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """GetTrainingJob; returns `changed_from` itself when the job equals that snapshot.
+        """Calls GetTrainingJob; returns `changed_from` itself when the job equals that snapshot.
 
         With a service that offers long polls, the response to an unchanged snapshot may take `wait_s` longer.
         """
@@ -157,7 +157,7 @@ class TrainingJobs:
         page_size: int = 100,
         skip: int = 0,
     ) -> Iterator[JobRecord]:
-        """ListTrainingJobs, all pages; each job once, even if new jobs move it to a second page.
+        """Calls ListTrainingJobs, all pages; each job once, even if new jobs move it to a second page.
 
         Args:
             status: only jobs in this status.
@@ -204,7 +204,7 @@ class TrainingJobs:
     def list_page(
         self, number: int, *, workspace_id: str | None = None, start_time: str = BEGINNING, page_size: int = 100
     ) -> JobPage:
-        """ListTrainingJobs, one page (from 1), newest jobs first; it may have fewer than `page_size`."""
+        """Calls ListTrainingJobs, page `number` (from 1), newest first; it may be shorter than `page_size`."""
         query = wire_names(
             workspace_id=workspace_id,
             start_time=start_time,
@@ -220,11 +220,11 @@ class TrainingJobs:
         return JobPage(records, number_of(response.json.get(TOTAL_COUNT)))
 
     def stop(self, job_id: str) -> None:
-        """StopTrainingJob."""
+        """Calls StopTrainingJob."""
         self._on_job("StopTrainingJob", "PUT", job_id, "/stop")
 
     def delete(self, job_id: str) -> None:
-        """DeleteTrainingJob."""
+        """Calls DeleteTrainingJob."""
         self._on_job("DeleteTrainingJob", "DELETE", job_id)
 
     def metrics(
@@ -264,7 +264,7 @@ class TrainingJobs:
         return last
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
-        """GetTrainingJobErrorInfo; None when there is no error."""
+        """Calls GetTrainingJobErrorInfo; returns None when there is no error."""
         action = "GetTrainingJobErrorInfo"
         response = self._on_job(action, "GET", job_id, "/errorinfo")
         body = read_item(JobErrorInfo, response.json, action)

@@ -58,7 +58,7 @@ class ServiceUsers:
         return read_model(ServiceUser, response, "CreateUser")
 
     def list(self) -> list[ServiceUser]:
-        """All users, by name."""
+        """Returns all users, by name."""
         response = self._call("ListUsers", "GET", _USERS)
         return read_model(UserList, response, "ListUsers").users
 

@@ -36,17 +36,17 @@ class Workspaces:
         self._transport = transport
 
     def get(self, workspace_id: str) -> WorkspaceRecord:
-        """GetWorkspace."""
+        """Calls GetWorkspace."""
         response = self._transport.call("GetWorkspace", "GET", _WORKSPACE, {"workspace_id": workspace_id})
         return read_model(WorkspaceRecord, response, "GetWorkspace", workspace_id=workspace_id)
 
     def default(self) -> WorkspaceRecord:
-        """GetDefaultWorkspace."""
+        """Calls GetDefaultWorkspace."""
         response = self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces")
         return read_model(WorkspaceRecord, response, "GetDefaultWorkspace")
 
     def list(self, *, name: str | None = None) -> Iterator[WorkspaceRecord]:
-        """ListWorkspaces, all pages; with `name`, only workspaces with this string in their name."""
+        """Calls ListWorkspaces, all pages; with `name`, only workspaces with this string in their name."""
 
         def fetch(number: int, size: int) -> Mapping[str, Any]:
             query = wire_names(workspace_name=name, page_number=number, page_size=size)
@@ -55,13 +55,13 @@ class Workspaces:
         return read_items(WorkspaceRecord, pages(fetch, WorkspaceList), "ListWorkspaces")
 
     def create(self, name: str) -> WorkspaceRecord:
-        """CreateWorkspace, on a service of this package; Alibaba Cloud requires more than a name."""
+        """Calls CreateWorkspace of a service of this package; Alibaba Cloud requires more than a name."""
         body = NewWorkspace(workspace_name=name).to_wire()
         response = self._transport.call("CreateWorkspace", "POST", _WORKSPACES, body=body)
         return read_model(WorkspaceRecord, response, "CreateWorkspace", workspace_name=name)
 
     def delete(self, workspace_id: str) -> None:
-        """DeleteWorkspace."""
+        """Calls DeleteWorkspace."""
         self._transport.call("DeleteWorkspace", "DELETE", _WORKSPACE, {"workspace_id": workspace_id})
 
     def members(self, workspace_id: str) -> Iterator[MemberRecord]:
@@ -75,7 +75,7 @@ class Workspaces:
         return read_items(MemberRecord, pages(fetch, MemberList), "ListMembers")
 
     def add_member(self, workspace_id: str, user_id: str, *, role: str = "PAI.AlgoDeveloper") -> None:
-        """CreateMember: makes a user a member, or changes the role.
+        """Calls CreateMember: makes a user a member, or changes the role.
 
         Args:
             workspace_id: id of the workspace.
@@ -86,7 +86,7 @@ class Workspaces:
         self._transport.call("CreateMember", "POST", _MEMBERS, {"workspace_id": workspace_id}, body=body)
 
     def remove_member(self, workspace_id: str, member_id: str) -> None:
-        """DeleteMembers."""
+        """Calls DeleteMembers."""
         query = wire_names(member_ids=member_id)
         self._transport.call("DeleteMembers", "DELETE", _MEMBERS, {"workspace_id": workspace_id}, query)
 
