@@ -226,9 +226,11 @@ def _environment(source: GitSource) -> dict[str, str]:
     }
     variables |= {
         "GIT_TERMINAL_PROMPT": "0",
+        # No window may ask for a password: the user may not be at this machine.
         "SSH_ASKPASS_REQUIRE": "never",
         # The submodules of a foreign repository must not read files of this machine.
         "GIT_ALLOW_PROTOCOL": "https:http:ssh" + (":file" if source.url.startswith("file:") else ""),
+        # `_REASONS` has the English messages.
         "LC_ALL": "C",
     }
     if source.secret:

@@ -32,6 +32,7 @@ def submit(
     After an error, the plan can be submitted again; the job of an unconfirmed create is found then. `prepare` is
     called before the upload, unless the job exists already.
     """
+    # Locked to the end: a second thread with this plan waits, and then finds the job of the first one.
     with submission_of(plan) as submission:
         if submission.job_id is None:
             submission.job_id = _submit(
@@ -54,6 +55,7 @@ def _submit(
 ) -> str:
     if earlier := _job_of_another(plan, backend, submission):
         return earlier
+    # The label must be in the request before the first create: a search for a lost response needs it.
     plan = plan.labelled()
     with_secrets(plan.request.environments)  # a missing one is reported before anything is uploaded
     prepare()

@@ -67,8 +67,10 @@ class RemoteFunction(Generic[P, R]):
         calls = [_arguments(item) for item in items]
         for args, kwargs in calls:  # wrong ones, before anything is sent
             self._check(args, kwargs)
+        # Submissions mostly wait for uploads and the service, so threads shorten them. `pool.map` keeps the order.
         with ThreadPoolExecutor(_MAX_SUBMISSIONS) as pool:
             jobs = list(pool.map(lambda call: self._submit(*call), calls))
+        # All of them, before the first error is raised: no job is left without its outcome.
         results = [_result_or_error(job) for job in jobs]
         errors = [error for _, error in results if error is not None]
         if errors and not return_exceptions:
@@ -107,8 +109,9 @@ def _result_or_error(job: TrainingJob) -> tuple[Any, BaseException | None]:
 
 
 def _is_remote(error: BaseException) -> bool:
-    """True for an error that was raised in a job: its last cause is the traceback there."""
+    """Returns True for an error that was raised in a job: its last cause is the traceback there."""
     cause, visited = error.__cause__, {id(error)}
+    # A chain of causes can have a cycle.
     while cause is not None and id(cause) not in visited:
         if isinstance(cause, RemoteTraceback):
             return True
