@@ -26,6 +26,7 @@ class Backends:
 
     def at(self, spec: BackendSpec) -> Any:
         """Returns the backend of a kind, which implements `Backend`; refuses platforms that do not support it."""
+        # Before the import of the module, which may need what this platform lacks.
         if reason := spec.not_on.get(sys.platform):
             raise LocalRunError(reason)
         # Creating a backend opens no connection, so other threads wait only briefly.

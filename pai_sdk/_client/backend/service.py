@@ -103,6 +103,7 @@ class ServiceBackend:
     @property
     def capabilities(self) -> Capabilities:
         """Returns the capabilities of the service."""
+        # Only the services of this package restart interrupted jobs.
         is_cloud = api_region_of(self.endpoint) is not None
         return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud)
 
@@ -117,6 +118,7 @@ class ServiceBackend:
         if self._owns_connection:
             self._connection.close()
         with self._lock:
+            # A concurrent call then creates another transport, instead of using a closed one.
             transport, self._to_workspaces = self._to_workspaces, None
         if transport is not None:
             transport.close()
@@ -152,6 +154,7 @@ class ServiceBackend:
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
         """Uploads code and inputs to OSS; the files of a plan loaded from a file must be in OSS already."""
+        # Before any upload: it would be in vain.
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
@@ -191,6 +194,7 @@ class ServiceBackend:
                 record = self._jobs.get(record.training_job_id)
             if record.submission in (label, None):
                 job_ids.append(record.training_job_id)
+        # The list is the newest first.
         return job_ids[::-1]
 
     @property
@@ -316,11 +320,13 @@ class ServiceBackend:
             return log_points
         try:
             store = OssStore(self.files(), OssUri.parse(uri))
+            # Older event files in a shared output folder are those of earlier jobs.
             created_s = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
             parts = [part for part in JobPoints(store, since=created_s).read_on() if not part.is_from_log]
         except StorageError as error:
             _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
             return log_points
+        # Both are sorted by time already.
         reported = from_time(metric_points(parts, name), since)
         return heapq.merge(log_points, reported, key=lambda point: point.timestamp or "")
 

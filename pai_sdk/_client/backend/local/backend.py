@@ -202,6 +202,7 @@ class LocalBackend:
     def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
         request, sandbox = plan.request, self._jobs.sandbox(job_id)
         sandbox.create(request)
+        # Another session may query the job: it must use the storage of the service with which it was submitted.
         if self._embedded_dir is not None:
             with self._jobs.update_metadata(job_id) as metadata:
                 metadata["embedded"] = str(self._embedded_dir)
@@ -217,6 +218,7 @@ class LocalBackend:
                 self._cache.fill(self._oss(), OssUri.parse(channel.input_uri or ""), folder, progress=progress)
         for output in request.output_channels:
             if output.name in mounts.outputs:
+                # By this user: the engine would create a missing folder as root.
                 mounts.outputs[output.name].mkdir(parents=True, exist_ok=True)
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
@@ -312,6 +314,7 @@ class LocalBackend:
                 self._outputs.ensure_uploading(job_id, self.upload_interval_s)
             record = self._jobs.record(job_id, state)
             files = partial(self._outputs.metric_files, job_id)
+            # Event files are written in any case: other clients watch them.
             if not with_metrics:
                 self._latest.write(job_id, files, is_final=record.status.is_terminal)
                 return record
@@ -336,6 +339,7 @@ class LocalBackend:
         ids = self._jobs.ids()
         for job_id in ids if newest_first else reversed(ids):
             try:
+                # A list must not wait for the uploads of finished jobs, or start attempts.
                 record = self._record(job_id, save=False)
             except NotFoundError:  # another process has just deleted it
                 continue
@@ -481,6 +485,7 @@ class LocalBackend:
             if not self._record(job_id).status.is_terminal:
                 return False
             root = self._jobs.sandbox(job_id).root
+            # Both locks are held during the deletion, so that no other process starts to read the job.
             with self._waiting.exclude(root) as has_no_waiters, self._readers.exclude(root) as has_no_readers:
                 if not (has_no_waiters and has_no_readers):
                     logger.warning("%s is being read or waited for, and is not removed; prune later", job_id)

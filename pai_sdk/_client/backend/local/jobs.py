@@ -133,6 +133,7 @@ class LocalJobs:
     def stop(self, job_id: str, executor: Executor) -> None:
         """Requests that a job stops, also one that waits for another attempt."""
         root = self.sandbox(job_id).root
+        # Other jobs have no next attempt that could start after this stop.
         if self.retries(job_id).num_retries:
             with self.update_metadata(job_id) as metadata:
                 # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
@@ -159,6 +160,7 @@ class LocalJobs:
             for entry in self.folder.iterdir()
             if entry.name.startswith(LOCAL.job_prefix) and (entry / _REQUEST).exists()
         ]
+        # Not by the time of the folder, which changes with its files.
         entries.sort(key=lambda entry: self.metadata(entry.name).get("created_at", 0.0), reverse=True)
         return [entry.name for entry in entries]
 

@@ -43,6 +43,7 @@ class LocalRetries:
             return
         if time.monotonic() < self._not_before.get(job_id, 0.0):
             return
+        # Not waiting: the process that holds the lock starts the attempt.
         with self._jobs.start_lock(job_id) as has_lock:
             if not has_lock:
                 return
@@ -54,13 +55,16 @@ class LocalRetries:
 
     def _start_attempt(self, job_id: str) -> None:
         sandbox = self._jobs.sandbox(job_id)
+        # Read again with the lock: another process may have started the attempt in the meantime.
         state = self._executor.state(sandbox.root)
         if state.phase not in ("ended", "absent"):
             return  # another process has just started it
         with self._jobs.update_metadata(job_id) as metadata:
+            # Stopped while it waited: the state of the job is final.
             if metadata.get("stopped_at"):
                 return
             attempts = metadata.setdefault("attempts", [])
+            # A process that was killed during a start may have recorded this exit already.
             if state.phase == "ended" and len(attempts) < sandbox.attempt:
                 attempts.append(
                     {

@@ -131,6 +131,7 @@ class LocalOutputs:
         with os.fdopen(descriptor, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[4])],
+                # The current folder of the client may be unmounted or deleted while the process runs.
                 cwd="/",
                 stdin=subprocess.PIPE,
                 stdout=log,
@@ -140,6 +141,7 @@ class LocalOutputs:
             )
         assert process.stdin is not None  # noqa: S101 - it is a pipe
         with process.stdin:
+            # Through a pipe: arguments and variables of a process can be read by others.
             process.stdin.write(json.dumps(arguments).encode())
         # It may exit before this process: without wait() it would stay a zombie.
         threading.Thread(target=process.wait, name="pai-uploader-reaper", daemon=True).start()
@@ -150,6 +152,7 @@ def main() -> None:
     arguments = json.load(sys.stdin)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
+        # Two clients can start a process at once: the second one exits.
         with locked(Path(arguments["jobs"], arguments["job_id"], _LOCK), waits=False) as has_lock:
             if has_lock:
                 _send(arguments)
@@ -172,6 +175,7 @@ def _send(arguments: dict[str, Any]) -> None:
                 logger.warning("not all outputs could be sent so far: %s", problems)
             next_at = time.monotonic() + interval_s
         time.sleep(min(interval_s, _POLL_INTERVAL_S))
+    # No query may follow for a long time, so the process tries several times.
     for _ in range(_FINAL_TRIES):
         outputs.save(job_id, progress=False)
         if outputs.are_saved(job_id):
