@@ -112,6 +112,7 @@ def ensure_running(
     deadline = time.monotonic() + timeout_s
     if executor is not None:
         _record_executor(root, executor)
+    # First without the start lock: in most calls, the service runs.
     running = _running(root)
     if running is not None and not _is_outdated(running):
         return running
@@ -125,6 +126,7 @@ def ensure_running(
         # Before a lock and a log are created there.
         refuse_foreign(root)
         with _start_lock(root, deadline):
+            # Checked again: another process may have started it during the wait for the lock.
             running = _running(root)
             if running is not None and _is_outdated(running):
                 _stop(running, deadline)
@@ -223,6 +225,7 @@ def _stop(running: ServiceInfo, deadline: float) -> None:
         "the embedded service runs pai-sdk %s; it is restarted with pai-sdk %s", running.version, __version__
     )
     with suppress(ProcessLookupError):
+        # The service has just responded: its process id cannot belong to another program.
         os.kill(running.pid, signal.SIGTERM)
     while is_locked(running.data_dir):
         if time.monotonic() > deadline:
@@ -290,6 +293,7 @@ def _spawn(root: Path) -> subprocess.Popen[bytes]:
 @contextmanager
 def _start_lock(root: Path, deadline: float) -> Iterator[None]:
     """Lets one of several processes start the service; the others wait."""
+    # Polled, because a lock that waits has no time limit.
     while True:
         with locked(root / "start.lock", waits=False) as has_lock:
             if has_lock:

@@ -79,6 +79,7 @@ class HttpServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Starts, and calls `on_ready`."""
+        # With TLS, uvicorn itself listens on nothing: it has no option for the time limit of a handshake.
         await super().startup([] if self._certificate is not None else sockets)
         if self._certificate is not None:
             for listener in sockets or ():
@@ -107,6 +108,7 @@ class HttpServer(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Calls `on_end`, and stops; connections are closed after a grace period."""
+        # First: requests that wait, such as long polls, would otherwise use up the grace period.
         self._on_end()
         if self._watching is not None:
             self._watching.cancel()
@@ -122,6 +124,7 @@ class HttpServer(uvicorn.Server):
         while not self.should_exit:
             await asyncio.sleep(_CHECK_INTERVAL_S)
             close_slow_connections(self.server_state.connections)
+            # In a thread, because it reads files.
             if self._certificate is not None:
                 await asyncio.to_thread(self._certificate.reload_if_changed)
             if self._must_end is not None and await self._must_end():

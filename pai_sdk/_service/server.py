@@ -115,6 +115,7 @@ class Service:
 
     def stop(self) -> None:
         """Stops the service; returns at once."""
+        # In this order, because `run` sets the server and then reads the event: one of the two sees the other.
         self._stopped.set()
         if self._server is not None:
             self._server.should_exit = True
@@ -139,6 +140,7 @@ class Service:
                 return
             folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
             Reserve.of(folder.root).require_space()
+            # The lambda is called only once jobs are started, when `scheduler` exists.
             executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
             listener = leadership.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
@@ -243,6 +245,7 @@ def _start_scheduler(
     scheduler = Scheduler(
         jobs, folder, store, executor, collector, capacity=capacity, tables=tables, can_act=leadership.may_act
     )
+    # Closed in reverse order: the scheduler before the collector, which it uses.
     collector.start()
     stack.callback(collector.close)
     scheduler.start()
@@ -378,6 +381,7 @@ def _open_dispatcher(
 ) -> Dispatcher:
     """Returns the ASGI application: the API behind its gate, objects and tables; closed with the stack."""
     settings = context.settings
+    # Of users whose creation was interrupted after their row was committed.
     context.create_missing_buckets()
     nonces = NonceMemory(lifetime_s=MAX_SKEW_S, path=folder.nonces_file)
     stack.callback(nonces.close)

@@ -102,6 +102,7 @@ class TablesApp:
         path = unquote(scope["raw_path"].decode("latin-1").partition("?")[0])
         # In a thread: looking up the secret of a key may read the database.
         key_id = await _in_thread(self._verifier.check, request.method, path, query, headers)
+        # After the signature: unsigned requests must not count for the rate limit of the key.
         if self._rates.acquire(key_id):
             raise TableError(429, "FlowExceeded", "The access key makes more requests than this service allows.")
         call = _Call(request, path, dict(query), await _in_thread(self._rights_of, key_id))
@@ -170,6 +171,7 @@ class TablesApp:
         try:
             await _in_thread(self._run, call, statement)
             self._instances[instance_id] = ""
+        # As in MaxCompute, a statement that fails is an instance that has failed; only a refusal is an error here.
         except TableError as error:
             if error.status_code == 403:
                 raise
@@ -386,6 +388,7 @@ class TablesApp:
         chunk: bytes | None = first_chunk
         while chunk is not None:
             yield chunk
+            # A thread only for one chunk: a client that reads slowly must not occupy it between two.
             chunk = await self._work(lambda: next(chunks, None))
 
 

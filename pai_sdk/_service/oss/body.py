@@ -70,6 +70,7 @@ async def write_body(
     writing = _start_writing(threads, writer, first)
     try:
         async for batch in batches:
+            # At most one batch waits in memory while one is written.
             await writing
             if writer.size_bytes > MAX_BODY_BYTES:
                 raise oss_error("EntityTooLarge")

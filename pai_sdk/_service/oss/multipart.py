@@ -142,6 +142,7 @@ class MultipartUploads:
             self._remove_blobs(upload_id, [blob.name])
             self._forget_shared(upload_id)
             raise
+        # After the commit: until then, the row refers to the replaced blob.
         self._remove_blobs(upload_id, replaced)
         return part
 
@@ -179,6 +180,7 @@ class MultipartUploads:
         forbid_overwrite: bool = False,
     ) -> StoredObject:
         """Builds the object from the requested parts (number and ETag); None selects all that have arrived."""
+        # Locked: two requests to complete one upload would fill the same blob.
         with self._shared_of(bucket, key, upload_id) as shared, shared.completing:
             upload = self.find(bucket, key, upload_id)
             while True:
@@ -357,6 +359,7 @@ def _replace_by_object(
     _require(connection, info.bucket, info.key, upload_id)
     rows = connection.execute("SELECT number, blob FROM oss_parts WHERE upload = ?", (upload_id,))
     # Compared in the transaction: a part that was replaced since the join has another blob.
+    # Parts outside of the blob were copied into it, so their replacement changes nothing.
     if not {(part.number, part.blob) for part in selected if part.blob == info.blob} <= {*rows}:
         raise _PartReplacedError
     freed = _forget(connection, info.bucket, info.key, upload_id)

@@ -128,6 +128,7 @@ class ExternalBlobs(BlobFolder):
         """Copies a content inside the store; returns the name of the copy."""
         if not is_external(name):
             return super().share(name)
+        # A new content instead of a second reference: each one has exactly one object, and is deleted with it.
         copy_name = _new_name()
         with self._translate_errors():
             if self._store.head(_key(name)).size_bytes <= _MAX_COPY_BYTES:
