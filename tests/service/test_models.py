@@ -72,8 +72,9 @@ def test_versions_count_when_they_are_not_named(service: Client) -> None:
     assert add_version(service, model_id, VersionName="1.9.4") == "1.9.4"
     assert add_version(service, model_id, VersionName="final") == "final"
     assert add_version(service, model_id) == "1.10.0"
+    assert add_version(service, model_id) == "1.11.0"  # by number: as text, 1.9.4 is the highest
     listed = service.get(f"/models/{model_id}/versions", PageSize=2, PageNumber=2)
-    assert (listed["TotalCount"], [v["VersionName"] for v in listed["Versions"]]) == (5, ["1.9.4", "0.2.0"])
+    assert (listed["TotalCount"], [v["VersionName"] for v in listed["Versions"]]) == (6, ["final", "1.9.4"])
     found = service.get(f"/models/{model_id}/versions", VersionName="final")
     assert [v["VersionName"] for v in found["Versions"]] == ["final"]
 

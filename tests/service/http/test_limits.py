@@ -21,6 +21,7 @@ from pai_sdk._service import http_server
 from pai_sdk._service.http import guarded_connections
 from pai_sdk._service.http.guarded_connections import GuardedProtocol
 from pai_sdk._service.jobs.changes import Subscription
+from pai_sdk._service.rate import RateLimit
 from pai_sdk._service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
@@ -311,6 +312,14 @@ def test_a_key_that_asks_too_often_is_told_when_to_come_again(start: Callable[..
         assert caught.value.status == 503
         for _ in range(50):  # those without the key are not counted
             assert requests.get(f"{client.info.endpoint}/api/v1/workspaces", timeout=PATIENCE_S).status_code == 401
+
+
+def test_a_rate_limit_has_a_burst_and_then_says_how_long_to_wait() -> None:
+    now = [0.0]
+    limit = RateLimit(2.0, burst_s=1.0, clock=lambda: now[0])
+    assert [limit.acquire() for _ in range(3)] == [0.0, 0.0, 0.5]
+    now[0] = 0.5
+    assert [limit.acquire() for _ in range(2)] == [0.0, 0.5]
 
 
 def test_what_is_served_by_default_never_throttles(start: Callable[..., Any]) -> None:

@@ -11,7 +11,7 @@ import requests
 
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
-from pai_sdk._service.http.access import required_right
+from pai_sdk._service.http.access import is_open_to_pages, required_right
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.waiting import PATIENCE_S
@@ -89,6 +89,21 @@ def state(operator: Client) -> Any:
             *("/users", "/users/alice/quota"),
         )
     ]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "right", "is_open"),
+    [
+        ("GET", "/api/v1/runs", "read", True),
+        ("DELETE", "/api/v1/trainingjobs/{job_id}", "submit", True),
+        ("POST", "/api/v1/schedules", "submit", False),
+        ("POST", "/api/v1/users/{name}/keys", "admin", False),
+    ],
+)
+def test_a_route_needs_a_right_and_may_be_closed_to_pages(
+    method: str, path: str, right: str, is_open: bool
+) -> None:
+    assert (required_right(method, path), is_open_to_pages(method, path)) == (right, is_open)
 
 
 def test_the_key_of_someone_else_shows_and_changes_nothing(

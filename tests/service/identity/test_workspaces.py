@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Processor, Session
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.workspaces import right_of_roles
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from pai_sdk.errors import ApiError, NotFoundError
 from tests.service.fakes import ScriptedExecutor
@@ -113,6 +115,18 @@ def test_wrong_members_and_workspaces_are_refused(operator: Client) -> None:
     operator.until(job_id)
     operator.call("DELETE", f"/trainingjobs/{job_id}")
     assert operator.call("DELETE", f"/workspaces/{first}").status_code == 200
+
+
+def test_of_several_roles_the_highest_right_counts() -> None:
+    assert right_of_roles(["PAI.WorkspaceGuest", "PAI.AlgoDeveloper"]) == "submit"
+
+
+def test_a_right_in_a_workspace_needs_the_right_of_the_key_too() -> None:
+    alice = Principal("alice", "LTAIalice", "submit", {"1": "read", "2": "admin"})
+    assert (alice.has_right("submit"), alice.has_right_in("1", "submit")) == (True, False)
+    assert alice.has_right_in("2", "admin")
+    assert not Principal("bob", "LTAIbob", "read", {"2": "admin"}).has_right_in("2", "admin")
+    assert Principal.operator("LTAI").has_right_in("1", "submit")
 
 
 def test_who_loses_a_right_loses_what_came_with_it(operator: Client) -> None:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from pai_sdk._service.oss import CommonPrefix, ObjectStore
 from pai_sdk._service.oss.blobs import Blob, BlobFolder
+from pai_sdk._service.oss.object_rows import successor
 from pai_sdk.errors import ServiceStartError, StorageError
 from tests.service.objects.contents import LARGE, blob_files, count_contents, count_rows, large
 from tests.service.objects.serving import BUCKET, open_store
@@ -302,6 +303,13 @@ def test_writers_of_one_key_at_once_leave_one_whole_object(store: ObjectStore) -
         thread.join()
     assert content_of(store, "k") in contents
     assert count_contents(store) == 1
+
+
+@pytest.mark.parametrize(
+    ("prefix", "expected"), [(b"logs/", b"logs0"), (b"a\xff\xff", b"b"), (b"\xff", None), (b"", None)]
+)
+def test_the_successor_of_a_prefix_is_behind_all_its_keys(prefix: bytes, expected: bytes | None) -> None:
+    assert successor(prefix) == expected
 
 
 def test_lists_are_in_the_order_of_the_bytes(store: ObjectStore) -> None:

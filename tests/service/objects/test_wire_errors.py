@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import oss2
 import pytest
 
+from pai_sdk._service.oss.xml import document
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import KEY_ID, SECRET
 from tests.waiting import PATIENCE_S
@@ -23,6 +24,13 @@ def ask(wire: Wire, method: str, path: str, headers: dict[str, str] | None = Non
     content = answer.read()
     connection.close()
     return answer, content
+
+
+def test_a_document_is_escaped_and_names_its_encoding() -> None:
+    expected = (
+        b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>NoSuchKey</Code><Key>a&lt;b&amp;</Key></Error>'
+    )
+    assert document("Error", [("Code", "NoSuchKey"), ("Key", "a<b&")]) == expected
 
 
 @pytest.mark.parametrize(

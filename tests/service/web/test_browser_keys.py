@@ -8,6 +8,7 @@ import hmac
 import pytest
 
 from pai_sdk._service.web.browser_keys import SIGNED_IN_S, BrowserKeys, page_secret
+from pai_sdk._service.web.host_names import HostNames
 
 SECRET = page_secret("the-secret-of-a-service", 8765)
 
@@ -31,6 +32,13 @@ def test_a_code_expires_and_belongs_to_one_server() -> None:
     now[0] = 61.0
     assert keys.exchange(late) is None
     assert keys.exchange("\udcff") is None
+
+
+def test_only_the_names_of_a_server_have_origins() -> None:
+    names = HostNames(["https://train.example"])
+    assert names.origins("127.0.0.1:80") == ["http://127.0.0.1:80"]
+    assert names.origins("train.example") == ["https://train.example"]
+    assert names.origins("evil.example") == []
 
 
 def test_a_page_stays_signed_in_when_the_service_is_started_again() -> None:
