@@ -92,3 +92,10 @@ def test_imports_are_measured_in_places() -> None:
     edges = {"cli": {"api", "errors"}, "api": {"base"}, "base": {"errors"}}
     assert measure.depth_and_circles(edges) == (4, [])
     assert measure.depth_and_circles({**edges, "base": {"api"}}) == (1, ["api", "base", "cli"])
+
+
+def test_public_modules_are_the_doors() -> None:
+    page = "| `pai_sdk` | jobs |\n| `pai_sdk.runs` | runs |\n\n## For alipai\n\n| `pai_sdk.estimator` |\n"
+    assert measure.public_modules(page) == ["pai_sdk", "pai_sdk.runs"]
+    public = measure.public_modules((ROOT / "docs" / "reference" / "public.md").read_text(encoding="utf-8"))
+    assert len(public) <= 18

@@ -14,23 +14,21 @@ from types import ModuleType
 from typing import Any
 
 import pai_sdk
+from pai_sdk._core.names import import_paths
+from tests.measuring import measure
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pai_sdk.__file__).parent
 PAGE = ROOT / "docs" / "reference" / "public.md"
-ROWS = re.findall(r"^\| `(pai_sdk\.[\w.]+)` \| (.+) \|$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+DOORS, OTHERS, FORMER = PAGE.read_text(encoding="utf-8").split("\n## ")
+ROWS = re.findall(r"^\| `(pai_sdk[\w.]*)` \|", DOORS + OTHERS, re.MULTILINE)
 IMPORT = re.compile(r"^ *from pai_sdk[\w.]* import (?:\([^)]*\)|[^\n]+)|^ *import pai_sdk[\w.]*", re.MULTILINE)
 
 
 @cache
 def public() -> dict[str, frozenset[str]]:
     """Each public module with its names."""
-    found = {"pai_sdk": frozenset(pai_sdk.__all__)}
-    for module, names in ROWS:
-        found[module] = frozenset(
-            import_module(module).__all__ if names == "all" else re.findall(r"`(\w+)`", names)
-        )
-    return found
+    return {module: frozenset(import_module(module).__all__) for module in ROWS}
 
 
 def imported(text: str) -> Iterator[tuple[str, str]]:
@@ -51,7 +49,7 @@ def pages() -> Iterator[tuple[Path, str]]:
 
 
 def test_every_name_on_the_page_is_there() -> None:
-    assert len(ROWS) == len({module for module, _ in ROWS}) > 20
+    assert len(ROWS) == len({*ROWS}) > 30
     missing = [
         f"{module}.{name}"
         for module, names in public().items()
@@ -91,12 +89,15 @@ def described(entry: str) -> list[Any]:
     return [getattr(found, each) for each in found.__all__] if isinstance(found, ModuleType) else [found]
 
 
-def test_modules_at_the_top_and_re_exports_are_on_the_page() -> None:
-    """They have these places for users only."""
+def test_the_first_table_has_the_modules_at_the_top_of_the_package() -> None:
     at_the_top = {f"pai_sdk.{path.stem}" for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
-    re_exports = {f"pai_sdk._data.run.{path.stem}" for path in PACKAGE.glob("run/*.py") if path.stem != "__init__"}
-    left_out = {module for module in at_the_top if not hasattr(import_module(module), "__all__")}
-    assert (at_the_top | re_exports) - left_out <= public().keys()
+    assert {*measure.public_modules(DOORS)} == {"pai_sdk", *at_the_top}
+
+
+def test_the_last_table_has_the_former_paths() -> None:
+    rows = re.findall(r"^\| `(pai_sdk[\w.]*)` \| (.+) \|$", FORMER, re.MULTILINE)
+    paths = {f"pai_sdk.{path}": module for module, cell in rows for path in re.findall(r"`([\w.]+)`", cell)}
+    assert paths == import_paths.FORMER
 
 
 # Words that are classes of ours only by chance: a header of HTTP, reason codes, fields of the API.
