@@ -2,6 +2,9 @@ from pai_sdk._client.backend.base import Plan as Plan
 from pai_sdk._client.code.package import package_code as package_code
 from pai_sdk._client.display.base import Display as Display
 from pai_sdk._client.display.base import Silent as Silent
+from pai_sdk._client.image import ImageInfo as ImageInfo
+from pai_sdk._client.image import list_images as list_images
+from pai_sdk._client.image import retrieve as retrieve
 from pai_sdk._client.job import AlgorithmSpec as AlgorithmSpec
 from pai_sdk._client.job import AssignNodeSpec as AssignNodeSpec
 from pai_sdk._client.job import Channel as Channel

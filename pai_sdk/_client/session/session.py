@@ -264,7 +264,7 @@ class Session(Aliased):
 
     @property
     def images(self) -> Images:
-        """The images that the service offers; `pai_sdk.image.retrieve` finds one by framework and version.
+        """The images that the service offers; `pai_sdk.jobs.retrieve` finds one by framework and version.
 
         Example:
             >>> [each.image_uri for each in session.images.list(name="xgboost")]  # doctest: +SKIP

@@ -326,7 +326,7 @@ NAMES: Mapping[str, str] = {
     "TrainingJobAnalytics": "job.metrics()",
     "LocalSession": "instance_type='local' runs the job in Docker here; Session.embedded() needs no Docker",
     "get_execution_role": "leave it out: the access key decides what you may do",
-    "image_uris": "retrieve('PyTorch', '1.12').image_uri of pai_sdk.image",
+    "image_uris": "retrieve('PyTorch', '1.12').image_uri of pai_sdk.jobs",
     "Compute": _COMPUTE_OF_ESTIMATOR,
     "InputData": _INPUT,
     "ModelTrainer": _ESTIMATOR,
