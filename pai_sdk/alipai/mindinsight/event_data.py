@@ -231,7 +231,7 @@ class DataManager:
 
     Example:
         >>> import tempfile
-        >>> from pai_sdk._data.run.events.writer import EventWriter
+        >>> from pai_sdk.runs import EventWriter
         >>> with tempfile.TemporaryDirectory() as folder, DataManager(folder) as data:
         ...     with EventWriter(f"{folder}/a") as writer:
         ...         writer.scalars({"loss": 0.5}, step=1)

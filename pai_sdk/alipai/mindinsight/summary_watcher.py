@@ -35,7 +35,7 @@ class SummaryWatcher:
 
     Example:
         >>> import tempfile
-        >>> from pai_sdk._data.run.events.writer import EventWriter
+        >>> from pai_sdk.runs import EventWriter
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     with EventWriter(f"{folder}/a") as writer:
         ...         writer.scalars({"loss": 0.5}, step=1)

@@ -56,7 +56,7 @@ class Comparison:
 
         Example:
             >>> import numpy as np
-            >>> from pai_sdk._data.run.events.series import Series
+            >>> from pai_sdk.runs import Series
             >>> from pai_sdk._data.run.plots.buckets import compared
             >>> loss = Series("loss", np.arange(3.0), np.arange(3), np.array([1.0, 0.5, 0.25]))
             >>> compared([loss]).plot().title

@@ -66,7 +66,7 @@ class OssClient:
         not_listed: buckets that the key may not list, and for which a warning was logged.
 
     Example:
-        >>> from pai_sdk._core.config.credentials import Credentials
+        >>> from pai_sdk.credentials import Credentials
         >>> client = OssClient("oss-cn-hangzhou.aliyuncs.com", lambda: Credentials("id", "secret"))
         >>> client.endpoint, client.region
         ('https://oss-cn-hangzhou.aliyuncs.com', 'cn-hangzhou')
