@@ -30,7 +30,7 @@ def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> 
 
 
 def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list[Floats]:
-    """Smooths several series in one pass, each by itself, as `smoothed`; an array has one series, or one a row."""
+    """Smooths several series in one pass, each by itself; an array has one series, or one a row."""
     if not 0 <= weight < 1:
         raise ValueError(f"smooth={weight}: the weight must be at least 0 and less than 1")
     values, sizes = _joined(series), _sizes(series)
@@ -45,7 +45,7 @@ def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list
 def smoothed_together_by_x(
     x: Sequence[Floats], series: Sequence[npt.NDArray[Any]], half_life: float
 ) -> list[Floats]:
-    """Smooths several series in one pass, each by itself, as `smoothed_by_x`; the rows of an array share its x."""
+    """Smooths several series by half-life in one pass, each by itself; the rows of an array share its x."""
     if not half_life > 0 or not math.isfinite(half_life):
         raise ValueError(f"half_life={half_life}: it must be finite and more than 0")
     columns = [np.broadcast_to(column, rows.shape) for column, rows in zip(x, series, strict=True)]

@@ -26,7 +26,7 @@ class PreemptionInfo:
 
 
 _noticed: PreemptionInfo | None = None
-_watching_pid: int | None = None
+_watching_pid: int | None = None  # a forked child has another pid, and watches for itself
 
 
 def get_preemption_info() -> PreemptionInfo | None:
@@ -41,6 +41,7 @@ def get_preemption_info() -> PreemptionInfo | None:
         True
     """
     global _watching_pid
+    # Python installs signal handlers in the main thread only.
     if (
         _watching_pid != os.getpid()
         and threading.current_thread() is threading.main_thread()

@@ -348,6 +348,7 @@ class ReportSession:
         self._must_record_start = rank > 0 and self._launch is not None
         self._has_saved = False
         self._create_workers()
+        # Last, since a fork in another thread resets all sessions in the set.
         _sessions.add(self)
 
     def _create_workers(self) -> None:
@@ -808,6 +809,7 @@ _has_warned = False
 
 def _session() -> ReportSession | None:
     """Returns the session that is bound to this context, or the session of the job, or None."""
+    # Without the lock: the job's session is set once, and never replaced.
     return _bound.get() or _job_session or _start_job_session()
 
 

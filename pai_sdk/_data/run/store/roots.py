@@ -27,7 +27,7 @@ class Root(Protocol):
         ...
 
     def localized(self, path: str) -> str:
-        """Returns the path without scheme and host; errors as for `full`."""
+        """Returns the path without scheme and host; raises InvalidInputError for another file system."""
         ...
 
     def written(self, name: str) -> str:

@@ -369,7 +369,7 @@ class RunRefresh:
         return series
 
     def images(self, run_id: str, tag: str, number: int | None) -> list[ImageEntry]:
-        """Returns the images of a tag that the run has; raises as `series`."""
+        """Returns the images of a tag that the run has; raises RunNotFoundError if it was removed meanwhile."""
         entry = self.entries.get(run_id)
         if entry is None:
             self.get_brief(run_id)
@@ -377,7 +377,7 @@ class RunRefresh:
         return entry.images(tag, number)
 
     def read_entries(self, run_id: str, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
-        """Returns the texts, histograms or tensors of a tag that the run has; raises as `series`."""
+        """Returns texts, histograms or tensors of a tag that the run has; RunNotFoundError if it was removed."""
         entry = self.entries.get(run_id)
         if entry is None:
             self.get_brief(run_id)
