@@ -43,7 +43,7 @@ _HEADERS = {
     "x-odps-tunnel-version": "6",
 }
 _COMPRESSIONS = ("zstd", "deflate", "none")
-_TIMEOUTS_S = (10.0, 120.0)
+_TIMEOUTS_S = (10.0, 120.0)  # to connect, and between two bytes of the response
 _RETRIED_STATUS = (308, 408, 429)
 _RETRIED_CODES = (
     "FlowExceeded",
@@ -231,17 +231,19 @@ class OdpsSink:
         schema = TableSchema.from_lists(
             columns.names, types, partitions or None, ["string"] * len(partitions) or None
         )
+        # All ranks of a job do this at once, so an existing table is no error.
         table = client.create_table(
             self.table,
             schema,
             if_not_exists=True,
             lifecycle=self._lifecycle,
-            hints={"odps.sql.type.system.odps2": "true"},
+            hints={"odps.sql.type.system.odps2": "true"},  # for types such as timestamp
             table_properties={"columnar.nested.type": "true"},
         )
         if partitions:
             spec = ",".join(f"{name}='{value}'" for name, value in self.partition.items())
             table.create_partition(spec, if_not_exists=True)
+        # An existing table can have other columns than these.
         stored_table = client.get_table(self.table)
         stored_table.reload()
         return {column.name: str(column.type) for column in stored_table.table_schema.simple_columns}
@@ -302,7 +304,7 @@ class _Connection:
         return response
 
     def session_info(self, method: str, query: Mapping[str, str]) -> dict[str, Any]:
-        """Sends one request for a session; returns the JSON of the response, and raises as `call`."""
+        """Sends one request for a session; returns the JSON of the response."""
         response = self.call(method, query)
         try:
             info = json.loads(response.content)
@@ -348,7 +350,7 @@ class _Session:
         # cannot change meanwhile.
         with self._lock:
             is_repeated = block_id in self._tried
-            self._tried.add(block_id)
+            self._tried.add(block_id)  # before the request, whose response can be lost
         if is_repeated and block_id in self._stored():  # one more request, for retries only
             return
         headers = {"Content-Type": "application/octet-stream"}

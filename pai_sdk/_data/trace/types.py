@@ -114,7 +114,7 @@ def canonical_type(text: str) -> str:
 
 
 def column_type(field: pa.Field) -> str:
-    """Returns the type of a column of `trace_schema` in MaxCompute's notation; errors as for `type_text`."""
+    """Returns the type of a column of `trace_schema` in MaxCompute's notation; raises ValueError for others."""
     metadata = field.metadata or {}
     return metadata[_METADATA].decode() if _METADATA in metadata else type_text(field.type)
 
