@@ -37,6 +37,8 @@ _SUPERVISE = (
     "import sys; from pathlib import Path; sys.path.append(sys.argv[1]); "
     "from pai_sdk._host.agent.supervisor import main; sys.exit(main(Path(sys.argv[2]), *map(int, sys.argv[3:])))"
 )
+# The same program in the command lines of supervisors that earlier releases have started and that still run.
+_FORMER_SUPERVISE = _SUPERVISE.replace("pai_sdk._host.", "pai_sdk.")
 
 
 def job_on_host(sandbox: Sandbox, job: Mapping[str, Any], *, cache_dir: Path) -> dict[str, Any]:
@@ -94,13 +96,14 @@ def kill_supervisors(should_kill: Callable[[Path, Path], bool]) -> list[str]:
     """Kills supervisors of jobs, whose guardians then kill all processes; returns the folders' names."""
     jobs = set()
     # Guardian and supervisor have one command line, but only the supervisor leads a session.
-    for process, arguments in session_leaders(_SUPERVISE):
-        folder = Path(arguments[arguments.index(_SUPERVISE) + 2])
-        # Called with the supervisor's folder in /proc, and the job's folder.
-        if should_kill(process, folder):
-            # The guardian is in a group of its own, and cleans up.
-            kill_group(int(process.name))
-            jobs.add(folder.name)
+    for program in (_SUPERVISE, _FORMER_SUPERVISE):
+        for process, arguments in session_leaders(program):
+            folder = Path(arguments[arguments.index(program) + 2])
+            # Called with the supervisor's folder in /proc, and the job's folder.
+            if should_kill(process, folder):
+                # The guardian is in a group of its own, and cleans up.
+                kill_group(int(process.name))
+                jobs.add(folder.name)
     return sorted(jobs)
 
 
