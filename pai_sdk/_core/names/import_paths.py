@@ -1,11 +1,13 @@
 """Import paths that were public before the package had doors, and paths of code written for alipai.
 
-The first raise an ImportError that names the new path, until version 0.2. The second are found in the module that
-`pai_sdk/__init__.py` registers. Standard library only, Python 3.8: jobs import this.
+The first raise an ImportError that names the new path, until version 0.2. In a job that an earlier release has
+submitted they work, because the job may have waited in a queue while this release was installed. The second are
+found in the module that `pai_sdk/__init__.py` registers. Standard library only, Python 3.8: jobs import this.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMER", "install"]
+__all__ = ["FORMER", "STORED", "install", "shipped_lacks"]
 
 FORMER = {
     "pai_sdk.backend.base": "pai_sdk.jobs",
@@ -57,11 +59,51 @@ FORMER = {
 }
 """Modules that were public, each with the one that has their names now."""
 
-# Packages that hold modules of FORMER and have no door of their name.
+STORED = {
+    # Programs `python -c "from … import main; …"`: in the batch script of a job that waits in Slurm, and in a
+    # service or client that still runs while its files are replaced.
+    "pai_sdk.agent.slurm.batch": "pai_sdk._host.agent.slurm.batch",
+    "pai_sdk.agent.slurm.task": "pai_sdk._host.agent.slurm.task",
+    "pai_sdk.agent.supervisor": "pai_sdk._host.agent.supervisor",
+    "pai_sdk.backend.local.uploading": "pai_sdk._client.backend.local.uploading",
+    "pai_sdk.execution.ray.mirror": "pai_sdk._host.execution.ray.mirror",
+    "pai_sdk.service.__main__": "pai_sdk._service.__main__",
+    "pai_sdk.service.jobs.patterns": "pai_sdk._service.jobs.patterns",
+    # Pickled calls of functions refer to what they import from pai_sdk by the module that defines it.
+    "pai_sdk.run.report.callbacks": "pai_sdk._data.run.report.callbacks",
+    "pai_sdk.run.report.checkpoints": "pai_sdk._data.run.report.checkpoints",
+    "pai_sdk.run.report.preemption": "pai_sdk._data.run.report.preemption",
+    "pai_sdk.run.report.session": "pai_sdk._data.run.report.session",
+}
+"""Internal modules that jobs of earlier releases name, in programs and pickles; each with its path now."""
+
+# Packages that hold modules of the tables above, and are neither one of them nor a door.
 _FORMER_PACKAGES = frozenset(
-    f"pai_sdk.{name}"
-    for name in ("backend", "base", "code", "display", "execution", "execution.process", "run", "submit")
+    "pai_sdk." + name
+    for name in (
+        "agent",
+        "agent.slurm",
+        "backend",
+        "backend.local",
+        "base",
+        "code",
+        "display",
+        "execution",
+        "execution.process",
+        "execution.ray",
+        "run",
+        "service.jobs",
+        "submit",
+    )
 )
+
+
+def shipped_lacks(what: str) -> str:
+    """Returns the message for what the package that is shipped with jobs does not have."""
+    return (
+        f"the pai_sdk that is shipped with jobs has no {what}; for all of pai_sdk, install a wheel of it in the "
+        "image (`pai-sdk wheel` makes one)"
+    )
 
 
 def install(aliases: str = "") -> None:
@@ -88,14 +130,32 @@ class _Finder(MetaPathFinder):
             return None
         if self._is_first and getattr(sys.modules.get(parent), "__name__", parent) == parent:
             return None  # not below an alias
+        if fullname in STORED:
+            return ModuleSpec(fullname, _AliasLoader(STORED[fullname]))
         paths: Mapping[str, str] = import_module(self._aliases).PATHS if self._aliases else {}
         if fullname in paths:
             return ModuleSpec(fullname, _AliasLoader(paths[fullname]))
         if fullname in FORMER:
-            raise ImportError(f"{fullname} has moved: import its names from {FORMER[fullname]}", name=fullname)
+            # A package of stored modules is imported with each of them: it raises the error for its names only.
+            if not _is_earlier_job() and not any(path.startswith(fullname + ".") for path in STORED):
+                raise _moved(fullname)
+            return ModuleSpec(fullname, _MovedLoader(FORMER[fullname]), is_package=True)
         if fullname in _FORMER_PACKAGES:
             return ModuleSpec(fullname, _EmptyLoader(), is_package=True)
+        if not self._aliases and parent == "pai_sdk":
+            raise ModuleNotFoundError(shipped_lacks(fullname), name=fullname)
         return None
+
+
+def _moved(former: str) -> ImportError:
+    return ImportError(f"{former} has moved: import its names from {FORMER[former]}", name=former)
+
+
+def _is_earlier_job() -> bool:
+    """Returns True in a job of an earlier release: the package that came with it has the former paths."""
+    from pathlib import Path  # for weight
+
+    return Path(os.environ.get("PAI_INPUT_PAI_SDK", "/ml/input/data/pai_sdk"), "pai_sdk", "run").is_dir()
 
 
 class _EmptyLoader(Loader):
@@ -103,6 +163,26 @@ class _EmptyLoader(Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         pass
+
+
+class _MovedLoader(Loader):
+    """Makes a package with the names of a door, for jobs of earlier releases; in others, each name is an error."""
+
+    def __init__(self, door: str) -> None:
+        self._door = door
+
+    def exec_module(self, module: ModuleType) -> None:
+        path = module.__name__
+
+        def load(name: str) -> Any:
+            # Other names of this form are looked up by Python itself, as by `inspect`.
+            if name.startswith("__") and name != "__all__":
+                raise AttributeError(f"module {path!r} has no attribute {name!r}")
+            if not _is_earlier_job():
+                raise _moved(path)
+            return getattr(import_module(self._door), name)
+
+        module.__getattr__ = load  # type: ignore[method-assign]
 
 
 class _AliasLoader(Loader):

@@ -10,7 +10,9 @@ from opcode import opmap
 from types import FrameType
 from typing import Any
 
-__all__ = ["lazy_names"]
+from pai_sdk._core.names.import_paths import shipped_lacks
+
+__all__ = ["is_from_import", "lazy_names"]
 
 
 _IMPORT_FROM = opmap["IMPORT_FROM"]
@@ -30,8 +32,8 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
 
     def load(name: str) -> Any:
         if name not in homes:
-            is_import = _is_import(sys._getframe(1))
-            if find_spec("pai_sdk._core.names.aliases") is None:  # in a job, which has a part of the package
+            is_import = is_from_import(sys._getframe(1))
+            if not _is_complete():
                 raise AttributeError(f"module {package!r} has no attribute {name!r}")
             if (stand_in := import_module("pai_sdk._core.names.aliases").module_member(package, name)) is not None:
                 return stand_in
@@ -39,7 +41,15 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if homes[name] == package:
             return import_module(f"{package}.{name}")
-        value = getattr(import_module(homes[name]), name)
+        try:
+            value = getattr(import_module(homes[name]), name)
+        except ImportError as error:
+            if _is_complete() or not (error.name or "").startswith("pai_sdk."):
+                raise
+            message = shipped_lacks(f"{package}.{name}")
+            # `from … import` replaces an AttributeError by its own error, which has no reason.
+            kind = ImportError if is_from_import(sys._getframe(1)) else AttributeError
+            raise kind(message) from None
         setattr(module, name, value)
         return value
 
@@ -47,7 +57,12 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
     return names, load, lambda: sorted({*vars(module), *names})
 
 
-def _is_import(caller: FrameType | None) -> bool:
+def _is_complete() -> bool:
+    """Returns False in a job that has only the part of the package that is shipped with jobs."""
+    return find_spec("pai_sdk._core.names.aliases") is not None
+
+
+def is_from_import(caller: FrameType | None) -> bool:
     """Returns True if the code that requests an attribute of a module is a `from … import`."""
     # Skips `__getattr__` of modules that forward to this one.
     while caller is not None and caller.f_code.co_name == "__getattr__":

@@ -50,7 +50,7 @@ def _use_installed(folder: Path) -> bool:
 
 
 if __name__ != "pai_sdk" or not _use_installed(Path(__file__).resolve().parents[1]):
-    from pai_sdk._core.names import import_paths
+    from pai_sdk._core.names import import_paths, lazy_names
     from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig
     from pai_sdk._data.run.report.preemption import get_preemption_info
     from pai_sdk._data.run.report.session import (
@@ -70,7 +70,8 @@ if __name__ != "pai_sdk" or not _use_installed(Path(__file__).resolve().parents[
 
 
 def __getattr__(name: str) -> object:
-    raise AttributeError(
-        f"the pai_sdk that is shipped with jobs has no {name!r}: it has {', '.join(__all__)}; for all of "
-        "it, install a wheel of pai_sdk in the image (`pai-sdk wheel` makes one)"
-    )
+    message = import_paths.shipped_lacks(f"{name!r}: it has {', '.join(__all__)}")
+    # `from pai_sdk import …` replaces an AttributeError by its own error, which has no reason. Python itself looks
+    # up names such as `__path__`.
+    is_import = not name.startswith("__") and lazy_names.is_from_import(sys._getframe(1))
+    raise ImportError(message) if is_import else AttributeError(message)
