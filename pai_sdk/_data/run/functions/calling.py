@@ -101,10 +101,9 @@ def call_training(
 
 def _reporting() -> Any:
     """Returns the module that reports."""
-    # Imported late: a job runs a copy of this file, which makes pai_sdk importable first.
-    from pai_sdk._data.run import report
-
-    return report
+    # Imported late: a job runs a copy of this file, which makes pai_sdk importable first. By its public path: the
+    # image may have another release of pai_sdk.
+    return import_module("pai_sdk")
 
 
 def _run_generator(value: Any) -> Any:
