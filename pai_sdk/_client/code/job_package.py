@@ -13,14 +13,15 @@ import os
 import re
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
 from pai_sdk._core.files import replace_file
+from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk._data.storage.tree import FileTree
 
-__all__ = ["CHANNEL", "SHIPPED", "job_package", "mentions_pai_sdk", "with_job_package"]
+__all__ = ["CHANNEL", "SHIPPED", "former_paths", "job_package", "mentions_pai_sdk", "with_job_package"]
 
 logger = logging.getLogger(__name__)
 
@@ -60,24 +61,33 @@ SHIPPED = (
 _PACKAGE = Path(__file__).resolve().parents[2]
 _INIT = "_data/run/report/in_jobs.py"
 _MENTIONED = re.compile(rb"\bpai_sdk\b")
+# `import pai_sdk.run.store`, `from pai_sdk.run.store import …`, `from pai_sdk.run import store`
+_IMPORTED = re.compile(rb"\b(?:from|import)[ \t]+(pai_sdk\.[\w.]+)(?:[ \t]+import[ \t]+(\w+))?")
 # After the PYTHONPATH of the image and of the user, both of which are kept.
 _USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/input/data/pai_sdk}"; '
 
 
 def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
     """Returns True if the text of a job's code or command mentions pai_sdk."""
+    return any(map(_MENTIONED.search, _texts(tree, command)))
+
+
+def former_paths(tree: FileTree | None, command: Sequence[str]) -> list[str]:
+    """Returns the modules that the text of a job's code or command mentions by paths of earlier releases."""
+    imports = {match for text in _texts(tree, command) for match in _IMPORTED.findall(text)}
+    paths = {f"{module.decode()}.{name.decode()}." for module, name in imports}
+    return [former for former in FORMER if any(path.startswith(f"{former}.") for path in paths)]
+
+
+def _texts(tree: FileTree | None, command: Sequence[str]) -> Iterator[bytes]:
+    """Yields the texts that may use the pai_sdk of a job: the command, and the code."""
+    yield from (word.encode(errors="replace") for word in command if isinstance(word, str))
     # Code with its own pai_sdk at the top needs none.
-    arguments = [word.encode(errors="replace") for word in command if isinstance(word, str)]
-    if any(map(_MENTIONED.search, arguments)):
-        return True
-    entries = () if tree is None else tree.entries
-    if tree is None or any(entry.path in ("pai_sdk.py", "pai_sdk/__init__.py") for entry in entries):
-        return False
-    return any(
-        _MENTIONED.search((tree.root / entry.path).read_bytes())
-        for entry in entries
-        if entry.path.endswith((".py", ".ipynb", ".sh"))
-    )
+    if tree is None or any(entry.path in ("pai_sdk.py", "pai_sdk/__init__.py") for entry in tree.entries):
+        return
+    for entry in tree.entries:
+        if entry.path.endswith((".py", ".ipynb", ".sh")):
+            yield (tree.root / entry.path).read_bytes()
 
 
 def with_job_package(command: Sequence[str]) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from pai_sdk._client.backend.base import Backend, Plan, Upload
 from pai_sdk._client.code.git import checkout
-from pai_sdk._client.code.job_package import CHANNEL, job_package, mentions_pai_sdk, with_job_package
+from pai_sdk._client.code.job_package import CHANNEL, former_paths, job_package, mentions_pai_sdk, with_job_package
 from pai_sdk._client.code.package import package_code
 from pai_sdk._client.code.provenance import git_state
 from pai_sdk._client.experiment import Experiment
@@ -22,6 +22,7 @@ from pai_sdk._client.submit.outputs import default_outputs, resume_point
 from pai_sdk._client.submit.parameter_types import check_strings, with_checked_types
 from pai_sdk._client.submit.parameters import Description, JobParameters
 from pai_sdk._client.submit.problems import Problems
+from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk._core.reasons import image_unused_message
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri, is_remote_uri
@@ -105,11 +106,12 @@ def make_plan(
         check_strings(request.to_wire(), "")
         plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume).labelled()
     problems.raise_if_any()
-    return _guarded(plan, parameters, session, backend)
+    moved = former_paths(code_uploads[0].tree if code_uploads else None, command) if algorithm is None else []
+    return replace(_guarded(plan, parameters, session, backend), warnings=_warnings(plan.request, moved))
 
 
 def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: Backend) -> Plan:
-    """Adds alternatives, idempotency key, warnings and notes to a plan."""
+    """Adds alternatives, idempotency key and notes to a plan."""
     problems = Problems()
     request = plan.request
     if parameters.idempotency_key is not None:
@@ -119,19 +121,24 @@ def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: B
     prices = {**session.settings.prices, **(parameters.prices or {})}
     guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
     problems.raise_if_any()
-    warnings, notes = _warnings(request), _notes(request, backend)
-    return replace(plan, request=request, fallbacks=fallbacks, warnings=warnings, notes=notes)
+    return replace(plan, request=request, fallbacks=fallbacks, notes=_notes(request, backend))
 
 
-def _warnings(request: TrainingJobRequest) -> tuple[str, ...]:
-    """Returns the probable mistakes in a request."""
+def _warnings(request: TrainingJobRequest, moved: Sequence[str]) -> tuple[str, ...]:
+    """Returns the probable mistakes in a request; `moved` are the former modules that its code imports."""
+    # No error: the code may be right for an image that has an earlier release.
+    warnings = [
+        f"the code imports {former}, which is {FORMER[former]} now; the job fails there, unless its image has an "
+        "earlier pai_sdk"
+        for former in moved
+    ]
     pipe = request_fields.hiding_pipe(request.algorithm_spec.command) if request.algorithm_spec else ""
-    if not pipe:
-        return ()
-    return (
-        f"`{pipe}` hides a failure: the job succeeds when the last program of the pipe does. The log is kept "
-        "without `tee`, too; or start the pipe by command=['bash', '-o', 'pipefail', '-c', '…']",
-    )
+    if pipe:
+        warnings.append(
+            f"`{pipe}` hides a failure: the job succeeds when the last program of the pipe does. The log is kept "
+            "without `tee`, too; or start the pipe by command=['bash', '-o', 'pipefail', '-c', '…']"
+        )
+    return tuple(warnings)
 
 
 def _notes(request: TrainingJobRequest, backend: Backend) -> tuple[str, ...]:

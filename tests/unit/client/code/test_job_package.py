@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Processor, Session
-from pai_sdk._client.code.job_package import SHIPPED, job_package, mentions_pai_sdk, with_job_package
+from pai_sdk._client.code.job_package import SHIPPED, former_paths, job_package, mentions_pai_sdk, with_job_package
 from pai_sdk._data.run.events import read_scalars
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -67,6 +67,62 @@ def test_all_of_the_contract_is_shipped(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (0, f"{tmp_path}/output\n")
     done = run("import pai_sdk; pai_sdk.Estimator", tmp_path)
     assert "the pai_sdk that is shipped with jobs has no 'Estimator'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("statement", "missing"),
+    [
+        ("from pai_sdk import Estimator", "'Estimator'"),
+        ("from pai_sdk.runs import RunStore", "pai_sdk.runs.RunStore"),
+        ("from pai_sdk.runs import read_scalars", "pai_sdk.runs.read_scalars"),
+        ("import pai_sdk.runs; pai_sdk.runs.RunStore", "pai_sdk.runs.RunStore"),
+        ("import pai_sdk.storage", "pai_sdk.storage"),
+        ("from pai_sdk.storage import OssUri", "pai_sdk.storage"),
+    ],
+)
+def test_what_is_not_shipped_says_so_and_what_to_do(tmp_path: Path, statement: str, missing: str) -> None:
+    last = run(statement, tmp_path).stderr.splitlines()[-1]
+    assert f"the pai_sdk that is shipped with jobs has no {missing}" in last
+    assert "pai-sdk wheel" in last
+    assert "pai_sdk._" not in last
+
+
+def test_what_is_not_shipped_can_be_asked_for(tmp_path: Path) -> None:
+    program = "import pai_sdk, pai_sdk.runs as r; print(hasattr(pai_sdk, 'Estimator'), hasattr(r, 'RunStore'))"
+    assert run(program, tmp_path).stdout.strip() == "False False"
+
+
+@pytest.mark.parametrize("version", IN_JOBS)
+def test_a_former_path_names_the_new_one_in_a_job(tmp_path: Path, version: str) -> None:
+    if version not in INTERPRETERS:
+        pytest.skip(f"there is no Python {version} on this machine")
+    done = run("from pai_sdk.run.report import report", tmp_path, python=INTERPRETERS[version])
+    assert done.stderr.splitlines()[-1] == (
+        "ImportError: pai_sdk.run.report has moved: import its names from pai_sdk.reports"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "former"),
+    [
+        ("from pai_sdk.run.report import report", ["pai_sdk.run.report"]),
+        ("def f():\n    from pai_sdk.run import store", ["pai_sdk.run.store"]),
+        ("import pai_sdk.storage.uri as u", ["pai_sdk.storage.uri"]),
+        ("import pai_sdk.run.report.session", ["pai_sdk.run.report"]),
+        ("from pai_sdk.reports import report", []),
+        ("from pai_sdk.storage import uri_of, OssUri", []),
+        ("import pai_sdk.run.reporting", []),
+    ],
+)
+def test_a_plan_warns_of_paths_that_have_moved(tmp_path: Path, text: str, former: list[str]) -> None:
+    source = code(tmp_path / "src", train=text)
+    assert former_paths(FileTree.scan(source), ["python", "train.py"]) == former
+    assert former_paths(None, ["python", "-c", text]) == former
+    warnings = Estimator(
+        "python:3.11", "python train.py", source_dir=source, instance_type="ecs.c6.large", session=session()
+    ).plan().warnings  # fmt: skip
+    assert len(warnings) == len(former)
+    assert all(path in warning for path, warning in zip(former, warnings, strict=True))
 
 
 def test_every_shipped_module_is_checked_on_each_python() -> None:
