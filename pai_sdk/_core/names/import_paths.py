@@ -113,7 +113,7 @@ def install(aliases: str = "") -> None:
     usual = [f for f in sys.meta_path if (type(f).__module__, type(f).__qualname__) != mine]
     # The first is asked before the usual finders: the `__path__` of an alias is that of the module behind it, so
     # they would load a submodule a second time. The last is for modules that do not exist. `aliases` is the path
-    # of a module with a mapping `PATHS`, former path to module; empty for none.
+    # of a module with a mapping `PATHS`, former path to module; empty in jobs.
     sys.meta_path[:] = [_Finder(aliases, is_first=True), *usual, _Finder(aliases, is_first=False)]
 
 
