@@ -168,11 +168,7 @@ def _as_completed(
 class Gathering:
     """One wait for many jobs: the table, the timeout, failures and Ctrl-C. Jobs can be added while it waits.
 
-    Args:
-        jobs: the jobs, in the order of the results.
-        fail_fast: see `gather`.
-        on_interrupt: see `gather`.
-        expected: the final number of jobs, if more will be added.
+    `fail_fast` and `on_interrupt` are those of `gather`.
     """
 
     def __init__(
@@ -190,12 +186,12 @@ class Gathering:
         check_choice("fail_fast", str(fail_fast), ("False", "True", "stop"))
         self.failures: dict[str, Exception] = {}  # by id; details from the logs are added at the end
         self.not_submitted = 0  # the number of jobs that will not be submitted because of a failure
-        self._jobs = [*jobs]
+        self._jobs = [*jobs]  # in the order of the results
         self._fail_fast = fail_fast
         self._on_interrupt = on_interrupt
         self._policy = policy or FollowPolicy()
         self._display: JobsDisplay | None = (display or choose_jobs_display()) if show else None
-        self._expected = expected
+        self._expected = expected  # the final number of jobs, if more will be added
         self._failed: dict[Key, JobRecord] = {}
 
     def wait(self, timeout_s: float | None) -> ResultList[JobRecord]:

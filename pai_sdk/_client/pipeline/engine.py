@@ -72,15 +72,7 @@ class RunValues:
 
 
 class PipelineEngine:
-    """Runs the unfinished steps.
-
-    Args:
-        steps: all steps, each after those that it needs.
-        step_records: the states by name, also from an earlier process.
-        executions: by step, the execution that has written its outputs; filled here, and read by `execution`.
-        claim: the right to work on the run.
-        can_stop: whether a requested stop ends these steps; steps of `on_exit` run in any case.
-    """
+    """Runs the unfinished steps. In `steps`, each step follows those that it needs."""
 
     def __init__(
         self,
@@ -96,12 +88,13 @@ class PipelineEngine:
         on_change: Callable[[], None],
         can_stop: bool = True,
     ) -> None:
-        self._can_stop = can_stop
+        self._can_stop = can_stop  # a stop request ends these steps; those of `on_exit` run in any case
         self._records = records
-        self._step_records = step_records
+        self._step_records = step_records  # also from an earlier process
         self._execution = execution
+        # By step, the execution that has written its outputs; filled here, and read by `execution`.
         self._executions = executions
-        self._claim = claim
+        self._claim = claim  # the right to work on the run
         self._parallel = parallel
         self._policy = policy
         self._on_change = on_change

@@ -50,13 +50,6 @@ class FunctionTrials:
     """Calls a function for each trial. Each call is a run with its own folder.
 
     A thread cannot be stopped. An abandoned call ends at its next report; its later results are ignored.
-
-    Args:
-        function: `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`, or a generator.
-        folder: the parent of the runs of the trials.
-        trials: the number of trials of the study, not of this process.
-        timeout_s: the limit of the search; no trial runs longer.
-        trial_timeout_s: the limit of a trial, which then fails.
     """
 
     def __init__(
@@ -74,14 +67,15 @@ class FunctionTrials:
     ) -> None:
         self.is_timed_out = False  # the timeout was reached before all trials had finished
         self._study = study
+        # `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`, or a generator.
         self._function = function
-        self._folder = folder
-        self._trials = trials
+        self._folder = folder  # the parent of the runs of the trials
+        self._trials = trials  # of the study, not of this process
         self._parallel = parallel
         self._max_failures = max_failures
         self._on_change = on_change
-        self._timeout_s = timeout_s
-        self._trial_timeout_s = trial_timeout_s
+        self._timeout_s = timeout_s  # of the search; no trial runs longer
+        self._trial_timeout_s = trial_timeout_s  # of a trial, which then fails
         self._lock = threading.RLock()  # guards the study, and the attributes below
         self._is_stopped = threading.Event()
         self._sessions: dict[int, ReportSession] = {}  # of the trials that run

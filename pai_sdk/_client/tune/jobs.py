@@ -36,14 +36,7 @@ _MAX_EXPLAINED_FAILURES = 5  # failed jobs whose log is read for the reason
 
 
 class JobTrials:
-    """Runs the trials of a study as jobs.
-
-    Args:
-        submit: submits the job of a trial, or returns the one that was submitted before.
-        trials: the number of trials of the study, not of this process.
-        gathering: displays the jobs, and handles Ctrl-C.
-        timeout_s: the limit of the search, after which running jobs are stopped.
-    """
+    """Runs the trials of a study as jobs."""
 
     def __init__(
         self,
@@ -59,14 +52,14 @@ class JobTrials:
         timeout_s: float | None = None,
     ) -> None:
         self.is_timed_out = False  # the timeout was reached before all trials had finished
-        self._timeout_s = timeout_s
+        self._timeout_s = timeout_s  # of the search; running jobs are stopped after it
         self._study = study
-        self._submit = submit
+        self._submit = submit  # returns the job of a trial that was submitted before
         self._find = find
-        self._trials = trials
+        self._trials = trials  # of the study, not of this process
         self._parallel = parallel
         self._max_failures = max_failures
-        self._gathering = gathering
+        self._gathering = gathering  # displays the jobs, and handles Ctrl-C
         self._policy = policy
         self._waiting: deque[LiveTrial] = deque()
         self._live: dict[str, LiveTrial] = {}
