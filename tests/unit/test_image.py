@@ -11,6 +11,7 @@ import pytest
 from pai_sdk import Session
 from pai_sdk._client.api.images import ImageRecord
 from pai_sdk._client.image import ImageInfo, ImageScope, _numbers, list_images, retrieve
+from pai_sdk._wire.pai.public_images import public_images
 from pai_sdk.alipai.pai.huggingface.estimator import HuggingFaceEstimator
 from pai_sdk.alipai.pai.modelscope.estimator import ModelScopeEstimator
 from pai_sdk.errors import ApiError, ImageLookupError, InvalidInputError, NotFoundError, ServerError
@@ -192,3 +193,8 @@ def test_a_fault_of_the_service_is_no_lack_of_a_catalogue() -> None:
 
 def test_versions_are_compared_as_numbers() -> None:
     assert _numbers("1.12.2PAI") > _numbers("1.8PAI") > _numbers(None) == ()
+
+
+def test_public_images_have_the_registry_of_the_region() -> None:
+    uri = next(image.image_uri for image in public_images("cn-shanghai") if "xgboost" in image.name)
+    assert uri == "registry.cn-shanghai.aliyuncs.com/pai-dlc/xgboost-training:1.6.0-cpu-py36-ubuntu18.04"

@@ -9,8 +9,10 @@ import warnings
 from collections.abc import Callable, Iterator
 
 import pytest
+import requests
 
 from pai_sdk import Session
+from pai_sdk._core.connections import stay_on_this_machine
 from pai_sdk._data.storage.uri import OssUri
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
 from tests.waiting import PATIENCE_S
@@ -80,3 +82,9 @@ def test_parent_and_child_have_connections_of_their_own(server: ScriptedServer, 
     parents, childs, again = connections
     assert childs != parents
     assert again == parents
+
+
+def test_a_session_to_this_machine_uses_no_proxy() -> None:
+    session = requests.Session()
+    stay_on_this_machine(session)
+    assert not session.trust_env

@@ -24,6 +24,7 @@ from pai_sdk._core.files import (
     is_locked,
     locked,
     locked_folder,
+    open_file,
     publish_once,
     replace_file,
     sync_folder,
@@ -336,3 +337,10 @@ def test_an_append_removes_what_a_crash_has_left_behind_the_size(tmp_path: Path)
     path.write_bytes(b"1\n2\n3")
     assert files.append_to(path, b"30\n", at=4) == 7
     assert path.read_bytes() == b"1\n2\n30\n"
+
+
+def test_devices_can_be_opened_and_links_are_not_followed(tmp_path: Path) -> None:
+    os.close(open_file(Path(os.devnull), os.O_RDONLY))
+    (tmp_path / "link").symlink_to(os.devnull)
+    with pytest.raises(OSError, match="link"):
+        open_file(tmp_path / "link", os.O_RDONLY)

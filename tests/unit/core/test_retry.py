@@ -203,3 +203,8 @@ def test_attempts_that_are_limited_are_told(caplog: pytest.LogCaptureFixture) ->
     assert [record.getMessage() for record in caplog.records if record.thread == threading.get_ident()] == [
         "a fault; trying again, 2 more times at most, for up to 60 s"
     ]
+
+
+def test_a_single_attempt_is_not_repeated_even_if_its_error_is_transient() -> None:
+    with single_attempt(), pytest.raises(ZeroDivisionError):
+        RetryPolicy().call(lambda: 1 / 0, is_transient=lambda error: True)

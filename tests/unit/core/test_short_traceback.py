@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Session, TrainingJob
-from pai_sdk._core.short_traceback import short_traceback, short_tracebacks
+from pai_sdk._core.short_traceback import error_text, short_traceback, short_tracebacks
 from pai_sdk.errors import FunctionError, InvalidInputError, PaiError, RemoteTraceback
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 from tests.unit.fake_backend import FakeBackend
@@ -220,3 +220,7 @@ def test_defects_of_the_package_are_shown_whole() -> None:
     with pytest.raises(KeyError) as caught:
         broken()
     assert "in broken" in printed(caught.value)
+
+
+def test_the_message_of_an_error_is_recorded() -> None:
+    assert error_text(ValueError("no rows")) == "no rows"

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from pai_sdk._wire.base import wire_names
+
 ROOT = Path(__file__).resolve().parents[3]
 PACKAGE = ROOT / "pai_sdk"
 
@@ -99,3 +101,7 @@ def _key_nodes(node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Field":
         return [word.value for word in node.keywords if word.arg and word.arg.endswith("alias")]
     return []
+
+
+def test_parameters_of_a_query_have_the_names_of_the_api() -> None:
+    assert wire_names(page_number=1, sort_by="GmtCreateTime") == {"PageNumber": 1, "SortBy": "GmtCreateTime"}

@@ -287,3 +287,22 @@ def test_a_query_sent_by_others_with_plus_for_space_is_the_same_query() -> None:
         payload_hash=payload_hash(b""),
     )
     assert lower["authorization"].endswith(ours)
+
+
+def test_signatures_of_fixed_requests() -> None:
+    request: dict[str, str] = {"method": "GET", "path": "/api/v1/trainingjobs"}
+    signature = acs3_signature(
+        "secret",
+        **request,
+        query={"PageSize": "10"},
+        headers={"host": "pai.cn-hangzhou.aliyuncs.com"},
+        signed_headers=["host"],
+        payload_hash=payload_hash(b""),
+    )
+    assert signature.startswith("3bd4aafab06ac47b")
+    headers = {"accept": "application/json", "date": "Thu, 01 Jan 1970 00:00:00 GMT"}
+    assert roa_signature("secret", **request, query={}, headers=headers) == "fhdhNyvy16yPgJOV2ktk7TBh020="
+
+
+def test_letters_digits_and_four_marks_are_not_encoded() -> None:
+    assert encode("a b/c~ü") == "a%20b%2Fc~%C3%BC"

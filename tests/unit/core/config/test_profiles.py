@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Session, get_default_session
-from pai_sdk._core.config.file import write_config
-from pai_sdk._core.config.settings import load_settings, save_config
+from pai_sdk._core.config.file import is_of_another_program, profiles_in, write_config
+from pai_sdk._core.config.settings import active_profile, load_settings, save_config
 from pai_sdk.errors import SettingsError
 
 STAGING = {"region_id": "cn-shanghai", "workspace_id": "7"}
@@ -157,3 +157,18 @@ def test_a_profile_with_keys_is_not_overwritten(foreign: Path) -> None:
     assert json.loads(foreign.read_text()) == {**content, "profiles": profiles}
     write_config(foreign, {"region_id": None}, profile="mine")
     assert json.loads(foreign.read_text()) == content
+
+
+def test_the_argument_has_precedence_over_the_profile_of_the_environment() -> None:
+    assert active_profile(None, {"PAI_PROFILE": "staging"}) == "staging"
+    assert active_profile("", {"PAI_PROFILE": "staging"}) is None
+
+
+def test_the_profiles_of_a_file_are_an_object_of_objects() -> None:
+    content = {"profiles": {"staging": {"region_id": "cn-shanghai"}}}
+    assert profiles_in(content, Path("config.json")) == content["profiles"]
+
+
+def test_a_profile_with_keys_is_that_of_another_program() -> None:
+    assert is_of_another_program({"access_key_id": "id"})
+    assert not is_of_another_program({"region_id": "cn-shanghai"})

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import pai_sdk
+from pai_sdk._core.names.lazy_names import lazy_names
 
 ROOT = Path(pai_sdk.__file__).parents[1]
 STUBS = sorted((ROOT / "pai_sdk").rglob("*.pyi"))
@@ -47,3 +48,9 @@ def test_names_are_found_in_an_archive(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(archive)], capture_output=True, text=True, timeout=60, check=True
     )
     assert done.stdout.startswith(str(archive))
+
+
+def test_the_names_of_a_package_come_from_its_stub() -> None:
+    names, load, _ = lazy_names("pai_sdk")
+    assert "Estimator" in names
+    assert load("Estimator").__module__ == "pai_sdk._client.submit.estimator"

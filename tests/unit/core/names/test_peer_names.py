@@ -18,7 +18,15 @@ from pai_sdk.model import ModelRecipe
 import pai_sdk
 from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, Tuner, setup_default_session
 from pai_sdk._client.submit.submitter import EstimatorBase, JobSubmitter
-from pai_sdk._core.names.peer_names import ATTRIBUTES, KEYWORDS, NAMES
+from pai_sdk._core.names.peer_names import (
+    ATTRIBUTES,
+    KEYWORDS,
+    NAMES,
+    attribute_hint,
+    check_name,
+    keyword_hint,
+    value_hint,
+)
 from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
 
 PACKAGE = Path(pai_sdk.__file__).parent
@@ -226,3 +234,23 @@ def test_hints_name_what_there_is() -> None:
         ("loss",),  # in a regular expression
     )
     assert {name for text in texts for name in re.findall(r"\b([a-z_]+)=(?!\()", text)} <= known
+
+
+def test_strings_of_other_clouds_have_a_replacement() -> None:
+    assert value_hint("s3://bucket/data/") == ("is a URI of another cloud", "here it is oss://bucket/folder/")
+    assert value_hint("python train.py") is None
+
+
+def test_keywords_of_other_sdks_have_a_replacement() -> None:
+    assert keyword_hint("replica_count", ["instance_type", "instance_count"]) == "instance_count=2"
+    assert keyword_hint("project", ["uri"]) == ""
+
+
+def test_attributes_of_other_sdks_have_a_replacement() -> None:
+    assert attribute_hint(TrainingJob, "failure_reason") == "reason_message"
+    assert attribute_hint(TrainingJob, "colour") is None
+
+
+def test_an_import_of_another_sdk_names_the_replacement() -> None:
+    with pytest.raises(NotOfferedError, match="a URI or a local path"):
+        check_name("TrainingInput")

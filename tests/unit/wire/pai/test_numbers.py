@@ -79,3 +79,8 @@ def test_every_number_that_is_sent_is_checked() -> None:
         not in {*checks_in(field.annotation), *(getattr(m, "func", None) for m in field.metadata)}
     ]
     assert unchecked == []
+
+
+def test_numbers_and_their_strings_are_returned_unchanged() -> None:
+    values = ("10", 0.5, None)
+    assert tuple(map(checked_number, values)) == values

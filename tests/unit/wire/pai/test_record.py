@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.record import JobRecord, MetricPoint, from_time
+from pai_sdk._wire.pai.recorded import recorded_fields, request_of
 from tests.unit.fake_backend import FakeBackend
 
 WHOLE: dict[str, Any] = {
@@ -139,3 +140,19 @@ def test_an_end_is_seen_by_its_time_where_the_status_is_not_known(
     assert record.status == status
     for seen in (record.status, pickle.loads(pickle.dumps(record)).status, record.model_copy().status):
         assert (seen.is_terminal, seen.is_failure, seen.is_success) == (has_ended, has_ended, False)
+
+
+def test_a_record_has_the_fields_of_its_request() -> None:
+    record = JobRecord(training_job_id="train1", training_job_name="digits")
+    assert recorded_fields(record) == {"TrainingJobName": "digits"}
+
+
+def test_fields_that_a_service_adds_are_not_in_the_request() -> None:
+    compute = {"EcsSpec": "ecs.c6.large", "InstanceCost": 1}
+    fields = {"TrainingJobId": "train1", "TrainingJobName": "digits", "ComputeResource": compute}
+    assert request_of(JobRecord.model_validate(fields)).compute_resource.ecs_spec == "ecs.c6.large"
+
+
+def test_points_can_start_at_a_time() -> None:
+    points = [MetricPoint(timestamp=f"2026-01-01T00:00:0{second}Z", value=second) for second in (1, 2)]
+    assert [point.value for point in from_time(points, "2026-01-01T00:00:02Z")] == [2.0]

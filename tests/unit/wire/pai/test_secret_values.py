@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 
 from pai_sdk import Secret
 from pai_sdk._wire.pai.record import NameValue
-from pai_sdk._wire.pai.secret_values import is_secret_name, mask_value, masked, masked_command, with_secrets
+from pai_sdk._wire.pai.secret_values import (
+    is_secret_name,
+    mask_value,
+    masked,
+    masked_command,
+    masked_spec,
+    with_secrets,
+)
 from pai_sdk._wire.pai.spec import HyperParameter
 from pai_sdk.errors import InvalidInputError
 
@@ -106,3 +113,27 @@ def test_a_value_without_secrets_stays_itself(value: object) -> None:
 @given(st.text(alphabet='{}[]":, ab1password'))
 def test_texts_that_are_nearly_json(text: str) -> None:
     assert isinstance(masked("settings", text), str)
+
+
+def test_values_without_secrets_are_sent_as_they_are() -> None:
+    assert with_secrets({"A": "1"}) == {"A": "1"}
+
+
+def test_numbers_are_secret_only_under_some_names() -> None:
+    names = ("WANDB_API_KEY", "accessKeySecret")
+    assert all(map(is_secret_name, names))
+    assert not is_secret_name("max_token", 512)
+
+
+def test_values_are_masked_by_their_names_at_any_depth() -> None:
+    assert masked("lr", "0.1") == "0.1"
+    assert masked("db_password", "hunter2") == "******"
+    assert masked("db", '{"password": "hunter2"}') == '{"password": "******"}'
+    assert mask_value("db", [{"password": "hunter2", "port": 80}]) == [{"password": "******", "port": 80}]
+
+
+def test_secrets_of_a_command_are_masked() -> None:
+    command = "HF_TOKEN=hf_abc python train.py --lr 0.1 --api-key abc"
+    expected = "HF_TOKEN=****** python train.py --lr 0.1 --api-key ******"
+    assert masked_command(command) == expected
+    assert masked_spec({"Command": ["sh", "-c", command]}) == {"Command": ["sh", "-c", expected]}

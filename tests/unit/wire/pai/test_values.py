@@ -58,3 +58,12 @@ def test_what_json_cannot_keep_apart_is_refused() -> None:
     cycle.append(cycle)
     with pytest.raises(ValueError, match="contains itself"):
         hyperparameter_text(cycle)
+
+
+def test_values_become_strings_or_json() -> None:
+    values = (True, 0.1, "a b", [1, "x"])
+    assert [hyperparameter_text(value) for value in values] == ["true", "0.1", "a b", '[1, "x"]']
+
+
+def test_numbers_of_numpy_are_replaced_at_any_depth() -> None:
+    assert python_value({"sizes": (np.int64(3), np.arange(2))}) == {"sizes": (3, [0, 1])}

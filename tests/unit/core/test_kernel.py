@@ -1,0 +1,9 @@
+"""Notebooks are detected by their kernel."""
+
+from __future__ import annotations
+
+from pai_sdk._core.kernel import in_notebook
+
+
+def test_a_test_runs_in_no_notebook() -> None:
+    assert not in_notebook()
