@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk._data.logs import index as log_index
-from pai_sdk._data.logs.index import LogIndex
+from pai_sdk._data.logs.index import LineBlock, LogIndex
 from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog
+from pai_sdk._data.logs.times import LogTimes
 from tests.waiting import quickest
 
 
@@ -292,3 +293,16 @@ def test_lines_that_fit_are_whole_and_at_least_one(pieces: list[bytes], start: i
                 assert sum(len(line) + 1 for line in one_more) > most
     finally:
         log_index._BLOCK_BYTES = block_bytes
+
+
+def test_a_block_has_the_text_and_the_ends_of_its_lines() -> None:
+    block = LineBlock(range(2), 10, 16, b"1%\r2%\n", cuts=[12])
+    assert (block.decoded_lines, block.ends) == (["1%\r", "\r2%"], [12, 16])
+
+
+def test_a_missing_log_has_no_lines(tmp_path: Path) -> None:
+    assert LogIndex(tmp_path / "train1-master-0.log").count(is_open=True) == 0
+
+
+def test_a_byte_has_the_time_of_the_first_size_behind_it() -> None:
+    assert LogTimes((10.0, 11.0), (0, 500)).of_byte(499) == 11.0

@@ -155,3 +155,8 @@ def test_one_that_was_removed_before_it_was_locked_is_made_again(
     assert is_unfinished(part.name)
     assert part.exists()
     os.close(file)
+
+
+def test_only_our_own_temporary_names_are_unfinished_downloads() -> None:
+    assert is_unfinished(".pai-sdk-00ff00ff00ff00ff.part")
+    assert not is_unfinished(".model.part")

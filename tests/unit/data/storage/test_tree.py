@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._data.storage.tree import FileTree
-from pai_sdk._data.storage.walk import list_folder
+from pai_sdk._data.storage.walk import FolderWalk, list_folder
 from pai_sdk.errors import InvalidInputError
 
 HOSTILE = ["a b.txt", "quote'\".py", "日本.py", "line\nbreak", "-rf", "$(touch x)", "%2e%2e", "#?&"]
@@ -177,3 +177,16 @@ def deny(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
         return as_ever(path, *args, **options)  # type: ignore[call-overload]
 
     monkeypatch.setattr(Path, "open", refuse)
+
+
+def test_a_walk_is_in_the_order_of_the_paths(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    for name in ("a.txt", "a/b"):
+        (tmp_path / name).touch()
+    assert [file.path for file in FolderWalk(tmp_path).entries()] == ["a.txt", "a/b"]
+
+
+def test_a_tree_without_accepted_files_is_empty(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    tree = FileTree.scan(tmp_path, accept=lambda path, is_dir: path.endswith(".no-such-name"))
+    assert tree.summary() == "0 files, 0 B"

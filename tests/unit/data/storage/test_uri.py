@@ -162,3 +162,13 @@ def test_bad_endpoints(endpoint: str) -> None:
 def test_ipv6_addresses_are_refused_as_what_they_are(endpoint: str) -> None:
     with pytest.raises(SettingsError, match=r"is an IPv6 address, .* write a host name that resolves to it"):
         with_scheme(endpoint)
+
+
+def test_paths_have_no_scheme() -> None:
+    texts = ("nas://0a1b2c.cn-hangzhou/data/", "./data", "C:/data")
+    assert [uri_scheme(text) for text in texts] == ["nas", None, None]
+
+
+def test_a_table_is_read_by_the_service_and_a_path_is_not() -> None:
+    assert is_remote_uri("odps://project/tables/clicks")
+    assert not is_remote_uri("/mnt/data")

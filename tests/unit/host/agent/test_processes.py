@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from pai_sdk._host.agent.memory import exceeds, has_killed_since
 from pai_sdk._host.agent.processes import groups_below, signal_group
 
 _NEST = """
@@ -31,3 +32,11 @@ def test_groups_are_told_from_the_outermost_to_the_innermost(tmp_path: Path) -> 
             for leader in leaders:
                 signal_group(leader, signal.SIGKILL)
         assert outermost.stdout.read() == ""
+
+
+def test_no_process_exceeds_a_huge_limit() -> None:
+    assert not exceeds(1 << 60, [1])
+
+
+def test_without_an_earlier_count_kills_of_the_kernel_are_unknown() -> None:
+    assert has_killed_since(None) is None

@@ -45,3 +45,8 @@ DAY = "1970-01-02"
 )
 def test_how_long_a_list_is_kept(lines: str, expected: str) -> None:
     assert reuse_period(["rich==13.1\n", lines], now=86400.0) == expected
+
+
+def test_exact_versions_last_and_files_are_not_reused() -> None:
+    periods = [reuse_period([line], now=0) for line in ("numpy==1.26.4", "rich>=13", "./mine.whl")]
+    assert periods == ["exact", "1970-01-01", ""]

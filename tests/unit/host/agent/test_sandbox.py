@@ -9,7 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pai_sdk._host.agent.instance_logs import InstanceLogs
+from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.agent.slurm.gang_folder import GangFolder
+from pai_sdk._host.execution.docker.executor import DockerExecutor
+from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import InvalidInputError
 from tests.unit.host.execution.conftest import make_request
 
@@ -73,3 +78,16 @@ def test_a_bad_channel_makes_nothing(tmp_path: Path) -> None:
     with pytest.raises(InvalidInputError, match="path separator"):
         Sandbox(tmp_path / "job").create(request)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_paths_of_a_job_do_not_need_its_folder() -> None:
+    assert Sandbox(Path("/srv/jobs/train1")).input_dir("train") == Path("/srv/jobs/train1/ml/input/data/train")
+
+
+def test_a_missing_folder_is_that_of_a_job_that_was_not_started(tmp_path: Path) -> None:
+    root = tmp_path / "none"
+    assert DockerExecutor().state(root).phase == "absent"
+    assert Journal(root / "state").state() is None
+    assert GangFolder(root / "shared").claim is None
+    assert not SharedFolder(root / "shared").is_launched
+    assert InstanceLogs(Sandbox(root), ["train1-master-0"]).size_bytes("train1-master-0") == 0

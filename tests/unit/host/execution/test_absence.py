@@ -37,3 +37,7 @@ def test_one_that_hangs_is_asked_less_often_than_one_that_is_gone() -> None:
         assert not absence.should_call
         now[0] += 0.2
         assert absence.should_call
+
+
+def test_an_engine_is_present_at_first() -> None:
+    assert Absence().sentence == ""

@@ -168,3 +168,8 @@ def test_any_value_reaches_the_command_through_the_file(values):
     )
     done = subprocess.run(["sh"], input=script.encode(), capture_output=True, check=True)
     assert done.stdout.decode().split("\0")[:-1] == values
+
+
+def test_variables_that_a_shell_cannot_set_are_passed_by_env() -> None:
+    lines = environment_file({"NOTE": "two words", "a.name": "1"}).splitlines()
+    assert lines == ['set -- "$_env" a.name=1 "$@"', "export NOTE='two words'"]

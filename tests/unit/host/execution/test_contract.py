@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._host.agent.distributed import Rendezvous
+from pai_sdk._host.agent.distributed import Rendezvous, name_instances
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution import contract
+from pai_sdk._host.execution.unused_fields import unused_fields
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import HyperParameter
 from pai_sdk.errors import InvalidInputError
 from tests.unit.host.execution.conftest import make_request
@@ -284,3 +286,18 @@ def test_the_configuration_files(tmp_path: Path) -> None:
 def test_the_time_limit(scheduler: dict[str, int] | None, seconds: int | None) -> None:
     fields = {"Scheduler": scheduler} if scheduler is not None else {}
     assert contract.max_running_seconds(make_request(**fields)) == seconds
+
+
+def test_only_arguments_with_spaces_are_quoted() -> None:
+    pairs = [HyperParameter(name="lr", value="0.1"), HyperParameter(name="note", value="two words")]
+    assert contract.user_args(pairs) == "--lr 0.1 --note 'two words'"
+
+
+def test_a_pytorch_job_has_a_master() -> None:
+    names = [instance.name for instance in name_instances("train1", "PyTorchJob", 3)]
+    assert names == ["train1-master-0", "train1-worker-0", "train1-worker-1"]
+
+
+def test_fields_without_an_effect_are_named() -> None:
+    fields = {"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "x"}, "RoleArn": "r", "Priority": 2}
+    assert unused_fields(TrainingJobRequest.model_validate(fields), used=["Priority"]) == ["RoleArn"]

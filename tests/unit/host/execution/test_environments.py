@@ -155,3 +155,8 @@ _NONE = (
 )
 def test_what_pip_complains_of(output: str, problem: str) -> None:
     assert pip_problem(output) == problem
+
+
+def test_the_last_error_of_pip_is_the_problem() -> None:
+    output = "ERROR: Could not find a version\nERROR: No matching distribution found for tiny==9"
+    assert pip_problem(output) == "No matching distribution found for tiny==9"

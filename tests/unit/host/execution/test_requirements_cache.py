@@ -112,3 +112,9 @@ def test_a_job_that_cannot_be_started_removes_nothing(cache: RequirementsCache) 
     with pytest.raises(OSError, match="engine"), cache.use(EXACT, image="img", image_id="a", user="1:1"):
         raise OSError("engine")
     assert old.folder.exists()
+
+
+def test_requirements_that_name_files_are_not_cached(tmp_path: Path) -> None:
+    cache = RequirementsCache(tmp_path, lambda: (set(), set()))
+    with cache.use(["./mine.whl"], image="python:3.11", image_id="sha256:0a", user="0:0") as cached:
+        assert cached is None

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
+from pai_sdk._data.logs.tracebacks import find_traceback, is_launcher_error, root_cause, shortened
 
 MISSING = """\
 Traceback (most recent call last):
@@ -359,3 +359,15 @@ def test_the_end_of_a_frame_is_not_needed() -> None:
     """The log may be cut off, or the program may be killed while it writes."""
     for lines in (IPYTHON.splitlines()[:5], RICH.splitlines()[:3], RICH.splitlines()[:1]):
         assert root_cause(find_traceback(lines)) == ""
+
+
+def test_the_lines_before_a_traceback_are_left_out() -> None:
+    lines = ["Traceback (most recent call last):", "  File 'a.py', line 1", "KeyError: 3"]
+    traceback = find_traceback(["ok", *lines])
+    assert traceback.splitlines() == lines
+    assert root_cause(traceback) == "KeyError: 3"
+
+
+def test_a_failed_program_is_an_error_of_its_launcher() -> None:
+    cause = "subprocess.CalledProcessError: Command 'make' returned non-zero exit status 2."
+    assert is_launcher_error(cause)

@@ -102,3 +102,13 @@ def test_what_is_kept_is_computed_again_when_it_changes(monkeypatch: pytest.Monk
     Signer(REGION).sign(one, "GET", "/bucket/k", "", fresh)
     assert fresh["authorization"].endswith(signature(one))
     assert fresh["x-oss-date"] == time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(NOW + 86_400))
+
+
+def test_a_signed_request_has_the_date_and_the_signature() -> None:
+    headers = {"host": "bucket.oss-cn-hangzhou.aliyuncs.com"}
+    Signer("cn-hangzhou").sign(Credentials("id", "secret"), "GET", "/bucket/key", "", headers)
+    assert sorted(headers) == ["authorization", "host", "x-oss-content-sha256", "x-oss-date"]
+
+
+def test_a_query_is_sorted_and_its_slashes_are_encoded() -> None:
+    assert canonical_query({"uploadId": "a/b", "partNumber": "1"}) == "partNumber=1&uploadId=a%2Fb"

@@ -9,8 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._data.storage.base import checked_path
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.store import FsspecStore, LocalStore, OssStore, Store, open_store
+from pai_sdk._data.storage.stored_file import chunks_of
+from pai_sdk._data.storage.stores.passing_errors import is_transient_error
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, StorageError
 from tests.unit.data.storage.conftest import BUCKET
@@ -177,3 +180,16 @@ def test_no_bucket_is_not_taken_for_no_file(client: OssClient) -> None:
     with pytest.raises(StorageError, match="bucket") as caught:
         OssStore(client, OssUri.parse("oss://no-such-bucket/")).head("a")
     assert not isinstance(caught.value, ObjectNotFoundError)
+
+
+def test_a_path_within_a_store_is_unchanged() -> None:
+    assert checked_path("runs/7/model.pt") == "runs/7/model.pt"
+
+
+def test_bytes_are_one_chunk() -> None:
+    assert list(chunks_of(b"hello")) == [b"hello"]
+
+
+def test_a_broken_connection_is_transient_and_a_missing_right_is_not() -> None:
+    assert is_transient_error(ConnectionResetError())
+    assert not is_transient_error(PermissionError())

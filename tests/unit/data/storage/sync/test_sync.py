@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.store import FsspecStore, LocalStore, OssStore, Store, StoredFile
+from pai_sdk._data.storage.sync.commits import committed_by
 from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
 from pai_sdk._data.storage.sync.memory import SyncMemory, memory_path
 from pai_sdk._data.storage.uri import OssUri
@@ -599,3 +600,15 @@ def test_a_listing_is_read_as_the_sync_goes_on(there: LocalStore) -> None:
 
 TestSyncMachine = SyncMachine.TestCase
 TestSyncMachine.settings = settings(max_examples=30, stateful_step_count=15)
+
+
+def test_a_commit_names_the_files_that_it_completes() -> None:
+    session = "run=r1/rank0-20261122T171801000000-20261122T171902000000-a1"
+    assert committed_by(f"{session}-committed.parquet") == session
+    assert committed_by("run=r1/weights.parquet") is None
+
+
+def test_a_memory_without_a_file_can_be_written_and_closed() -> None:
+    memory = SyncMemory(None)
+    memory.put("a.txt", "etag here", "etag there")
+    memory.close()

@@ -53,3 +53,7 @@ def test_without_ray_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(executor, "find_spec", lambda name: None)
     with pytest.raises(PaiError, match=re.escape(install_command("ray"))):
         RayExecutor.open(ExecutorSetup(tmp_path))
+
+
+def test_an_instance_has_one_cpu_by_default() -> None:
+    assert RayOptions.parse({"address": "ray://head:10001"}).cpus_per_instance == 1.0
