@@ -29,5 +29,6 @@ def in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> Fu
         else:
             future.set_result(result)
 
+    # Named, so that thread dumps show what a call that never returns was for.
     threading.Thread(target=work, name=f"pai-{getattr(call, '__name__', 'call').strip('_')}", daemon=True).start()
     return future
