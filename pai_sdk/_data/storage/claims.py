@@ -146,6 +146,7 @@ class _Lease(FolderClaim):
 
     def release(self) -> None:
         """Removes the lease, if this process still has it."""
+        # A delete after another process has claimed the folder would remove its lease, so the holder is checked.
         self._stopped.set()
         with suppress(PaiError):
             self._check_holder()

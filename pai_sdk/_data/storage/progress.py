@@ -20,6 +20,7 @@ class ByteBar:
     """A tqdm bar in a terminal or a notebook; nothing anywhere else. Safe to use from many threads."""
 
     def __init__(self, description: str, *, is_visible: bool) -> None:
+        # Threads of a transfer share the bar, and `update` of tqdm is not atomic.
         self._lock = threading.Lock()
         self._bar: Any = None
         if is_visible and _is_interactive():
@@ -85,6 +86,7 @@ class FileShare:
 
     def __init__(self, bar: ByteBar) -> None:
         self._bar = bar
+        # Parts of one file advance in several threads.
         self._lock = threading.Lock()
         self._done_bytes = 0
 

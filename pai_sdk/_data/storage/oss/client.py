@@ -235,6 +235,7 @@ class OssClient:
         try:
             return self._call(uri, read)
         except StorageError as error:
+            # OSS refuses a range that starts at the end of the object or behind it.
             if error.code != "InvalidRange":
                 raise _changed_error(error) from error
             return self._call(uri, partial(_head, uri=uri)), b""
@@ -366,6 +367,8 @@ class OssClient:
             at, checksum = start, 0
             with closing(bucket.send("GET", info.uri.key, headers)) as response:
                 for chunk in self._check_cancelled(response):
+                    # A server that ignores the range: nothing is written behind the end, and the check below
+                    # fails.
                     if at + len(chunk) > end:
                         break
                     _write_at(file, chunk, at)
@@ -405,6 +408,7 @@ def _page(bucket: OssBucket, prefix: OssUri, token: str) -> ObjectPage:
         query["continuation-token"] = token
     # Not `oss2.Bucket.list_objects_v2`, whose reading of the response takes 0.2 ms an object.
     page = page_in(bucket.send("GET", "", params=query).read())
+    # Otherwise the listing would never end.
     if page.next_token in ("", token):
         raise StorageError(f"{prefix}: a page of the list arrived twice", uri=str(prefix), retryable=True)
     return page

@@ -85,6 +85,7 @@ class FileUpload:
             etag = self._client.parts.complete(self._uri, upload_id, etags)
         except Exception as error:
             is_shared = isinstance(error, StorageError) and error.code in _FINISHED_CODES
+            # OSS charges for parts until they are removed; these are of no further use.
             if not is_shared and not can_be_resumed(error):
                 self._drop(upload_id)
             raise
@@ -135,6 +136,7 @@ class FileUpload:
 
     def _send_parts(self, upload_id: str, arrived: Mapping[int, PartInfo], pool: TransferPool) -> list[str]:
         etags = {number: part.etag for number, part in arrived.items() if self._is_same(part)}
+        # `_resume` has counted all parts that arrived; those with other content are sent again.
         self._share.advance(-sum(part.size_bytes for number, part in arrived.items() if number not in etags))
         missing = [n for n in range(1, len(self._hashed.part_md5s) + 1) if n not in etags]
         etags.update(zip(missing, pool.run_all(self._part_uploads(upload_id, missing)), strict=True))

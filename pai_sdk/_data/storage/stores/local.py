@@ -229,6 +229,7 @@ class LocalStore(Store):
         must_accept_file(link_path)
         draft = link_path.with_name(f".pai-sdk-{secrets.token_hex(8)}.part")
         with writing(link_path):
+            # A link cannot be created over a file; the rename replaces it atomically.
             draft.symlink_to(target)
             draft.replace(link_path)
         return replace(stored_file_of(path, link_path.lstat()), link=target)
@@ -285,6 +286,7 @@ class _TargetFolder:
         self._root = root
         self._is_open = False
         self._created: set[Path] = set()
+        # On a case-insensitive disk, each name by its folded form, to detect two names of one file.
         self._names: dict[str, str] | None = None
 
     def open(self) -> None:
@@ -333,6 +335,7 @@ class _TargetFolder:
 
 def _is_case_insensitive(folder: Path) -> bool:
     """Returns True if the disk of a folder does not distinguish `a` and `A`, as on macOS."""
+    # By the name of an existing folder, so that nothing is written.
     folder = folder.resolve()
     cased = next((each for each in (folder, *folder.parents) if each.name != each.name.swapcase()), None)
     try:

@@ -546,22 +546,8 @@ def move_file(
     title: str = "copying",
     workers: int | None = None,
 ) -> None:
-    """Moves one file to another store, as `DirSync` moves it.
-
-    Args:
-        source: has the file.
-        file: the file, as `list` or `head` has it.
-        target: gets the file.
-        path: of the file there.
-        skip_same: leave a local file that has the content already.
-        progress: show a bar.
-        title: the title of the bar.
-        workers: threads, for the parts of a large file.
-
-    Raises:
-        ObjectNotFoundError: the file was deleted meanwhile.
-        StorageError, OSError: it could not be moved.
-    """
+    """Moves one file to another store, as `DirSync` does; ObjectNotFoundError: it was deleted meanwhile."""
+    # `skip_same` leaves a local file that has the content already; `workers` are for the parts of a large file.
     report = SyncReport()
     target.prepare()
     with ByteBar(title, is_visible=progress) as bar, TransferPool(workers) as pool:
