@@ -286,6 +286,7 @@ class JobExecution:
             return
         worker.exit_code = exit_code
         if self._ending is not None:
+            # A consequence of the recorded end, whatever the exit code.
             worker.status = "Terminated"
         elif exit_code == 0:
             worker.status = "Succeed"
@@ -327,6 +328,7 @@ class JobExecution:
                 processes.signal_group(child, signal.SIGKILL)
 
     def _check_end_conditions(self) -> None:
+        # The order decides if several hold: a stop request has the most specific reason.
         if request := self._journal.stop_request:
             self._end(*request.reported)
         elif self._alarm and self._alarm.got_signal:

@@ -51,6 +51,7 @@ def main(package: str, root: str) -> int:
     environment = {name: value for name, value in os.environ.items() if name != "SLURM_EXPORT_ENV"}
     steps = subprocess.Popen([*_srun(job), sys.executable, "-I", "-c", _RUN, package, root], env=environment)
     while True:
+        # Its age shows a second start whether this one is alive.
         gang.beat()
         try:
             return steps.wait(BEAT_INTERVAL_S)
@@ -94,6 +95,8 @@ def _wait_for_other_start(gang: GangFolder, job: dict[str, Any], number: str, re
         _log(f"another start has the job: {claim}; nothing is run")
         return 0
     _log(f"an earlier start of this Slurm job has the job: {claim}; waiting for its end")
+    # The end of this process would kill the earlier start as well: Slurm kills all processes of the job id. The
+    # empty name is that of the batch script.
     while any(map(gang.is_alive, ["", *names])):
         time.sleep(BEAT_INTERVAL_S)
     # Slurm has started the same job again after the start that has the claim.

@@ -74,9 +74,9 @@ class Launch:
         try:
             image = ensure_image(self.engine, image_uri, progress=progress, should_cancel=should_cancel)
         except PullAbandoned:
-            # A job that is stopped while its image is pulled ends without containers.
             if shared.stop_request is None:
                 raise
+            # A job that is stopped while its image is pulled ends without containers.
             journal.write_job(job)
             journal.write_state(stopped_before_start(shared))
             shared.forget_secrets()
@@ -108,6 +108,7 @@ class Launch:
             raise self.engine.lost_error(error, while_doing="it started the job's containers") from error
         except Exception as error:
             raise _explained(error, image_uri, self.mounts) from error
+        # All containers exist: `instance.sh` waits for this, so that no instance runs without the others.
         shared.go()
 
     def _image_uri(self) -> str:

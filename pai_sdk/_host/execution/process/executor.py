@@ -67,6 +67,8 @@ class ProcessExecutor(Executor):
             PaiError: the supervisor did not start.
         """
         journal = Journal(spec.sandbox.state_dir)
+        # Only a shortcut: the supervisor checks this again under the journal's lock, so two starts at once run
+        # one job.
         if journal.read_state() is not None:
             return
         journal.write_job(self._job(spec))
@@ -121,6 +123,7 @@ class ProcessExecutor(Executor):
     def remove(self, root: Path) -> None:
         """Kills the processes of a job and removes its folder."""
         sandbox = Sandbox(root.resolve())
+        # A supervisor that starts late must not find the job.
         self.withdraw(root)
         journal, deadline = Journal(sandbox.state_dir), time.monotonic() + _START_TIMEOUT_S
         while journal.is_locked():

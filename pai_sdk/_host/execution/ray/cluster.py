@@ -236,6 +236,7 @@ class Cluster:
             for actor_entry in ray.util.list_named_actors(all_namespaces=True)
             if actor_entry["namespace"] == self.namespace and actor_entry["name"].startswith(prefix)
         ]
+        # All are started before the first wait, so that the instances end in parallel.
         calls = [handle.call.remote("end") for handle in handles]
         for handle, reference in zip(handles, calls, strict=True):
             with suppress(RayActorError, RayTaskError, GetTimeoutError):

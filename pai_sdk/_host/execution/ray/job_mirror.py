@@ -103,6 +103,7 @@ class JobMirror:
             self._cluster.ensure_actor(name, group, index, bundles[index]) for index, name in enumerate(names)
         ]
         nodes = [self._cluster.open(remote, self._job["job_id"]) for remote in remotes]
+        # Instances of a node share its copy of the files, so one of them receives them.
         leaders = _leaders(nodes)
         if not self._fill([remotes[rank] for rank in leaders]):
             return None
@@ -141,6 +142,7 @@ class JobMirror:
         """Returns where the instances meet; None for a single one, which needs no other host."""
         if len(remotes) == 1:
             return None
+        # Rank 0 has two: the first is for the rendezvous, the last of each is its own.
         ports = [remote.call("free_ports", 1 if rank else 2) for rank, remote in enumerate(remotes)]
         workers = tuple(f"{node['address']}:{free[-1]}" for node, free in zip(nodes, ports, strict=True))
         return asdict(Rendezvous(nodes[0]["address"], ports[0][0], workers, self._job["nproc_per_node"]))
@@ -175,6 +177,7 @@ class JobMirror:
                 remote.call("begin", self._instance_job(ranks[remote.name], started))
 
     def _poll_until_finished(self, present: dict[int, Remote | None], nodes: Sequence[dict[str, str]]) -> None:
+        # By reference: one `look` per instance, which waits on the node for news, and at most one `stop`.
         calls: dict[Any, tuple[int, str]] = {}
         stopping: set[int] = set()
         complete = {rank for rank, remote in present.items() if remote is None}

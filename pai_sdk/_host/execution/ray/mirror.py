@@ -129,6 +129,8 @@ def _print(text: str) -> None:
 
 
 def _watch_service(hub: Hub, service_ended: threading.Event) -> None:
+    # Returns when the service closes the pipe, or is killed.
     sys.stdin.buffer.read()
+    # Before the event: the main loop reads the mark as soon as the event is set.
     hub.mark_orphaned()
     service_ended.set()
