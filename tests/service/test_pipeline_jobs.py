@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk._client.pipeline import Pipeline, PipelineRun
 from pai_sdk._client.pipeline.execution import RUN_LABEL
-from pai_sdk._client.pipeline.records import StepRecord
+from pai_sdk._client.pipeline.records import RunRecords, StepRecord
 from pai_sdk._client.session import Session
 from pai_sdk._client.submit.estimator import Estimator
 from pai_sdk._client.submit.processor import Processor
@@ -234,6 +234,30 @@ def test_ctrl_c_during_a_submission(
     assert run["long"].job_id == jobs[0].id
     assert not jobs[0].refresh().status.is_terminal
     jobs[0].stop()
+
+
+def test_ctrl_c_between_the_submission_and_its_record_stops_the_job(
+    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread of the submission had read that the step was not abandoned; nobody stopped the job."""
+    write_step, ids = RunRecords.write_step, []
+
+    def interrupted(self: RunRecords, record: Any) -> None:
+        if record.job_id and not ids:
+            ids.append(record.job_id)
+            _thread.interrupt_main()
+            time.sleep(1)  # the engine handles Ctrl-C by then
+        write_step(self, record)
+
+    monkeypatch.setattr(RunRecords, "write_step", interrupted)
+    pipeline = Pipeline("digits", store=tmp_path / "store", session=session)
+    pipeline.step(
+        Processor("python:3.11", "sleep 1000", instance_type="ecs.c6.large", session=session), name="long"
+    )
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(show=False, on_interrupt="stop")
+    job = session.get_job(ids[0])
+    until(lambda: job.refresh().status == "Terminated", "the end of the job")
 
 
 def test_a_job_whose_submission_took_too_long_is_stopped(

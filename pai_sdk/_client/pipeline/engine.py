@@ -248,8 +248,10 @@ class PipelineEngine:
             if is_submission:
                 submissions.append(future)
         wait(submissions, timeout=_SUBMISSION_S)
-        for live in self._with_job.values():
-            if stops and live.job is not None:
+        # Of all steps, not only of `_with_job`: a submission that read `is_abandoned` before it was set above ends
+        # with a job, and Ctrl-C may have come between `_started` and `_with_job`.
+        for live in self._live.values():
+            if stops and live.job is not None and not live.record.is_finished:
                 _stop(live.job)
 
     # ---- ends
