@@ -21,7 +21,15 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk._data.storage.tree import FileTree
 
-__all__ = ["CHANNEL", "SHIPPED", "former_paths", "job_package", "mentions_pai_sdk", "with_job_package"]
+__all__ = [
+    "CHANNEL",
+    "SHIPPED",
+    "former_paths",
+    "job_package",
+    "mentions_pai_sdk",
+    "ships_package",
+    "with_job_package",
+]
 
 logger = logging.getLogger(__name__)
 
@@ -95,6 +103,11 @@ def with_job_package(command: Sequence[str]) -> list[str]:
     if list(command[:2]) == ["sh", "-c"] and len(command) == 3:
         return ["sh", "-c", _USE + command[2]]
     return ["sh", "-c", _USE + 'exec "$@"', "sh", *command]
+
+
+def ships_package(command: Sequence[str]) -> bool:
+    """Returns True for a command from `with_job_package`; else a channel of that name is the user's."""
+    return len(command) > 2 and command[2].startswith(_USE)
 
 
 def job_package() -> Path:

@@ -11,12 +11,15 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import quote
 
+from pai_sdk._client.code.job_package import CHANNEL
 from pai_sdk._client.pipeline.fingerprints import changes, digest, files_identity
 from pai_sdk._client.pipeline.records import StepRecord
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import ObjectNotFoundError
 
 __all__ = ["StepCache"]
+
+_PACKAGE_PART = f"input {CHANNEL}"
 
 
 class StepCache:
@@ -28,6 +31,8 @@ class StepCache:
     def find(self, name: str, parts: Mapping[str, str], session: Any) -> tuple[dict[str, Any] | None, str]:
         """Returns a valid earlier execution, or None and the reason for which there is none."""
         execution = self._read(self._entry(name, parts))
+        if execution is None:
+            execution = self._recorded_with_package(name, parts)
         if execution is None or not execution.keys() >= {"execution", "job_id", "outputs", "result", "files"}:
             last = self._read(f"{_folder(name)}/last.json")
             return None, changes(None if last is None else last.get("parts", {}), parts)
@@ -52,6 +57,14 @@ class StepCache:
         content = json.dumps(entry).encode()
         self._store.write(self._entry(record.name, record.parts), content)
         self._store.write(f"{_folder(record.name)}/last.json", content)
+
+    def _recorded_with_package(self, name: str, parts: Mapping[str, str]) -> dict[str, Any] | None:
+        """Returns the last execution if only the package for jobs differs, which earlier releases count."""
+        last = self._read(f"{_folder(name)}/last.json") or {}
+        recorded = last.get("parts")
+        if not isinstance(recorded, dict) or _PACKAGE_PART not in recorded:
+            return None
+        return last if {**recorded, _PACKAGE_PART: ""} == {**parts, _PACKAGE_PART: ""} else None
 
     def _entry(self, name: str, parts: Mapping[str, str]) -> str:
         return f"{_folder(name)}/{digest(dict(parts))}.json"

@@ -42,6 +42,7 @@ _CONTAINERS = frozenset((dict, list, tuple, set, frozenset))
 _OF_THE_FILE = frozenset(("__module__", "__qualname__", "__firstlineno__"))
 
 _LOCKS = (type(threading.Lock()), type(threading.RLock()), threading.local)
+_PACKAGE = __name__.partition(".")[0]
 _SESSIONS = "pai_sdk._client.session."
 """The package of the classes of sessions. The state of a session and of a lock belongs to a process."""
 
@@ -112,7 +113,7 @@ def _sources(function: Any, visited: _Visited) -> Iterator[_Part]:
 def _callable(function: Any, label: str, visited: _Visited) -> Iterator[_Part]:
     """Yields the name of a callable object, its attributes, and the code of its class."""
     name = getattr(function, "__qualname__", type(function).__qualname__)
-    yield label, f"{getattr(function, '__module__', '')}.{name}"
+    yield label, f"{_stable_module(str(getattr(function, '__module__', '')))}.{name}"
     if isinstance(function, _LruCache):
         yield label, _content(function.cache_parameters(), visited)
     elif isinstance(function, type):
@@ -129,7 +130,7 @@ def _function(function: types.FunctionType, label: str, visited: _Visited) -> It
         yield from _code(function.__code__, label, visited)
         yield label, repr(sorted((name, str(kind)) for name, kind in _annotations(function).items()))
     else:
-        yield label, f"{module}.{function.__code__.co_name}"
+        yield label, f"{_stable_module(module)}.{function.__code__.co_name}"
     yield "a default value of the function", _content([function.__defaults__, function.__kwdefaults__], visited)
     if is_of_user(module):
         yield from _variables(function, visited)
@@ -137,11 +138,16 @@ def _function(function: types.FunctionType, label: str, visited: _Visited) -> It
         for kind, implementation in sorted(
             getattr(function, "registry", {}).items(), key=lambda item: str(item[0])
         ):
-            yield label, f"{kind.__module__}.{kind.__qualname__}"
+            yield label, f"{_stable_module(kind.__module__)}.{kind.__qualname__}"
             yield from _sources(implementation, visited)
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         yield f"variable {name}", _content(_value_in(cell), visited)
+
+
+def _stable_module(name: str) -> str:
+    """Returns the name of a module; of one of this package only `pai_sdk`, since releases move the others."""
+    return _PACKAGE if name.partition(".")[0] == _PACKAGE else name
 
 
 def _annotations(function: types.FunctionType) -> dict[str, Any]:
@@ -336,6 +342,8 @@ class _Pickler(pickle.Pickler):
             return ["function", [*_sources(value, self._visited)]]
         if isinstance(value, type) and is_of_user(value.__module__):
             return [value.__qualname__, [*_sources_of_class(value, self._visited)]]
+        if isinstance(value, type) and _stable_module(value.__module__) == _PACKAGE:
+            return [_PACKAGE, value.__qualname__]
         if self._lenient and (isinstance(value, _LOCKS) or type(value).__module__.startswith(_SESSIONS)):
             return ["object", type(value).__qualname__]
         torch = sys.modules.get("torch")

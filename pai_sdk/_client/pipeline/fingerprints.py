@@ -15,6 +15,7 @@ from typing import Any
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.code.function_package import FOLDER, KEY_VARIABLE
+from pai_sdk._client.code.job_package import CHANNEL, ships_package
 from pai_sdk._client.pipeline.contents import CODE, content_of, sources_of
 from pai_sdk._client.pipeline.searches import SearchCall
 from pai_sdk._client.submit.estimator import FunctionEstimator
@@ -142,7 +143,11 @@ def parts_of_plan(
         code_part = digest([variables.pop(CODE), files])
     parts = {"the request": digest(_terms(request)), "the code": code_part, **variables}
     parts |= {f"hyperparameter {each.name}": digest(each.value) for each in request.hyperparameters}
+    has_package = request.algorithm_spec is not None and ships_package(request.algorithm_spec.command or ())
     for channel in request.input_channels:
+        # The package for jobs is another one in each release, and only reports.
+        if has_package and channel.name == CHANNEL:
+            continue
         input_part = executions.get(channel.name) or content(channel.input_uri or "")
         parts[f"input {channel.name}"] = input_part or digest(channel.to_wire())
     return {**parts, **_parts_of_outputs(request, job_folder), **_parts_of_resume(plan)}
