@@ -1,5 +1,41 @@
 # The public names, each with its home; `pai_sdk._core.names.lazy_names` reads this file, and type checkers do.
 
+from pai_sdk import callbacks as callbacks
+from pai_sdk import checkpoints as checkpoints
+from pai_sdk import common as common  # type: ignore[attr-defined]
+from pai_sdk import config as config
+from pai_sdk import credentials as credentials
+from pai_sdk import dataset as dataset  # type: ignore[attr-defined]
+from pai_sdk import dsw as dsw  # type: ignore[attr-defined]
+from pai_sdk import errors as errors
+from pai_sdk import estimator as estimator  # type: ignore[attr-defined]
+from pai_sdk import exception as exception  # type: ignore[attr-defined]
+from pai_sdk import executors as executors
+from pai_sdk import experiment as experiment  # type: ignore[attr-defined]
+from pai_sdk import functions as functions
+from pai_sdk import huggingface as huggingface  # type: ignore[attr-defined]
+from pai_sdk import image as image  # type: ignore[attr-defined]
+from pai_sdk import job as job  # type: ignore[attr-defined]
+from pai_sdk import jobs as jobs
+from pai_sdk import libs as libs  # type: ignore[attr-defined]
+from pai_sdk import model as model  # type: ignore[attr-defined]
+from pai_sdk import models as models
+from pai_sdk import modelscope as modelscope  # type: ignore[attr-defined]
+from pai_sdk import pipeline as pipeline
+from pai_sdk import predictor as predictor  # type: ignore[attr-defined]
+from pai_sdk import processor as processor  # type: ignore[attr-defined]
+from pai_sdk import reports as reports
+from pai_sdk import runs as runs
+from pai_sdk import serializers as serializers  # type: ignore[attr-defined]
+from pai_sdk import service as service
+from pai_sdk import session as session
+from pai_sdk import storage as storage
+from pai_sdk import tensorboard as tensorboard  # type: ignore[attr-defined]
+from pai_sdk import toolkit as toolkit  # type: ignore[attr-defined]
+from pai_sdk import trace as trace
+from pai_sdk import tracking as tracking  # type: ignore[attr-defined]
+from pai_sdk import tune as tune
+from pai_sdk import version as version  # type: ignore[attr-defined]
 from pai_sdk._client.backend.base import Plan as Plan
 from pai_sdk._client.display.base import Display as Display
 from pai_sdk._client.display.base import Silent as Silent

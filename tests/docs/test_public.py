@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import json
 import re
+import subprocess
+import sys
 import textwrap
 from collections.abc import Iterator
 from functools import cache
@@ -92,6 +94,13 @@ def described(entry: str) -> list[Any]:
 def test_the_first_table_has_the_modules_at_the_top_of_the_package() -> None:
     at_the_top = {f"pai_sdk.{path.stem}" for path in PACKAGE.glob("*.py") if not path.stem.startswith("_")}
     assert {*measure.public_modules(DOORS)} == {"pai_sdk", *at_the_top}
+
+
+def test_public_modules_need_no_import_of_their_own() -> None:
+    names = [module for module in ROWS if module.count(".") == 1]
+    code = f"import pai_sdk\nfor name in {names}: assert eval(name).__all__, name"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_last_table_has_the_former_paths() -> None:

@@ -16,7 +16,9 @@ from pai_sdk._core.names.lazy_names import lazy_names
 
 ROOT = Path(pai_sdk.__file__).parents[1]
 STUBS = sorted((ROOT / "pai_sdk").rglob("*.pyi"))
-LINE = re.compile(r"from (\S+) import (\w+) as \2(  # imports \w+|  # until 0.2)?")
+LINE = re.compile(
+    r"from (\S+) import (\w+) as \2(  # imports \w+|  # until 0.2|  # type: ignore\[attr-defined\])?"
+)
 
 
 @pytest.mark.filterwarnings("ignore:.* is now:DeprecationWarning")  # former names
