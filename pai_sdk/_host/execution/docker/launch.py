@@ -108,7 +108,6 @@ class Launch:
             raise self.engine.lost_error(error, while_doing="it started the job's containers") from error
         except Exception as error:
             raise _explained(error, image_uri, self.mounts) from error
-        # All containers exist: `instance.sh` waits for this, so that no instance runs without the others.
         shared.go()
 
     def _image_uri(self) -> str:
