@@ -108,6 +108,7 @@ class OssStore(Store):
             ObjectNotFoundError: there is no such object.
             StorageError: it was replaced while it was read.
         """
+        # The first chunk sets the ETag that the others must have: all are of one version.
         uri, etag = self._uri(path), None
         while end is None or start < end:
             size_bytes = _CHUNK_BYTES if end is None else min(end - start, _CHUNK_BYTES)
@@ -128,6 +129,7 @@ class OssStore(Store):
         for chunk in chunks:
             head += chunk
             if len(head) > self.largest_put_bytes:
+                # The size is unknown: content is held back until it is too much for one request.
                 return self._write_parts(uri, path, chain((bytes(head),), chunks), executable=executable)
         meta = object_meta(hashlib.sha256(head).hexdigest(), executable=executable)
         etag = self.client.put_bytes(uri, bytes(head), meta=meta)
@@ -219,6 +221,7 @@ class OssStore(Store):
                 size_bytes += len(part)
             etag = self.client.parts.complete(uri, upload_id, etags)
         except BaseException:
+            # OSS charges for parts until they are removed, and nothing records this upload.
             self.client.parts.abort(uri, upload_id)
             raise
         return StoredFile(path, size_bytes, None, etag, executable)
