@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import pickle
+import pkgutil
+import pydoc
 import subprocess
 import sys
+import zipfile
 from importlib import import_module, reload
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -183,3 +187,54 @@ def test_an_alias_can_be_loaded_again() -> None:
 def test_an_unknown_name_is_an_error(package: str) -> None:
     with pytest.raises(AttributeError, match="no_such_name"):
         import_module(package).no_such_name  # noqa: B018
+
+
+def test_threads_import_doors_and_former_paths_at_once() -> None:
+    program = (
+        "import importlib, pai_sdk, sys, threading\n"
+        "names = ['pai_sdk.runs', 'pai_sdk.estimator', 'pai_sdk.common.oss_utils', 'pai_sdk._client.image']\n"
+        "names += ['pai_sdk.image', 'pai_sdk.run.report.session', 'pai_sdk.agent.supervisor', 'pai_sdk.model']\n"
+        "names *= 4\n"
+        "modules, barrier = [], threading.Barrier(len(names))\n"
+        "sys.setswitchinterval(1e-5)\n"
+        "def load(name):\n"
+        "    barrier.wait()\n"
+        "    modules.append((name, id(importlib.import_module(name))))\n"
+        "threads = [threading.Thread(target=load, args=(name,)) for name in names]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "print(len(modules), len({*modules}))"
+    )
+    assert in_new_process(program) == "32 8"
+
+
+def test_the_package_imports_again_after_it_was_removed_from_the_modules() -> None:
+    program = (
+        "import sys, pai_sdk.estimator, pai_sdk.runs; first = pai_sdk.runs.RunStore\n"
+        "for name in [*sys.modules]: name.partition('.')[0] != 'pai_sdk' or sys.modules.pop(name)\n"
+        "import pai_sdk.estimator, pai_sdk.runs; from pai_sdk.runs import RunStore\n"
+        "print(RunStore is first, pai_sdk.estimator.Estimator is pai_sdk.Estimator)"
+    )
+    assert in_new_process(program) == "False True"
+
+
+def test_tools_that_walk_and_replace_find_the_doors() -> None:
+    names = {module.name for module in pkgutil.walk_packages(pai_sdk.__path__, "pai_sdk.", onerror=print)}
+    assert {f"pai_sdk.{door}" for door in DOORS} <= names
+    assert not names & {*FORMER, *PATHS}
+    with mock.patch("pai_sdk.runs.RunStore") as replaced:
+        assert import_module("pai_sdk.runs").RunStore is replaced
+    assert import_module("pai_sdk.runs").RunStore is not replaced
+    assert "RunStore" in pydoc.render_doc("pai_sdk.runs")
+
+
+def test_the_package_works_from_a_zip_archive(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "archive.zip", "w") as archive:
+        for path in PACKAGE.rglob("*.py*"):
+            if path.suffix in (".py", ".pyi"):
+                archive.write(path, path.relative_to(PACKAGE.parent))
+    program = (
+        f"import sys; sys.path.insert(0, {str(tmp_path / 'archive.zip')!r}); import pai_sdk\n"
+        "from pai_sdk.runs import RunStore; import pai_sdk.agent.supervisor, pai_sdk.common.oss_utils\n"
+        "print('archive.zip' in pai_sdk.__file__, 'archive.zip' in pai_sdk.agent.supervisor.__file__)\n"
+    )
+    assert in_new_process(program) == "True True"
