@@ -2,7 +2,7 @@
 
 python -m tests.unit.alipai.alipai_table
 
-`alipai_names.json` has alipai's names; `collect_alipai.py` makes it.
+`alipai_names.json` has alipai's names; `tests/e2e/collect_alipai.py` makes it.
 """
 
 from __future__ import annotations

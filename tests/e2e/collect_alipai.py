@@ -1,7 +1,7 @@
 """Prints the names that alipai offers, as alipai_names.json has them; run by an interpreter that has alipai.
 
     python -m venv alipai && alipai/bin/pip install alipai==0.4.13 "setuptools<81"
-    alipai/bin/python tests/unit/alipai/collect_alipai.py > tests/unit/alipai/alipai_names.json
+    alipai/bin/python tests/e2e/collect_alipai.py > tests/unit/alipai/alipai_names.json
 
 The file has facts only: modules, their names, and of these the members and the names of parameters. Of a class,
 `__init__` is its parameters; the members of private base classes are its own.
