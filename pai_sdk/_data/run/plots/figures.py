@@ -55,11 +55,14 @@ class Comparison:
             log_y: the y axis is logarithmic; values of 0 or less are counted and not drawn.
 
         Example:
-            >>> import numpy as np
-            >>> from pai_sdk.runs import Series
-            >>> from pai_sdk._data.run.plots.buckets import compared
-            >>> loss = Series("loss", np.arange(3.0), np.arange(3), np.array([1.0, 0.5, 0.25]))
-            >>> compared([loss]).plot().title
+            >>> import tempfile
+            >>> from pai_sdk import ReportSession, RunManager
+            >>> with tempfile.TemporaryDirectory() as folder:
+            ...     with ReportSession(f"{folder}/a") as run:
+            ...         run.report({"loss": 0.5})
+            ...     with RunManager(folder) as manager:
+            ...         _ = manager.refresh()
+            ...         manager.compare(["a"], "loss").plot().title
             'loss'
         """
         return Plot(self, title or ", ".join(self.tags), log_y)

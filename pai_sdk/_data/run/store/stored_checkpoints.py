@@ -192,15 +192,13 @@ def complete_checkpoints(
 
     Example:
         >>> import tempfile
-        >>> from pai_sdk._data.run.report.checkpoints import commit
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     step = Path(folder, "checkpoints", "7")
-        ...     step.mkdir(parents=True)
-        ...     _ = (step / "weights").write_text("1.0")
-        ...     before = list(complete_checkpoints(folder))
-        ...     _ = commit(step, step=7)
-        ...     before, [checkpoint.step for checkpoint in complete_checkpoints(folder)]
-        ([], [7])
+        >>> from pai_sdk import ReportSession
+        >>> with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as model:
+        ...     _ = Path(model, "weights").write_text("1.0")
+        ...     with ReportSession(folder) as run:
+        ...         run.report({"loss": 0.5}, step=7, checkpoint=model)
+        ...     [checkpoint.step for checkpoint in complete_checkpoints(folder)]
+        [7]
     """
     store = _store_of(run, session)
     for checkpoint in _of_rank(store, rank, *_list_folders(store)):
