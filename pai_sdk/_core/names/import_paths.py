@@ -98,6 +98,13 @@ _FORMER_PACKAGES = frozenset(
 )
 
 
+# Where the internal modules of former packages are now. A pickled call may refer to any, as to a run store.
+_WINGS = {
+    **dict.fromkeys(("job", "submit"), "_client"),
+    **dict.fromkeys(("run", "storage", "trace"), "_data"),
+}
+
+
 def shipped_lacks(what: str) -> str:
     """Returns the message for what the package that is shipped with jobs does not have."""
     return (
@@ -142,6 +149,8 @@ class _Finder(MetaPathFinder):
             return ModuleSpec(fullname, _MovedLoader(FORMER[fullname]), is_package=True)
         if fullname in _FORMER_PACKAGES:
             return ModuleSpec(fullname, _EmptyLoader(), is_package=True)
+        if _is_earlier_job() and (target := _in_wing(fullname)):
+            return ModuleSpec(fullname, _AliasLoader(target))
         if not self._aliases and parent == "pai_sdk":
             raise ModuleNotFoundError(shipped_lacks(fullname), name=fullname)
         return None
@@ -149,6 +158,16 @@ class _Finder(MetaPathFinder):
 
 def _moved(former: str) -> ImportError:
     return ImportError(f"{former} has moved: import its names from {FORMER[former]}", name=former)
+
+
+def _in_wing(former: str) -> str:
+    """Returns the path of an internal module now, or an empty string if there is none."""
+    package, _, name = former.partition(".")[2].partition(".")
+    target = f"pai_sdk.{_WINGS.get(package)}.{package}.{name}"
+    try:
+        return target if package in _WINGS and name and find_spec(target) is not None else ""
+    except ModuleNotFoundError:  # of a package of it
+        return ""
 
 
 def _is_earlier_job() -> bool:

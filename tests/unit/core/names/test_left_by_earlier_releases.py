@@ -79,6 +79,9 @@ def test_the_package_of_stored_modules_raises_the_error_for_its_names() -> None:
         "from pai_sdk.run.preemption import get_preemption_info",
         "from pai_sdk.storage.uri import OssUri",
         f"import pickle; from pai_sdk.run.report import report; assert pickle.loads({PICKLED_REPORT!r}) is report",
+        "from pai_sdk.run.store.run_store import LocalRunStore; from pai_sdk.runs import LocalRunStore",
+        "from pai_sdk.submit.estimator import Estimator; import pai_sdk; assert Estimator is pai_sdk.Estimator",
+        "from pai_sdk.job.training_job import TrainingJob as t; import pai_sdk; assert t is pai_sdk.TrainingJob",
     ],
 )
 def test_a_job_that_waited_in_a_queue_has_its_former_paths(statement: str, earlier_job: dict[str, str]) -> None:
