@@ -109,6 +109,17 @@ def test_the_last_table_has_the_former_paths() -> None:
     assert paths == import_paths.FORMER
 
 
+def test_files_that_pages_name_exist() -> None:
+    path = re.compile(r"`(?:pai_sdk/)?((?:_(?:client|core|data|host|service|wire)|alipai|tests)/[\w/.]*\w)/?`")
+    missing = {
+        f"{page.name}: {name}"
+        for page, text in [*pages(), (ROOT / "CONTRIBUTING.md", (ROOT / "CONTRIBUTING.md").read_text("utf-8"))]
+        for name in path.findall(text)
+        if not ((ROOT if name.startswith("tests/") else PACKAGE) / name).exists()
+    }
+    assert missing == set()
+
+
 # Words that are classes of ours only by chance: a header of HTTP, reason codes, fields of the API.
 OTHER_WORDS = {
     # of systemd and of Optuna
