@@ -109,12 +109,11 @@ class Board:
             text=True,
             errors="replace",
         )
-        self._stack.callback(_terminate, program)
         urls: list[str] = []
         is_decided, last_lines = threading.Event(), list[str]()
         reader = threading.Thread(target=_read, args=(program.stderr, last_lines, urls, is_decided), daemon=True)
+        self._stack.callback(_terminate, program, reader)
         reader.start()
-        self._stack.callback(reader.join, _STOP_TIMEOUT_S)
         is_decided.wait(_START_TIMEOUT_S)
         if not urls:
             output = "".join(last_lines[-5:]).strip() or "nothing"
@@ -142,12 +141,16 @@ def _read(stream: IO[str] | None, last_lines: list[str], urls: list[str], is_dec
     is_decided.set()  # the program exited: `_start` need not wait for its timeout
 
 
-def _terminate(program: subprocess.Popen[str]) -> None:
+def _terminate(program: subprocess.Popen[str], reader: threading.Thread) -> None:
+    """Ends the program and the thread that reads its output."""
     program.terminate()
     try:
         program.wait(_STOP_TIMEOUT_S)
     except subprocess.TimeoutExpired:
         program.kill()
         program.wait()
+    # Only now: the output ends with the program. Before `close`, which a thread that still reads would block.
+    if reader.is_alive():
+        reader.join(_STOP_TIMEOUT_S)
     if program.stderr is not None:
         program.stderr.close()

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
+import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
+from pai_sdk._client.job import board as board_module
 from pai_sdk._client.job.board import Board
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.run.report.session import ReportSession, report
@@ -67,6 +69,24 @@ def test_a_job_that_has_reported_nothing_yet(tmp_path: Path) -> None:
     backend.extra = {"OutputChannels": [{"Name": "tensorboard", "OutputUri": "oss://bucket/runs/tensorboard/"}]}
     with TrainingJob("train0123456789ab", backend).tensorboard() as board:
         assert tags_at(board.url) == {}
+
+
+def test_close_ends_the_program_before_it_waits_for_its_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "tensorboard" / "main.py"
+    program.parent.mkdir()
+    program.with_name("__init__.py").touch()
+    program.write_text(
+        "import sys, time; print('http://127.0.0.1:1/', file=sys.stderr, flush=True); time.sleep(600)"
+    )
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(board_module, "_STOP_TIMEOUT_S", 20.0)
+    board = Board(tmp_path)
+    started = time.monotonic()
+    board.close()
+    assert time.monotonic() - started < 20.0
+    assert not [thread for thread in threading.enumerate() if "_read" in thread.name]
 
 
 def test_a_job_without_that_output() -> None:
