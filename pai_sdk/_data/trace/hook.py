@@ -17,7 +17,7 @@ import logging
 import sys
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
@@ -367,7 +367,9 @@ def _current_hooks() -> list[TraceHook]:
 
 
 def _deactivate(ref: weakref.ref[TraceHook]) -> None:
-    if ref in _active:
+    # No check before the removal: two threads may end one hook at the same moment. No lock either: the garbage
+    # collector calls this function too, in any thread, so a lock could deadlock.
+    with suppress(ValueError):
         _active.remove(ref)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import pickle
@@ -16,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from pai_sdk._data.trace import add_to_trace, clear_trace_map, get_trace_map, trace
+from pai_sdk._data.trace import hook as hook_module
 from pai_sdk._data.trace.hook import TraceHook
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
@@ -380,6 +382,28 @@ def test_steps_while_another_thread_ends_the_hook_are_stored_or_raise() -> None:
             hook.after_step()
         go_on.set()
         ended.result()
+    assert hook.has_ended
+    assert column(sink, "loss", pa.float64()) == [1.0]
+
+
+def test_two_threads_may_end_a_hook_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    both_checked = threading.Barrier(2)
+
+    class Hooks(list):
+        def __contains__(self, ref: object) -> bool:
+            result = super().__contains__(ref)
+            with contextlib.suppress(threading.BrokenBarrierError):
+                both_checked.wait(1.0)  # both threads check before either removes
+            return result
+
+    sink = FakeSink()
+    hook = hook_of(sink, loss="double")
+    trace("loss", [1.0])
+    hook.after_step()
+    monkeypatch.setattr(hook_module, "_active", Hooks(hook_module._active))
+    with ThreadPoolExecutor(2) as pool:
+        for ended in [pool.submit(hook.end) for _ in range(2)]:
+            ended.result()
     assert hook.has_ended
     assert column(sink, "loss", pa.float64()) == [1.0]
 
