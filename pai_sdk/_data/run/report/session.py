@@ -242,15 +242,19 @@ class _Worker:
         self._name = name
         self._failed = failed
         self._lock = threading.Lock()
-        self._actions: queue.Queue[Callable[[], None] | None] = queue.Queue()
+        self._actions: queue.Queue[Callable[[], None] | None] = queue.Queue()  # of `_thread` only
         self._thread: threading.Thread | None = None
 
     def add(self, action: Callable[[], None]) -> None:
         # The lock orders `add` and `close`: an action is queued before the end marker, or starts another thread.
         with self._lock:
             if self._thread is None:
+                # A new queue: the closed thread may still be busy, and its end marker must end no other thread.
+                self._actions = queue.Queue()
                 # A daemon: an interpreter that exits without `close` does not wait for an upload that hangs.
-                self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._thread = threading.Thread(
+                    target=self._run, args=(self._actions,), name=self._name, daemon=True
+                )
                 self._thread.start()
             self._actions.put(action)
 
@@ -271,17 +275,18 @@ class _Worker:
         """Runs the remaining actions until `deadline`, a monotonic time, and then raises CheckpointError."""
         with self._lock:
             thread, self._thread = self._thread, None
+            actions = self._actions
         if thread is None:
             return
-        self._actions.put(None)
+        actions.put(None)
         thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
-            count = self._actions.qsize()
+            count = actions.qsize()
             raise CheckpointError(f"{count} or more checkpoints are not saved or validated yet: no time is left")
 
-    def _run(self) -> None:
+    def _run(self, actions: queue.Queue[Callable[[], None] | None]) -> None:
         while True:
-            action = self._actions.get()
+            action = actions.get()
             if action is None:
                 return
             try:

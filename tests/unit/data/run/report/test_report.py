@@ -13,6 +13,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -23,6 +25,7 @@ import pytest
 import pai_sdk
 from pai_sdk._data.run.events import read_scalars
 from pai_sdk._data.run.report import checkpoints
+from pai_sdk._data.run.report import session as session_module
 from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig, is_complete, latest_checkpoint
 from pai_sdk._data.run.report.session import (
     Context,
@@ -484,6 +487,38 @@ def test_close_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(CheckpointError, match="no time is left"):
         session.close(0.01)
     held.go.set()
+
+
+def test_an_action_added_during_close_does_not_keep_the_closed_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_running, is_closing, go, is_done = (threading.Event() for _ in range(4))
+    failures: list[BaseException] = []
+    worker = session_module._Worker("worker", failures.append)
+
+    def first() -> None:
+        is_running.set()
+        go.wait(30)
+
+    worker.add(first)
+    assert is_running.wait(30)
+    thread = worker._thread
+    assert thread is not None
+    join = thread.join
+
+    def observed_join(timeout: float | None = None) -> None:
+        is_closing.set()
+        join(timeout)
+
+    monkeypatch.setattr(thread, "join", observed_join)
+    with ThreadPoolExecutor(1) as pool:
+        closing = pool.submit(worker.close, time.monotonic() + 20)
+        assert is_closing.wait(30)
+        worker.add(is_done.set)  # in another thread, which must not pop the end marker of the first one
+        assert is_done.wait(30)
+        go.set()
+        closing.result()
+    assert not thread.is_alive()
+    worker.close(None)
+    assert not failures
 
 
 @pytest.mark.parametrize("checkpoint", [{"weights": 1}, 3, b"x"])
