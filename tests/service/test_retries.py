@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._service.jobs import job_table
+from pai_sdk._service.jobs import job_table, scheduler
+from pai_sdk._service.jobs.job_table import Jobs
 from pai_sdk._wire.pai import job_retries
 from tests.service.services import Client, job_body, running_service
 from tests.waiting import until
@@ -99,6 +100,26 @@ def test_the_next_attempt_does_not_wait_for_a_clock_that_was_set_back(
     set_back_s[0] = 24 * 3600.0
     job = client.until(job_id, timeout_s=60)
     assert (job["Status"], statuses(job).count("Running")) == ("Succeed", 2)
+
+
+def test_a_job_is_retried_if_the_database_is_lost_after_the_commit(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PostgreSQL may commit and lose the connection before it responds: then the step is repeated."""
+    requeue, results = Jobs.requeue, []
+
+    def lose_the_first_response(*args: Any, **kwargs: Any) -> bool:
+        results.append(requeue(*args, **kwargs))
+        if len(results) == 1:
+            raise OSError("the connection was lost")
+        return results[-1]
+
+    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 2.0)  # the step is repeated before the next attempt starts
+    monkeypatch.setattr(scheduler, "_RETRY_AFTER_ERROR_S", 0.01)
+    monkeypatch.setattr(Jobs, "requeue", lose_the_first_response)
+    job = client.until(client.create(counting(2, retries=1)))
+    assert statuses(job) == ["Creating", *2 * ["Submitted", "Initializing", "Running"], "Succeed"]
+    assert results == [True, True]
 
 
 def test_the_next_attempt_begins_after_a_restart_of_the_service(

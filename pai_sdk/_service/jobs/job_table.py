@@ -177,10 +177,13 @@ class Jobs:
     def requeue(
         self, job_id: str, *, attempt: int, wait_s: float, ending: Ending, instances: Sequence[InstanceState]
     ) -> bool:
-        """Puts a job back into the queue after a failed attempt; returns False if it is not to be retried."""
+        """Puts a job back into the queue after a failed attempt (idempotent); False if it is not to be retried."""
         with self._change(job_id) as (session, job):
-            # `attempt` differs if a step is repeated whose commit succeeded although it raised.
-            if JobStatus(job.status).is_terminal or job.stop_requested or job.attempt != attempt:
+            # `attempt` differs if a step is repeated whose commit succeeded although it raised (PostgreSQL: the
+            # connection was lost). With False, the caller would fail a job that waits for its next attempt.
+            if job.attempt != attempt:
+                return True
+            if JobStatus(job.status).is_terminal or job.stop_requested:
                 return False
             _set_instances(session, job, instances)
             job.attempt, job.not_before = attempt + 1, time.time() + wait_s
