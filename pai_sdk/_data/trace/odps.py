@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     import requests
     from odps import ODPS
 
-    from pai_sdk._core.config.credentials import CredentialsProvider
-
 __all__ = ["SELF_HOSTED_PROJECT", "OdpsSink", "SessionTables", "pyodps_client"]
 
 _HEADERS = {
