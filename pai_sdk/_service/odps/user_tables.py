@@ -11,7 +11,7 @@ __all__ = ["UserTables"]
 
 
 class UserTables:
-    """Checks the rights of a user on tables. Only the names of other users' tables are visible."""
+    """Checks the rights of a user on tables: those of other users seem absent, but their names are taken."""
 
     def __init__(self, principal: Principal, owner_of: Callable[[str, str], str | None]) -> None:
         self._principal = principal
