@@ -129,7 +129,7 @@ def ensure_running(
             # Checked again: another process may have started it during the wait for the lock.
             running = _running(root)
             if running is not None and _is_outdated(running):
-                _stop(running, deadline)
+                _stop_outdated(running, deadline)
             elif running is not None:
                 return running
             with ElapsedTime("starting the embedded service") as sign:
@@ -188,14 +188,8 @@ def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> Se
     info = read_info(root)
     if info is None or not info.pid:
         raise ServiceStartError(f"a service runs on {root}, but its process is not known yet; try again")
-    with suppress(ProcessLookupError):
-        # The lock was checked before: the process id alone may belong to another program by now.
-        os.kill(info.pid, signal.SIGTERM)
-    deadline = time.monotonic() + timeout_s
-    while is_locked(root):
-        if time.monotonic() > deadline:
-            raise ServiceStartError(f"the service on {root} (process {info.pid}) does not end; end that process")
-        time.sleep(_POLL_INTERVAL_S)
+    if not _terminate(info, time.monotonic() + timeout_s):
+        raise ServiceStartError(f"the service on {root} (process {info.pid}) does not end; end that process")
     return info
 
 
@@ -219,21 +213,29 @@ def _numbers(version: str) -> list[int]:
     return [int(number) for number in re.findall(r"\d+", version)]
 
 
-def _stop(running: ServiceInfo, deadline: float) -> None:
-    """Stops a service, as by Ctrl-C; its jobs continue, and the next service resumes them."""
+def _terminate(running: ServiceInfo, deadline: float) -> bool:
+    """Stops a service, as by Ctrl-C; returns False if its folder is still locked at the deadline."""
+    with suppress(ProcessLookupError):
+        # The caller has seen that the folder is locked: the process id alone may belong to another program by now.
+        os.kill(running.pid, signal.SIGTERM)
+    # The lock, not the process: a zombie still has its id, and the next service needs only the lock.
+    while is_locked(running.data_dir):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(_POLL_INTERVAL_S)
+    return True
+
+
+def _stop_outdated(running: ServiceInfo, deadline: float) -> None:
+    """Stops a service that this release replaces; its jobs continue, and the next service resumes them."""
     logger.info(
         "the embedded service runs pai-sdk %s; it is restarted with pai-sdk %s", running.version, __version__
     )
-    with suppress(ProcessLookupError):
-        # The service has just responded: its process id cannot belong to another program.
-        os.kill(running.pid, signal.SIGTERM)
-    while is_locked(running.data_dir):
-        if time.monotonic() > deadline:
-            raise ServiceStartError(
-                f"the embedded service of pai-sdk {running.version} (process {running.pid}) does not end, so that "
-                f"one of {__version__} cannot replace it; end that process"
-            )
-        time.sleep(_POLL_INTERVAL_S)
+    if not _terminate(running, deadline):
+        raise ServiceStartError(
+            f"the embedded service of pai-sdk {running.version} (process {running.pid}) does not end, so that "
+            f"one of {__version__} cannot replace it; end that process"
+        )
 
 
 def _start(root: Path, deadline: float, progress: ElapsedTime) -> ServiceInfo:

@@ -25,7 +25,7 @@ import pytest
 
 import pai_sdk
 from pai_sdk._core.endpoint import with_scheme
-from pai_sdk._service.embedded import ensure_running, find_running
+from pai_sdk._service.embedded import ensure_running, find_running, stop_running
 from pai_sdk._service.http import listening
 from pai_sdk._service.server import Service
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings
@@ -294,6 +294,30 @@ def test_a_newer_service_and_one_that_a_person_started_are_used_as_they_are(
     before = running(data_dir)
     written_down(data_dir, **facts)
     assert running(data_dir).pid == before.pid
+
+
+def test_a_service_that_does_not_stop_is_an_error(data_dir: Path) -> None:
+    service = running(data_dir)
+    written_down(data_dir, version="0.0.9")
+    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE) as deaf:
+        try:
+            assert deaf.stdout is not None
+            deaf.stdout.readline()
+            written_down(data_dir, pid=deaf.pid)
+            with pytest.raises(ServiceStartError, match=f"process {deaf.pid}.* does not end"):
+                stop_running(data_dir, timeout_s=0.1)
+            with pytest.raises(ServiceStartError, match=f"process {deaf.pid}.* cannot replace it"):
+                ensure_running(data_dir, timeout_s=2.0)
+            assert deaf.poll() is None
+        finally:
+            deaf.kill()
+            written_down(data_dir, pid=service.pid)
+    stopped = stop_running(data_dir)
+    assert stopped is not None
+    assert stopped.pid == service.pid
+    until(lambda: has_ended(service.pid), "its end")
+    assert stop_running(data_dir) is None
 
 
 def test_nothing_is_put_into_a_folder_of_something_else(tmp_path: Path) -> None:
