@@ -238,3 +238,19 @@ def test_the_package_works_from_a_zip_archive(tmp_path: Path) -> None:
         "print('archive.zip' in pai_sdk.__file__, 'archive.zip' in pai_sdk.agent.supervisor.__file__)\n"
     )
     assert in_new_process(program) == "True True"
+
+
+def test_threads_that_import_doors_first_wait_for_the_package() -> None:
+    """They held locks of inner modules, for which the thread that was importing the package waited: a deadlock."""
+    program = (
+        "import importlib, threading\n"
+        "names = ['pai_sdk.runs', 'pai_sdk.jobs', 'pai_sdk.storage', 'pai_sdk.reports'] * 3\n"
+        "modules, barrier = [], threading.Barrier(len(names))\n"
+        "def load(name):\n"
+        "    barrier.wait()\n"
+        "    modules.append(importlib.import_module(name))\n"
+        "threads = [threading.Thread(target=load, args=(name,)) for name in names]\n"
+        "[thread.start() for thread in threads]; [thread.join() for thread in threads]\n"
+        "print(len(modules), len({*map(id, modules)}))"
+    )
+    assert [in_new_process(program) for _ in range(3)] == ["12 4"] * 3
