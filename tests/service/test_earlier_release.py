@@ -94,6 +94,22 @@ def test_new_jobs_and_users_come_after_the_old_ones(client: Client) -> None:
     assert [job["TrainingJobId"] for job in alice.get("/trainingjobs")["TrainingJobs"]] == [job_id]
 
 
+def test_a_job_of_an_earlier_release_runs_with_this_one(client: Client) -> None:
+    """It waited in the queue while the service was upgraded. The package in its channel has the former layout."""
+    client.bucket().put_object("former/pai_sdk/run/report.py", b"")
+    program = (
+        "import pickle; from pai_sdk.run.report import report, get_checkpoint; report({'loss': 0.5}, step=1); "
+        "print(pickle.loads(b'cpai_sdk.run.report.session\\nreport\\n.') is report)"
+    )
+    channels = [{"Name": "pai_sdk", "InputUri": "oss://pai-local/former/"}]
+    job_id = client.create(job_body(f'python -c "{program}"', InputChannels=channels))
+    assert (client.until(job_id)["Status"], client.log(job_id)[-1]) == ("Succeed", "True")
+    # Other jobs are told the path of this release.
+    job_id = client.create(job_body('python -c "from pai_sdk.run.report import report"'))
+    assert client.until(job_id)["Status"] == "Failed"
+    assert "pai_sdk.reports" in client.log(job_id)[-1]
+
+
 def test_it_takes_schedules(client: Client) -> None:
     new = {"Name": "nightly", "Cron": "0 0 29 2 *", "Request": job_body()}
     assert client.call("POST", "/schedules", body=new).status_code == 200
