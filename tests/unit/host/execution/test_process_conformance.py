@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pai_sdk._host.agent import supervising
+from pai_sdk._host.execution.process import executor as process_executor
 from pai_sdk._host.execution.process.executor import ProcessExecutor
 from tests.unit.host.execution.conformance import ExecutorConformance, Harness
 
@@ -17,3 +20,18 @@ class TestProcessExecutor(ExecutorConformance):
         harness = Harness(tmp_path, lambda grace_s: ProcessExecutor(tmp_path / "cache", grace_s=grace_s))
         yield harness
         harness.close()
+
+
+class TestSupervisorsOfAnEarlierRelease(TestProcessExecutor):
+    """Jobs that were started by the program of an earlier release, and are looked after by this one."""
+
+    @pytest.fixture(autouse=True)
+    def _started_by_the_former_program(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        start, program = supervising.start_supervisor, supervising._FORMER_SUPERVISE
+
+        def start_former(*args: Any, **options: Any) -> None:
+            with monkeypatch.context() as patch:
+                patch.setattr(supervising, "_SUPERVISE", program)
+                start(*args, **options)
+
+        monkeypatch.setattr(process_executor, "start_supervisor", start_former)
