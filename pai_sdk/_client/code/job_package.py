@@ -77,18 +77,18 @@ _USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/i
 
 def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
     """Returns True if the text of a job's code or command mentions pai_sdk."""
-    return any(map(_MENTIONED.search, _texts(tree, command)))
+    return any(map(_MENTIONED.search, _sources(tree, command)))
 
 
 def former_paths(tree: FileTree | None, command: Sequence[str]) -> list[str]:
     """Returns the modules that the text of a job's code or command mentions by paths of earlier releases."""
-    imports = {match for text in _texts(tree, command) for match in _IMPORTED.findall(text)}
+    imports = {match for text in _sources(tree, command) for match in _IMPORTED.findall(text)}
     paths = {f"{module.decode()}.{name.decode()}." for module, name in imports}
     return [former for former in FORMER if any(path.startswith(f"{former}.") for path in paths)]
 
 
-def _texts(tree: FileTree | None, command: Sequence[str]) -> Iterator[bytes]:
-    """Yields the texts that may use the pai_sdk of a job: the command, and the code."""
+def _sources(tree: FileTree | None, command: Sequence[str]) -> Iterator[bytes]:
+    """Yields what may use the pai_sdk of a job: the words of the command, and the code."""
     yield from (word.encode(errors="replace") for word in command if isinstance(word, str))
     # Code with its own pai_sdk at the top needs none.
     if tree is None or any(entry.path in ("pai_sdk.py", "pai_sdk/__init__.py") for entry in tree.entries):
