@@ -20,7 +20,7 @@ INSTEAD = {
     "pai.api.tensorboard": "TensorBoard.create(uri), or job.tensorboard()",
     "pai.api.training_job": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "pai.api.experiment": "session.experiments, or Experiment",
-    "pai.api.image": "session.images, or pai_sdk.image.retrieve()",
+    "pai.api.image": "session.images, or pai_sdk.jobs.retrieve()",
     "pai.api.workspace": "session.workspaces",
     "pai.common.consts.DEFAULT_NETWORK_TYPE": "os.environ.get('PAI_NETWORK_TYPE')",
     "pai.common.consts.PAI_VPC_ENDPOINT": "Session(network='VPC')",

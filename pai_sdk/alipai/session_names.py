@@ -19,7 +19,7 @@ SESSION_REPLACEMENTS = {
     "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "algorithm_api": "session.algorithms",
     "experiment_api": "session.experiments, or Experiment",
-    "image_api": "session.images, or pai_sdk.image.retrieve()",
+    "image_api": "session.images, or pai_sdk.jobs.retrieve()",
     "workspace_api": "session.workspaces",
     "tensorboard_api": "TensorBoard.create(uri), or job.tensorboard()",
     "job_api": "Estimator and Processor; DLC jobs are not part of pai_sdk",
