@@ -10,9 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._core.names.peer_names import attribute_hint
-from pai_sdk.errors import NotOfferedAttributeError
-
 __all__ = ["Aliased", "module_member", "register"]
 
 _modules: list[str] = []
@@ -53,6 +50,9 @@ def _resolve(owner: object, name: str) -> Any:
     # Requested by Python itself, as by `copy` and `pickle`.
     if name.startswith("__"):
         return object.__getattribute__(owner, name)
+    from pai_sdk._core.names.peer_names import attribute_hint  # for weight: needed after a mistake only
+    from pai_sdk.errors import NotOfferedAttributeError
+
     kind = type(owner)
     for aliases in _tables("ALIASES", kind):
         if name in vars(aliases):

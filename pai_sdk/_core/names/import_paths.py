@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from types import ModuleType
@@ -124,7 +123,10 @@ def install(aliases: str = "") -> None:
     sys.meta_path[:] = [_Finder(aliases, is_first=True), *usual, _Finder(aliases, is_first=False)]
 
 
-class _Finder(MetaPathFinder):
+# The classes below have no bases from importlib.abc: that module imports 24 others, in each job that reports.
+
+
+class _Finder:
     """Finds modules by their former paths."""
 
     def __init__(self, aliases: str, *, is_first: bool) -> None:
@@ -138,22 +140,26 @@ class _Finder(MetaPathFinder):
         if self._is_first and getattr(sys.modules.get(parent), "__name__", parent) == parent:
             return None  # not below an alias
         if fullname in STORED:
-            return ModuleSpec(fullname, _AliasLoader(STORED[fullname]))
+            return _spec(fullname, _AliasLoader(STORED[fullname]))
         paths: Mapping[str, str] = import_module(self._aliases).PATHS if self._aliases else {}
         if fullname in paths:
-            return ModuleSpec(fullname, _AliasLoader(paths[fullname]))
+            return _spec(fullname, _AliasLoader(paths[fullname]))
         if fullname in FORMER:
             # A package of stored modules is imported with each of them: it raises the error for its names only.
             if not _is_earlier_job() and not any(path.startswith(fullname + ".") for path in STORED):
                 raise _moved(fullname)
-            return ModuleSpec(fullname, _MovedLoader(FORMER[fullname]), is_package=True)
+            return _spec(fullname, _MovedLoader(FORMER[fullname]), is_package=True)
         if fullname in _FORMER_PACKAGES:
-            return ModuleSpec(fullname, _EmptyLoader(), is_package=True)
+            return _spec(fullname, _EmptyLoader(), is_package=True)
         if _is_earlier_job() and (target := _in_wing(fullname)):
-            return ModuleSpec(fullname, _AliasLoader(target))
+            return _spec(fullname, _AliasLoader(target))
         if not self._aliases and parent == "pai_sdk":
             raise ModuleNotFoundError(shipped_lacks(fullname), name=fullname)
         return None
+
+
+def _spec(fullname: str, loader: Any, *, is_package: bool = False) -> ModuleSpec:
+    return ModuleSpec(fullname, loader, is_package=is_package)
 
 
 def _moved(former: str) -> ImportError:
@@ -177,14 +183,17 @@ def _is_earlier_job() -> bool:
     return Path(os.environ.get("PAI_INPUT_PAI_SDK", "/ml/input/data/pai_sdk"), "pai_sdk", "run").is_dir()
 
 
-class _EmptyLoader(Loader):
+class _EmptyLoader:
     """Makes an empty package, so that the finder is asked for the module in it and can name its whole path."""
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return None  # as the import system makes it
 
     def exec_module(self, module: ModuleType) -> None:
         pass
 
 
-class _MovedLoader(Loader):
+class _MovedLoader(_EmptyLoader):
     """Makes a package with the names of a door, for jobs of earlier releases; in others, each name is an error."""
 
     def __init__(self, door: str) -> None:
@@ -204,7 +213,7 @@ class _MovedLoader(Loader):
         module.__getattr__ = load  # type: ignore[method-assign]
 
 
-class _AliasLoader(Loader):
+class _AliasLoader:
     """Gives the module `target` in place of another one."""
 
     def __init__(self, target: str) -> None:

@@ -31,6 +31,8 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
     homes = {tokens[5]: tokens[1] for tokens in imports}
 
     def load(name: str) -> Any:
+        if name.startswith("__") and name not in homes:  # requested by Python itself, with each import
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if name not in homes:
             is_import = is_from_import(sys._getframe(1))
             if not _is_complete():
