@@ -42,6 +42,8 @@ def earlier_job(tmp_path: Path) -> dict[str, str]:
 
 @pytest.mark.parametrize("path", STORED)
 def test_a_stored_module_is_the_one_of_this_release(path: str) -> None:
+    if "ray" in path:
+        pytest.importorskip("ray")  # an extra, which has no wheel for each Python
     done = in_new_process("-c", f"import {path}, sys; print(sys.modules[{path!r}].__name__)")
     assert (done.stdout.strip(), done.stderr) == (STORED[path], "")
 
