@@ -104,6 +104,9 @@ _WINGS = {
 }
 
 
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
 def shipped_lacks(what: str) -> str:
     """Returns the message for what the package that is shipped with jobs does not have."""
     return (
@@ -114,13 +117,14 @@ def shipped_lacks(what: str) -> str:
 
 def install(aliases: str = "") -> None:
     """Adds the finders of former paths."""
+    paths: Mapping[str, str] = import_module(aliases).PATHS if aliases else {}
     # A program may have removed the package from `sys.modules` and import it again.
     mine = (_Finder.__module__, _Finder.__qualname__)
     usual = [f for f in sys.meta_path if (type(f).__module__, type(f).__qualname__) != mine]
     # The first is asked before the usual finders: the `__path__` of an alias is that of the module behind it, so
     # they would load a submodule a second time. The last is for modules that do not exist. `aliases` is the path
     # of a module with a mapping `PATHS`, former path to module; empty in jobs.
-    sys.meta_path[:] = [_Finder(aliases, is_first=True), *usual, _Finder(aliases, is_first=False)]
+    sys.meta_path[:] = [_Finder(paths, is_first=True), *usual, _Finder(paths, is_first=False)]
 
 
 # The classes below have no bases from importlib.abc: that module imports 24 others, in each job that reports.
@@ -129,8 +133,11 @@ def install(aliases: str = "") -> None:
 class _Finder:
     """Finds modules by their former paths."""
 
-    def __init__(self, aliases: str, *, is_first: bool) -> None:
-        self._aliases = aliases
+    # `find_spec` imports nothing: Python calls it with the lock of all imports (3.8 to 3.13), so an import that
+    # waits in it for a module of another thread, which waits for this lock, would never return.
+
+    def __init__(self, paths: Mapping[str, str], *, is_first: bool) -> None:
+        self._paths = paths
         self._is_first = is_first
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -141,9 +148,8 @@ class _Finder:
             return None  # not below an alias
         if fullname in STORED:
             return _spec(fullname, _AliasLoader(STORED[fullname]))
-        paths: Mapping[str, str] = import_module(self._aliases).PATHS if self._aliases else {}
-        if fullname in paths:
-            return _spec(fullname, _AliasLoader(paths[fullname]))
+        if fullname in self._paths:
+            return _spec(fullname, _AliasLoader(self._paths[fullname]))
         if fullname in FORMER:
             # A package of stored modules is imported with each of them: it raises the error for its names only.
             if not _is_earlier_job() and not any(path.startswith(fullname + ".") for path in STORED):
@@ -153,7 +159,7 @@ class _Finder:
             return _spec(fullname, _EmptyLoader(), is_package=True)
         if _is_earlier_job() and (target := _in_wing(fullname)):
             return _spec(fullname, _AliasLoader(target))
-        if not self._aliases and parent == "pai_sdk":
+        if not self._paths and parent == "pai_sdk":
             raise ModuleNotFoundError(shipped_lacks(fullname), name=fullname)
         return None
 
@@ -169,18 +175,17 @@ def _moved(former: str) -> ImportError:
 def _in_wing(former: str) -> str:
     """Returns the path of an internal module now, or an empty string if there is none."""
     package, _, name = former.partition(".")[2].partition(".")
-    target = f"pai_sdk.{_WINGS.get(package)}.{package}.{name}"
-    try:
-        return target if package in _WINGS and name and find_spec(target) is not None else ""
-    except ModuleNotFoundError:  # of a package of it
+    if package not in _WINGS or not name:
         return ""
+    target = f"{_WINGS[package]}.{package}.{name}"
+    file = os.path.join(_PACKAGE, *target.split("."))
+    return f"pai_sdk.{target}" if os.path.isfile(f"{file}.py") or os.path.isdir(file) else ""
 
 
 def _is_earlier_job() -> bool:
     """Returns True in a job of an earlier release: the package that came with it has the former paths."""
-    from pathlib import Path  # for weight
-
-    return Path(os.environ.get("PAI_INPUT_PAI_SDK", "/ml/input/data/pai_sdk"), "pai_sdk", "run").is_dir()
+    channel = os.environ.get("PAI_INPUT_PAI_SDK", "/ml/input/data/pai_sdk")
+    return os.path.isdir(os.path.join(channel, "pai_sdk", "run"))
 
 
 class _EmptyLoader:

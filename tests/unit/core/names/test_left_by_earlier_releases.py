@@ -40,6 +40,24 @@ def earlier_job(tmp_path: Path) -> dict[str, str]:
     return {"PAI_INPUT_PAI_SDK": str(tmp_path / "channel")}
 
 
+def test_a_finder_imports_nothing(earlier_job: dict[str, str]) -> None:
+    """Python calls it with the lock of all imports: threads that import at once waited for ever."""
+    program = (
+        "import pai_sdk, sys; from pai_sdk._core.names import import_paths\n"
+        "names = [*import_paths.FORMER, *import_paths.STORED, 'pai_sdk.estimator', 'pai_sdk.run.no']\n"
+        "ours = [finder for finder in sys.meta_path if type(finder).__module__ == import_paths.__name__]\n"
+        "before = {*sys.modules}\n"
+        "for finder in ours:\n"
+        "    for name in names:\n"
+        "        try: finder.find_spec(name)\n"
+        "        except ImportError: pass\n"
+        "print(len(ours), sorted({*sys.modules} - before))"
+    )
+    for variables in ({}, earlier_job):
+        done = in_new_process("-c", program, **variables)
+        assert (done.stdout.strip(), done.stderr) == ("2 []", "")
+
+
 @pytest.mark.parametrize("path", STORED)
 def test_a_stored_module_is_the_one_of_this_release(path: str) -> None:
     if "ray" in path:
