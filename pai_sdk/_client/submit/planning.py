@@ -9,7 +9,14 @@ from typing import Any
 
 from pai_sdk._client.backend.base import Backend, Plan, Upload
 from pai_sdk._client.code.git import checkout
-from pai_sdk._client.code.job_package import CHANNEL, former_paths, job_package, mentions_pai_sdk, with_job_package
+from pai_sdk._client.code.job_package import (
+    CHANNEL,
+    former_paths,
+    job_package,
+    mentions_pai_sdk,
+    ships_package,
+    with_job_package,
+)
 from pai_sdk._client.code.package import package_code
 from pai_sdk._client.code.provenance import git_state
 from pai_sdk._client.experiment import Experiment
@@ -106,7 +113,9 @@ def make_plan(
         check_strings(request.to_wire(), "")
         plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume).labelled()
     problems.raise_if_any()
-    moved = former_paths(code_uploads[0].tree if code_uploads else None, command) if algorithm is None else []
+    moved: list[str] = []
+    if algorithm is None and ships_package(command):  # other code does not mention pai_sdk: it is not read again
+        moved = former_paths(code_uploads[0].tree if code_uploads else None, command)
     return replace(_guarded(plan, parameters, session, backend), warnings=_warnings(plan.request, moved))
 
 

@@ -236,6 +236,20 @@ def test_other_code_is_left_as_it_is(tmp_path: Path) -> None:
     assert not (Path(os.environ["HOME"]) / ".pai" / "job-package").exists()
 
 
+def test_code_that_does_not_mention_pai_sdk_is_searched_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source, read, searched = code(tmp_path / "src", train="print(1)"), Path.read_bytes, []
+
+    def counted(path: Path) -> bytes:
+        searched.append(path.name)
+        return read(path)
+
+    monkeypatch.setattr(Path, "read_bytes", counted)
+    Processor("image", "python train.py", source, instance_type="ecs.c6.large", session=session()).plan()
+    assert searched.count("train.py") == 1
+
+
 def test_a_local_job_sees_the_package_where_it_is(tmp_path: Path) -> None:
     source = code(tmp_path / "src", train="from pai_sdk import report")
     plan = Processor("image", ["python", "train.py"], source, instance_type="local", session=session()).plan()
