@@ -122,12 +122,12 @@ def kill_group(leader: int) -> None:
     signal_group(leader, signal.SIGKILL)
 
 
-def session_leaders(argument: str) -> Iterator[tuple[Path, list[str]]]:
-    """Yields session leaders that were started with an argument: folder in /proc, and all arguments."""
+def session_leaders(*started_with: str) -> Iterator[tuple[Path, list[str]]]:
+    """Yields session leaders that were started with one of some arguments: folder in /proc, and all arguments."""
     for process in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
             arguments = [os.fsdecode(word) for word in (process / "cmdline").read_bytes().split(b"\0")]
-            if argument in arguments and os.getsid(int(process.name)) == int(process.name):
+            if not {*started_with}.isdisjoint(arguments) and os.getsid(int(process.name)) == int(process.name):
                 yield process, arguments
 
 

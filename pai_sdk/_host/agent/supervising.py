@@ -96,14 +96,14 @@ def kill_supervisors(should_kill: Callable[[Path, Path], bool]) -> list[str]:
     """Kills supervisors of jobs, whose guardians then kill all processes; returns the folders' names."""
     jobs = set()
     # Guardian and supervisor have one command line, but only the supervisor leads a session.
-    for program in (_SUPERVISE, _FORMER_SUPERVISE):
-        for process, arguments in session_leaders(program):
-            folder = Path(arguments[arguments.index(program) + 2])
-            # Called with the supervisor's folder in /proc, and the job's folder.
-            if should_kill(process, folder):
-                # The guardian is in a group of its own, and cleans up.
-                kill_group(int(process.name))
-                jobs.add(folder.name)
+    for process, arguments in session_leaders(_SUPERVISE, _FORMER_SUPERVISE):
+        program = _SUPERVISE if _SUPERVISE in arguments else _FORMER_SUPERVISE
+        folder = Path(arguments[arguments.index(program) + 2])
+        # Called with the supervisor's folder in /proc, and the job's folder.
+        if should_kill(process, folder):
+            # The guardian is in a group of its own, and cleans up.
+            kill_group(int(process.name))
+            jobs.add(folder.name)
     return sorted(jobs)
 
 
