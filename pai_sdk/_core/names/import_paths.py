@@ -76,26 +76,13 @@ STORED = {
 }
 """Internal modules that jobs of earlier releases name, in programs and pickles; each with its path now."""
 
-# Packages that hold modules of the tables above, and are neither one of them nor a door.
+# Packages that hold modules of the tables above. Those with a name of today are no former packages: doors, and the
+# path `pai_sdk.job` of alipai.
 _FORMER_PACKAGES = frozenset(
-    "pai_sdk." + name
-    for name in (
-        "agent",
-        "agent.slurm",
-        "backend",
-        "backend.local",
-        "base",
-        "code",
-        "display",
-        "execution",
-        "execution.process",
-        "execution.ray",
-        "run",
-        "service.jobs",
-        "submit",
-    )
-)
-
+    ".".join(parts[:count])
+    for parts in (path.split(".") for path in (*FORMER, *STORED))
+    for count in range(2, len(parts))
+) - {"pai_sdk.job", "pai_sdk.service", "pai_sdk.storage", "pai_sdk.trace"}
 
 # Where the internal modules of former packages are now. A pickled call may refer to any, as to a run store.
 _WINGS = {
@@ -107,10 +94,10 @@ _WINGS = {
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 
-def shipped_lacks(what: str) -> str:
+def shipped_lacks(name: str) -> str:
     """Returns the message for what the package that is shipped with jobs does not have."""
     return (
-        f"the pai_sdk that is shipped with jobs has no {what}; for all of pai_sdk, install a wheel of it in the "
+        f"the pai_sdk that is shipped with jobs has no {name}; for all of pai_sdk, install a wheel of it in the "
         "image (`pai-sdk wheel` makes one)"
     )
 
