@@ -19,8 +19,8 @@ from tests.benchmarks.ray_jobs import RayJobs
 from tests.cluster import ray_cluster, slurm_cluster
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.slurm_cluster import SlurmCluster
-from tests.e2e.conftest import end_service
-from tests.waiting import until
+from tests.support.service_process import end_service
+from tests.support.waiting import until
 
 JOBS = 5
 LONGEST_JOB_S = 120

@@ -25,9 +25,9 @@ from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.run.plots.buckets import compared
 from pai_sdk._data.storage.stores.local import LocalStore
 from tests.benchmarks.harness import ROOT, Row
-from tests.data_server import data_server
-from tests.event_files import event, frame, simple, tensor, version
-from tests.peer_environment import python_with
+from tests.support.data_server import data_server
+from tests.support.event_files import event, frame, simple, tensor, version
+from tests.support.peer_environment import python_with
 
 REPETITIONS = 5
 CORPORA = {"wide": (1000, 10, 100), "deep": (10, 10, 10_000), "tensor": (10, 10, 10_000)}

@@ -23,7 +23,7 @@ from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.benchmarks import bench_runs_http
 from tests.benchmarks.harness import ROOT, Row
-from tests.browser import open_browser, open_page
+from tests.support.browser import open_browser, open_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Locator, Page

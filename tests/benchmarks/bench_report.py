@@ -14,7 +14,7 @@ from pai_sdk import ReportSession, report
 from pai_sdk._data.run.events import writer as events
 from pai_sdk._data.run.report.checkpoints import latest_checkpoint
 from tests.benchmarks.harness import Row
-from tests.peer_environment import python_with
+from tests.support.peer_environment import python_with
 
 REPETITIONS = 3
 METRICS = {f"metric_{number}": number / 10 for number in range(10)}

@@ -23,8 +23,8 @@ from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 from tests.benchmarks.harness import ROOT, Row
 from tests.benchmarks.relay import Relay
-from tests.peer_environment import python_with
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
+from tests.support.peer_environment import python_with
 
 REPETITIONS = 3
 FAR_S = 0.02

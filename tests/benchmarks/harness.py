@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from types import ModuleType
 
-from tests.leftovers import end_processes_of
+from tests.support.leftovers import end_processes_of
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 300

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.request import ProxyHandler, Request, build_opener
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["RayJobs"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.measuring import ROOT, measure
+from tests.support.measuring import ROOT, measure
 
 PUBLIC = "users' code has this name"
 API = "a field or parameter of the HTTP API, or of a file"

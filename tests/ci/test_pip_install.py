@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import write_program
-from tests.waiting import PATIENCE_S
+from tests.support.programs import write_program
+from tests.support.waiting import PATIENCE_S
 
 SCRIPT = Path(__file__).resolve().parents[2] / ".ci" / "pip-install"
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.programs import write_program
-from tests.waiting import PATIENCE_S
+from tests.support.programs import write_program
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.cluster import nodes as machines
 from tests.cluster.nodes import Node, Nodes
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["RayCluster", "why_not"]
 

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from tests.cluster.nodes import Node, Nodes, install, why_not
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["SlurmCluster", "why_not"]
 

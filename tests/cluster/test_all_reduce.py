@@ -19,9 +19,9 @@ from pai_sdk import Estimator, Session
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk.errors import JobFailed
-from tests import ml
-from tests.e2e.conftest import end_service, wait_until_gone
-from tests.waiting import PATIENCE_S
+from tests.support import ml
+from tests.support.service_process import end_service, wait_until_gone
+from tests.support.waiting import PATIENCE_S
 
 SOURCE = Path(__file__).parent / "all_reduce"
 RANKS = 3

@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from tests.cluster.nodes import Node, Nodes, why_not
-from tests.leftovers import has_ended
-from tests.waiting import until
+from tests.support.leftovers import has_ended
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(bool(why_not()), reason=why_not() or "")
 

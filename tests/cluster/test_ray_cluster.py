@@ -10,7 +10,7 @@ from urllib.request import ProxyHandler, Request, build_opener
 import pytest
 
 from tests.cluster.ray_cluster import RayCluster
-from tests.waiting import until
+from tests.support.waiting import until
 
 open_url = build_opener(ProxyHandler({})).open
 

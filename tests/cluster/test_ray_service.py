@@ -18,9 +18,9 @@ from pai_sdk.errors import JobFailed
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.talking import TALKS
 from tests.cluster.test_all_reduce import AllReduce, Place, await_step, expected_sum, lines_of
-from tests.e2e.conftest import end_service, wait_until_gone
+from tests.support.service_process import end_service, wait_until_gone
+from tests.support.waiting import PATIENCE_S, until
 from tests.trials import cluster
-from tests.waiting import PATIENCE_S, until
 
 COUNTS = 'i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo "rank $RANK line $i"; sleep 0.1; done'
 END_S = 4 * PATIENCE_S  # Ray takes its time to notice that a node has gone

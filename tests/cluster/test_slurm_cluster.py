@@ -7,7 +7,7 @@ import time
 import pytest
 
 from tests.cluster.slurm_cluster import SlurmCluster
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 def submit(cluster: SlurmCluster, script: str, *options: str) -> str:

@@ -20,8 +20,8 @@ from pai_sdk._host.execution.slurm.executor import SlurmExecutor
 from pai_sdk._host.execution.slurm.options import SlurmOptions
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.talking import TALKS
+from tests.support.waiting import until
 from tests.unit.host.execution.conformance import STOP, Harness
-from tests.waiting import until
 
 UNTIL_GO = 'echo "$RANK" >>"$PAI_OUTPUT_MODEL/begun"; echo up; until [ -e go ]; do sleep 0.1; done; echo end'
 

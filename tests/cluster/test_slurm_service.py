@@ -17,8 +17,8 @@ from pai_sdk.errors import JobFailed, ServiceStartError
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_all_reduce import AllReduce, Place
 from tests.docs.conftest import run_page
-from tests.e2e.conftest import end_service
-from tests.waiting import until
+from tests.support.service_process import end_service
+from tests.support.waiting import until
 
 __all__ = ["run_page"]
 

@@ -21,7 +21,7 @@ from pai_sdk._host.execution.docker.container import LABEL_JOB
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 from tests.docs.conftest import fresh_place, run_page
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["LONG_GRACE", "fresh_place", "lines_of", "run_page"]  # the fixtures for the page about local jobs
 

@@ -15,7 +15,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.reasons import image_unused_message
 from pai_sdk.errors import JobFailed, JobStopped, StorageError
 from tests.docker.engine import BASE_IMAGE
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["Case", "Place", "Seen"]
 

@@ -19,7 +19,7 @@ from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import JobFailed
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def test_channels_parameters_and_variables(submit, tmp_path):

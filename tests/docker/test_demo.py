@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.docker.engine import BASE_IMAGE, Engine
-from tests.leftovers import end_processes_of
+from tests.support.leftovers import end_processes_of
 
 
 def _run(output: Path, *options: str) -> dict[str, object]:

@@ -13,8 +13,8 @@ from pai_sdk._host.execution.docker.container import LABEL_JOB
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import ImageError, InvalidInputError, JobFailed, JobStopped, LocalRunError
 from tests.docker.conftest import LONG_GRACE, lines_of
-from tests.waiting import PATIENCE_S
-from tests.wheels import write_wheel
+from tests.support.waiting import PATIENCE_S
+from tests.support.wheels import write_wheel
 
 # A command may need longer to begin than the time after which something is to happen to it; then again, with more.
 LATER_S = (2, 10, 40)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pai_sdk._client.backend.local import LocalBackend
 from tests.docker.conftest import Submit
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 PAI = str(Path(sys.executable).with_name("pai-sdk"))
 SCRIPT = """

@@ -20,7 +20,7 @@ from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on, silent_registry
 from tests.service.services import running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 PAI = str(Path(sys.executable).with_name("pai-sdk"))
 SPEC: dict[str, Any] = {

@@ -12,7 +12,7 @@ from pai_sdk import Session, remote
 from pai_sdk.errors import FunctionError, RemoteTraceback
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.e2e.test_functions import killed_and_resumed_as_a_job
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.version_info[:2] != (3, 11), reason="the base image has Python 3.11")
 

@@ -11,7 +11,7 @@ import pytest
 from pai_sdk._host.execution.docker import executor
 from pai_sdk.errors import JobFailed, JobStopped
 from tests.docker.conftest import LONG_GRACE, lines_of
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 # A command may need longer to begin than until its time limit; then again, with more.
 LATER_S = (5, 15, 60)

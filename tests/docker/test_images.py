@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped, LocalRunError
 from tests.docker.conftest import LONG_GRACE, lines_of
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 BUSYBOX = "pai-sdk-test:busybox"
 BASH = "pai-sdk-test:bash"

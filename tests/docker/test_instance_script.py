@@ -17,8 +17,8 @@ import pytest
 
 from pai_sdk._host.execution.docker.container import environment_file
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
-from tests.waiting import PATIENCE_S, until
-from tests.wheels import write_wheel
+from tests.support.waiting import PATIENCE_S, until
+from tests.support.wheels import write_wheel
 
 Started = tuple["Containers", "subprocess.Popen[bytes]"]
 SHELLS = {"dash": ["dash"], "bash": ["bash", "--posix"], "busybox": ["busybox", "sh"]}

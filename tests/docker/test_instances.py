@@ -6,7 +6,7 @@ import pytest
 
 from pai_sdk.errors import JobFailed
 from tests.docker.conftest import lines_of
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 # A ring: each rank passes what it knows to the next one until all know the sum of all ranks.
 ALL_REDUCE = """

@@ -8,7 +8,7 @@ import pytest
 
 from pai_sdk.errors import JobFailed
 from tests.docker.conftest import lines_of
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def test_bytes_long_lines_and_a_last_line_without_end(submit):

@@ -22,9 +22,9 @@ from pai_sdk.errors import ConflictError, InvalidInputError, JobFailed
 from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on
-from tests.leftovers import end_processes_of
 from tests.service.services import Client, running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.leftovers import end_processes_of
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture

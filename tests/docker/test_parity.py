@@ -23,7 +23,7 @@ from tests.docker.engine import Engine
 from tests.docker.parity import Case, Place, Seen
 from tests.docker.test_service import session_on
 from tests.service.services import running_service
-from tests.wheels import write_wheel
+from tests.support.wheels import write_wheel
 
 BACKENDS = ("process", "docker", "local")
 

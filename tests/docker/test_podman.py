@@ -14,7 +14,7 @@ from pai_sdk._host.execution.docker.engine import find_engine
 from pai_sdk.errors import JobFailed, JobStopped
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.docker.engine import BASE_IMAGE, Engine, base_archive, install, remove_folder, why_not
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 # Limits as they are within a container of this machine's own, which may not raise them.
 _SETTINGS = """

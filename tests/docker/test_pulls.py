@@ -15,7 +15,7 @@ from pai_sdk.errors import ImageError
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.registry import registry
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 KEY = "AWS:A:s3cret/W==S"  # a password may begin, go on and end with whatever separates and pads it
 

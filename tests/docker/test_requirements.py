@@ -8,8 +8,8 @@ import pytest
 
 from pai_sdk._client.backend.local import LocalBackend
 from tests.docker.conftest import Submit, lines_of
-from tests.waiting import PATIENCE_S, until
-from tests.wheels import write_wheel
+from tests.support.waiting import PATIENCE_S, until
+from tests.support.wheels import write_wheel
 
 INSTALLING = "[pai-sdk] installing the requirements; later jobs with the same ones reuse them"
 SHOW = "python3 -c 'import tiny; print(tiny.VERSION)'"

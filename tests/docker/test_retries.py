@@ -15,7 +15,7 @@ from tests.docker.conftest import Submit, lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_service import session_on
 from tests.service.services import running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 # Rank 1 is killed in the first attempt, after each rank has saved where it is.
 RESUMES = """

@@ -25,7 +25,7 @@ from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_images import changed
 from tests.docker.test_instances import ALL_REDUCE
 from tests.service.services import Client, running_service, session_on
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 TRAIN = """
 import json, os

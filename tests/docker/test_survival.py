@@ -14,7 +14,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._host.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, owner
 from pai_sdk.errors import ConflictError, JobFailed, JobStopped, NotFoundError
 from tests.docker.conftest import lines_of
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 _SUBMIT = """
 import json, os, sys, time

@@ -23,7 +23,7 @@ from pai_sdk.errors import JobFailed
 from tests.docker.conftest import lines_of
 from tests.docker.engine import Engine
 from tests.docker.team import NEXT_VERSION, have_compose, load_images
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 PAGE = Path(__file__).parents[2] / "docs" / "team.md"
 PAI = Path(sys.executable).with_name("pai-sdk")

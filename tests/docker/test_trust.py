@@ -9,7 +9,7 @@ import pytest
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk.errors import JobFailed, JobStopped
 from tests.docker.conftest import lines_of
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def test_a_log_cannot_be_replaced_or_have_anything_put_beside_it(submit, backend, tmp_path):

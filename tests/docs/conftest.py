@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.leftovers import end_processes_of
+from tests.support.leftovers import end_processes_of
 
 RUNNER = Path(__file__).with_name("page.py")
 PAGE_S = 500  # much longer than any page needs

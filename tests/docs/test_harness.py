@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import pytest
 
-from tests.leftovers import end_processes_of, has_ended
+from tests.support.leftovers import end_processes_of, has_ended
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pai_sdk
 from pai_sdk._core.names import import_paths
-from tests.measuring import measure
+from tests.support.measuring import measure
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = Path(pai_sdk.__file__).parent

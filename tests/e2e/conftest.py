@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,20 +9,8 @@ import pytest
 
 from pai_sdk import Session
 from pai_sdk._service.embedded import ensure_running
-from tests.leftovers import has_ended
-from tests.waiting import PATIENCE_S, until
-
-
-def end_service(data_dir: Path) -> None:
-    """Stop the service of a data folder, if one runs, and wait until it is gone."""
-    pid = ensure_running(data_dir, timeout_s=PATIENCE_S).pid
-    os.kill(pid, signal.SIGTERM)
-    wait_until_gone(pid)
-
-
-def wait_until_gone(pid: int) -> None:
-    """Return when the process has ended."""
-    until(lambda: has_ended(pid), f"the end of process {pid}")
+from tests.support.service_process import end_service
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")

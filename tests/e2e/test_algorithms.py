@@ -13,8 +13,8 @@ import pytest
 from pai_sdk import AlgorithmEstimator, Session
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk.errors import InvalidInputError
-from tests.peer_environment import python_with
-from tests.waiting import PATIENCE_S
+from tests.support.peer_environment import python_with
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.timeout(1800)  # the first run installs the official client
 

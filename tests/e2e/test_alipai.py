@@ -12,7 +12,7 @@ import pytest
 from pai_sdk import Session
 from pai_sdk._service.embedded import ensure_running
 from tests.benchmarks.peers import ALIPAI
-from tests.peer_environment import python_with
+from tests.support.peer_environment import python_with
 from tests.unit.alipai.alipai_table import NAMES
 
 pytestmark = pytest.mark.timeout(1800)  # the first run installs it

@@ -21,8 +21,8 @@ from pai_sdk import Session
 from pai_sdk._core.config.settings import save_config
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk.alipai.replacements import CALLED_OTHERWISE
+from tests.support.waiting import PATIENCE_S
 from tests.unit.alipai.alipai_table import PRESENT, compare
-from tests.waiting import PATIENCE_S
 
 CORPUS = Path(__file__).with_name("alipai_corpus")
 PROGRAMS = sorted(path.name for path in CORPUS.glob("*.py"))

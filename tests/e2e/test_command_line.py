@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Processor, Session
-from tests import ml
 from tests.faults.proxy import FaultProxy, Faults
-from tests.waiting import PATIENCE_S, until
+from tests.support import ml
+from tests.support.waiting import PATIENCE_S, until
 
 PAI = [sys.executable, "-c", "from pai_sdk.cli import main; main()"]
 

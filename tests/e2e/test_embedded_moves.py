@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Processor, Session
-from tests.e2e.conftest import wait_until_gone
-from tests.leftovers import end_processes_of
+from tests.support.leftovers import end_processes_of
+from tests.support.service_process import wait_until_gone
 
 
 @pytest.mark.timeout(600)

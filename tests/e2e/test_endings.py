@@ -19,7 +19,7 @@ import pytest
 from pai_sdk import Processor, Session, TrainingJob
 from pai_sdk._wire.pai.compute import InstanceSpec
 from pai_sdk.errors import JobFailed, JobStopped
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 TRAIN = """\
 import sys

@@ -21,9 +21,9 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._service.settings import ServiceInfo
 from pai_sdk._service.state.folder import read_info
 from pai_sdk.errors import JobFailed, PaiError
-from tests import ml
 from tests.service.services import running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support import ml
+from tests.support.waiting import PATIENCE_S, until
 
 _SIZE_MIB = 96
 _SERVE = 'mount -t tmpfs -o size=$1m,mode=700 none "$2" && shift 2 && exec "$@"'

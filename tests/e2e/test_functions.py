@@ -14,8 +14,8 @@ from pai_sdk._data.run.events import read_scalars
 from pai_sdk._data.run.functions.function_run import FunctionRun
 from pai_sdk._data.run.report.checkpoints import is_complete
 from pai_sdk.errors import FunctionError, JobFailed, RemoteTraceback
+from tests.support.waiting import PATIENCE_S
 from tests.trials import functions
-from tests.waiting import PATIENCE_S
 
 IMAGE = "python"
 

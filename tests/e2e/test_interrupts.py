@@ -18,7 +18,7 @@ from jupyter_client.blocking import BlockingKernelClient
 
 from pai_sdk import Processor, Session
 from tests.e2e.test_command_line import PAI, environment
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 BAR = r"i=0; while [ $i -lt 3000 ]; do i=$((i+1)); printf '\r%d%%|##   |' $i; sleep 0.2; done"
 

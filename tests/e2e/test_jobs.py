@@ -12,9 +12,9 @@ import pytest
 from pai_sdk import Estimator, Processor, Session, TrainingJob
 from pai_sdk._wire.pai.spec import Channel
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped
-from tests import ml
-from tests.waiting import PATIENCE_S
-from tests.wheels import write_wheel
+from tests.support import ml
+from tests.support.waiting import PATIENCE_S
+from tests.support.wheels import write_wheel
 
 HOSTILE = {
     "plain": "abc",

@@ -16,9 +16,9 @@ import nbformat
 import pytest
 from playwright.sync_api import Locator, Page, expect, sync_playwright
 
-from tests.browser import chromium, why_no_browser
-from tests.e2e.conftest import end_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.browser import chromium, why_no_browser
+from tests.support.service_process import end_service
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = [
     pytest.mark.timeout(600),

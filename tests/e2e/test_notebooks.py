@@ -11,7 +11,7 @@ import pytest
 from nbclient import NotebookClient
 from traitlets.config import Config
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._service.embedded import ensure_running
-from tests.peer_environment import python_with
+from tests.support.peer_environment import python_with
 
 pytestmark = pytest.mark.timeout(1800)  # the first run installs it
 

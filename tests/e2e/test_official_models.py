@@ -15,8 +15,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from tests.peer_environment import python_with
-from tests.unit.made_up import requests
+from tests.support.peer_environment import python_with
+from tests.support.wire_samples import requests
 
 PROGRAM = Path(__file__).with_name("official_models_program.py")
 PER_KIND = 150

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.peer_environment import python_with
 from tests.service.objects.serving import BUCKET, KEY_ID, SECRET, served
+from tests.support.peer_environment import python_with
 
 PROGRAM = Path(__file__).with_name("ossfs_program.py")
 STEPS = next(

@@ -19,10 +19,10 @@ from pai_sdk import Estimator, Session, TrainingJob
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
-from tests.browser import AXE, WatchedPage, open_browser, open_page, why_no_browser
-from tests.e2e.conftest import wait_until_gone
-from tests.training_runs import write_trials
-from tests.waiting import PATIENCE_S
+from tests.support.browser import AXE, WatchedPage, open_browser, open_page, why_no_browser
+from tests.support.service_process import wait_until_gone
+from tests.support.training_runs import write_trials
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page, Request

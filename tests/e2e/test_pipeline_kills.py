@@ -18,7 +18,7 @@ from pai_sdk import Session
 from pai_sdk._client.pipeline.execution import RUN_LABEL, STEP_LABEL
 from tests.benchmarks.harness import ROOT
 from tests.e2e.pipeline_program import described
-from tests.waiting import PATIENCE_S, quickest, until
+from tests.support.waiting import PATIENCE_S, quickest, until
 
 KILLS = 20
 MOST_S = 0.6

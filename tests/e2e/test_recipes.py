@@ -17,7 +17,7 @@ from pai_sdk import Session
 from pai_sdk._client.model import ModelTrainingRecipe, RegisteredModel
 from pai_sdk._core.config.settings import save_config
 from pai_sdk._service.embedded import ensure_running
-from tests.peer_environment import python_with
+from tests.support.peer_environment import python_with
 
 pytestmark = pytest.mark.timeout(1800)  # the first run installs the official client
 

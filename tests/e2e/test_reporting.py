@@ -10,9 +10,9 @@ import pytest
 from pai_sdk import Estimator, ReportSession, Session, TrainingJob
 from pai_sdk._data.run.events import read_scalars
 from pai_sdk._data.run.report.checkpoints import latest_checkpoint
-from tests.interpreters import INTERPRETERS
+from tests.support.interpreters import INTERPRETERS
+from tests.support.waiting import until
 from tests.trials import launches
-from tests.waiting import until
 
 TRAIN = """
 import json, os, time

@@ -18,8 +18,8 @@ from pai_sdk import Processor, Session
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.state.folder import read_info
 from pai_sdk.errors import JobFailed
-from tests.e2e.conftest import end_service
-from tests.waiting import PATIENCE_S
+from tests.support.service_process import end_service
+from tests.support.waiting import PATIENCE_S
 
 VARIABLE = "planted-in-a-variable"
 INDEX_PASSWORD = "planted-in-an-index-url"

@@ -41,8 +41,8 @@ from pai_sdk._service.state.folder import read_info
 from pai_sdk._wire.pai.definitions import AlgorithmDefinition
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 from pai_sdk.cli.root import app
-from tests.e2e.conftest import end_service
-from tests.waiting import until
+from tests.support.service_process import end_service
+from tests.support.waiting import until
 
 MARK = "hunter2"
 TRAIN = """

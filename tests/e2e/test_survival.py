@@ -13,10 +13,10 @@ import pytest
 
 from pai_sdk import Processor, Session
 from pai_sdk._service.embedded import ensure_running
-from tests import ml
-from tests.e2e.conftest import wait_until_gone
+from tests.support import ml
+from tests.support.service_process import wait_until_gone
+from tests.support.waiting import PATIENCE_S
 from tests.trials import checkpoint_bucket, checkpoints, saved_again, survival
-from tests.waiting import PATIENCE_S
 
 
 @pytest.mark.timeout(600)

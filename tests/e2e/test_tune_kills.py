@@ -17,7 +17,7 @@ from pai_sdk import Estimator, Session
 from pai_sdk._client.tune import Trial, TrialList, Tuner
 from pai_sdk._client.tune.template import TRIAL_LABEL
 from tests.e2e.tune_program import POPULATION, POPULATION_STEPS
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 KILLS = 5
 

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from tests.faults.proxy import EVERY_KIND, FaultProxy, Faults
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 class _Echo(http.server.BaseHTTPRequestHandler):

@@ -22,8 +22,8 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import StorageError, TransferError
 from tests.faults.proxy import FaultProxy, Faults
+from tests.support.fake_oss import FakeOss
 from tests.unit.data.storage.conftest import wire
-from tests.unit.data.storage.fake_oss import FakeOss
 
 __all__ = ["wire"]
 

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from tests.like_windows import become_windows
+from tests.support.like_windows import become_windows
 
 _NOT_ON_WINDOWS = (
     "pai_sdk._host.agent",

@@ -24,7 +24,7 @@ from pai_sdk._service.server import Service
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings
 from pai_sdk._service.state.folder import DataFolder
 from tests.service.postgres import url_for
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 HELD_S = 10 * PATIENCE_S  # an answer that is held for so long comes only if there is news: its client gives up
 TERMINAL = ("Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed")

@@ -8,7 +8,7 @@ import pytest
 import requests
 
 from tests.service.services import Client
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.mark.parametrize("key", ["api/model.bin", "api"])

@@ -11,7 +11,7 @@ import pytest
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 SPEC: dict[str, Any] = {
     "Image": "none",

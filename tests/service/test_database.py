@@ -28,7 +28,7 @@ from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import job_body
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 on_postgres = pytest.mark.skipif(not postgres.is_used(), reason="python -m tests.service.postgres runs it")
 on_sqlite = pytest.mark.skipif(postgres.is_used(), reason="it is about the files of SQLite")

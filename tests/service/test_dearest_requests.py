@@ -28,7 +28,7 @@ from pai_sdk._service.routes.api_app import create_api
 from pai_sdk._service.settings import ServiceInfo
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.slow
 

@@ -32,11 +32,11 @@ from pai_sdk._service.settings import ServiceInfo, ServiceSettings
 from pai_sdk._service.state import folder
 from pai_sdk._service.state.folder import DataFolder, Keys
 from pai_sdk.errors import ServiceStartError
-from tests.leftovers import has_ended
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, keep_to_a_quiet_port
 from tests.service.web.browsing import ask_as_browser, sign_in
-from tests.waiting import PATIENCE_S, until
+from tests.support.leftovers import has_ended
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture

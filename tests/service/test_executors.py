@@ -20,7 +20,7 @@ from pai_sdk._host.execution.registry import open_executor
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def test_the_name_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ import requests
 from pai_sdk._service.settings import ForeignCloud
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 BODY = job_body(Labels=[{"Key": SUBMISSION_LABEL, "Value": "s-1"}])
 

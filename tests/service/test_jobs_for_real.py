@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.service.services import Client, job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 def test_code_input_parameters_and_output(service: Client) -> None:

@@ -20,7 +20,7 @@ from pai_sdk._service.state.models import Job, JobLabel, Transition
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import quickest
+from tests.support.waiting import quickest
 
 NAMES = ["alpha", "beta_1", "beta%2", "Gämma 'x'"]
 

@@ -21,7 +21,7 @@ from pai_sdk._service import http_server
 from pai_sdk._service.jobs.changes import Subscription
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")

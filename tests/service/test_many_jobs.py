@@ -22,7 +22,7 @@ from pai_sdk._service.settings import ForeignCloud
 from pai_sdk.errors import InvalidInputError, JobsFailed
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, session_on
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -18,9 +18,9 @@ import pytest
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.jobs import patterns
 from pai_sdk._service.jobs.patterns import pattern_problems
-from tests.leftovers import has_ended
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S, until
+from tests.support.leftovers import has_ended
+from tests.support.waiting import PATIENCE_S, until
 
 # A service at rest has about 90 MiB. What its requests may add holds for all of them together.
 MOST_MORE_BYTES = 100 << 20

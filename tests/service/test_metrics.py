@@ -27,7 +27,7 @@ from pai_sdk._wire.pai.record import MetricPoint
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import until
+from tests.support.waiting import until
 
 DEFINITIONS = [
     {"Name": "loss", "Regex": r"loss=([-+.0-9e]+|nan)"},

@@ -19,7 +19,7 @@ from pai_sdk._client.tune import Tuner
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, PipelineFailed, PipelineStopped
 from tests.service.services import Client, session_on
-from tests.waiting import until
+from tests.support.waiting import until
 
 SPLIT = 'echo "$ROWS rows" >"$PAI_OUTPUT_CLEAN/data.txt"'
 TRAIN = '(cat "$PAI_INPUT_DATA/data.txt"; echo "lr $PAI_HPS_LR") >"$PAI_OUTPUT_MODEL/model.txt"'

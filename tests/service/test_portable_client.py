@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.service.services import Client
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).resolve().parents[2]
 

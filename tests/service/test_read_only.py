@@ -20,7 +20,7 @@ from pai_sdk._service.oss.writer import Writer
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(postgres.is_used(), reason="it is about the files of SQLite")
 

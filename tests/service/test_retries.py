@@ -14,7 +14,7 @@ from pai_sdk._service.jobs import job_table, scheduler
 from pai_sdk._service.jobs.job_table import Jobs
 from pai_sdk._wire.pai import job_retries
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import until
+from tests.support.waiting import until
 
 CHECKPOINT = {"Name": "checkpoints", "OutputUri": "oss://pai-local/{name}/checkpoints/"}
 # Dies in its first attempts, after it has saved how far it is; ends in the one that finds `end`.

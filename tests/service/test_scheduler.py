@@ -30,7 +30,7 @@ from pai_sdk._service.state.models import Job
 from tests.service.fakes import ScriptedExecutor
 from tests.service.postgres import url_for
 from tests.service.services import HELD_S, Client, job_body, running_service
-from tests.waiting import PATIENCE_S, quickest, until
+from tests.support.waiting import PATIENCE_S, quickest, until
 
 
 @pytest.fixture(scope="module")

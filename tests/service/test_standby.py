@@ -22,7 +22,7 @@ from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, session_on
 from tests.service.two_services import APART, Pair, ServiceProcess, front_of, wire_to
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 TAKEOVER_S = 10.0
 LINES, JOBS = 60, 10

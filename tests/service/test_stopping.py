@@ -18,7 +18,7 @@ from pai_sdk._service import http_server
 from pai_sdk._service.oss.bucket_store import BucketStore
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk._service.state import trash
 from pai_sdk._service.state.trash import Trash
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def folders(parent: Path, *names: str) -> list[Path]:

@@ -16,7 +16,7 @@ import pytest
 
 from pai_sdk._service.jobs import usage
 from pai_sdk._service.jobs.usage import UsageMeter, read_usage
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 def test_a_clock_that_is_put_back_makes_nobody_use_more_than_there_is(

@@ -18,7 +18,7 @@ from pai_sdk._client.api.transport import Transport
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk.errors import ApiError, PermissionDeniedError
 from tests.service.services import Client, job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 JOB = "/trainingjobs/{job}"
 JOB_FIELDS = (

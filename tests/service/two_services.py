@@ -20,7 +20,7 @@ import requests
 from pai_sdk._service.settings import ServiceInfo
 from tests.service.certificates import Files
 from tests.service.services import Client
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 APART = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 """Before a command: it sees none of our processes, like a service on another machine."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk.errors import ObjectNotFoundError
-from tests.unit.data.storage.fake_oss import FakeOss, Seen, StoredObject, WireError
+from tests.support.fake_oss import FakeOss, Seen, StoredObject, WireError
 
 __all__ = ["Report", "main", "run"]
 

@@ -21,11 +21,11 @@ from pathlib import Path
 
 from pai_sdk import Estimator, Session, TrainingJob
 from pai_sdk._service.embedded import ensure_running
-from tests import ml
 from tests.cluster import ray_cluster
 from tests.cluster.ray_cluster import RayCluster
-from tests.e2e.conftest import end_service, wait_until_gone
-from tests.waiting import PATIENCE_S
+from tests.support import ml
+from tests.support.service_process import end_service, wait_until_gone
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["Report", "main", "run"]
 

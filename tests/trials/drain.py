@@ -14,8 +14,8 @@ from pai_sdk import Estimator, Session
 from tests.benchmarks.ray_jobs import RayJobs
 from tests.cluster import ray_cluster
 from tests.cluster.ray_cluster import RayCluster
-from tests.e2e.conftest import end_service
-from tests.waiting import until
+from tests.support.service_process import end_service
+from tests.support.waiting import until
 
 __all__ = ["main"]
 

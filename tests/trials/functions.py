@@ -19,7 +19,7 @@ from pathlib import Path
 from pai_sdk import Session, remote, report
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.state.folder import is_locked, read_info
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["Trial", "main", "run"]
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["KINDS", "Trial", "main", "run"]
 

@@ -31,7 +31,7 @@ from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.state.folder import is_locked, read_info
 from pai_sdk.errors import JobFailed
-from tests import ml
+from tests.support import ml
 
 __all__ = ["Report", "main", "run"]
 

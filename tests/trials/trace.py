@@ -30,8 +30,8 @@ from pai_sdk._data.trace import OdpsSink, TraceWriter
 from pai_sdk._service.odps.table_store import TableStore
 from pai_sdk._service.odps.tables_app import TablesApp
 from tests.faults.proxy import FaultProxy, Faults
+from tests.support.waiting import PATIENCE_S, until
 from tests.trials import trace_sync
-from tests.waiting import PATIENCE_S, until
 
 __all__ = ["TraceReport", "main", "run"]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pai_sdk import RunManager
 from pai_sdk._data.run.events.writer import EventWriter
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 __all__ = ["damaged_file", "main", "run"]
 

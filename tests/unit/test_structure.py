@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.measuring import measure
+from tests.support.measuring import measure
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "pai_sdk"

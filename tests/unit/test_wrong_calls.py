@@ -16,8 +16,8 @@ from pai_sdk._client.display.base import Silent
 from pai_sdk._client.job import waiting
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeoutError
-from tests.unit.fake_backend import FAST, FakeBackend
-from tests.waiting import PATIENCE_S
+from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pai_sdk._host.execution.ray.executor import RayExecutor
 from pai_sdk._host.execution.ray.options import RayOptions
 from pai_sdk.errors import PaiError
 from tests.cluster.one_ray_node.local_cluster import LocalCluster, one_node
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="session")

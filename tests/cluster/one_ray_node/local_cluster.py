@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from pai_sdk._host.agent.processes import descendants
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["LocalCluster", "one_node"]
 

@@ -14,8 +14,8 @@ from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.ray.executor import RayExecutor
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from tests.cluster.talking import TALKS
+from tests.support.waiting import until
 from tests.unit.host.execution.conformance import STOP, Harness
-from tests.waiting import until
 
 COUNTS = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo line $i; sleep 0.1; done"
 

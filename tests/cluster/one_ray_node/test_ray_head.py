@@ -12,8 +12,8 @@ import pytest
 from pai_sdk._host.execution.ray.executor import RayExecutor
 from pai_sdk._host.execution.ray.options import RayOptions
 from tests.cluster.one_ray_node.local_cluster import one_node
+from tests.support.waiting import until
 from tests.unit.host.execution.conformance import Harness
-from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 

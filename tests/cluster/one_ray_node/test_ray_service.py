@@ -13,7 +13,7 @@ from pai_sdk import Estimator, Session
 from pai_sdk._service.embedded import find_running
 from pai_sdk.errors import JobFailed, ServiceStartError
 from tests.cluster.one_ray_node.local_cluster import LocalCluster
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

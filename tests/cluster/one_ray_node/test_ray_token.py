@@ -13,8 +13,8 @@ from pai_sdk._host.execution.ray.executor import RayExecutor
 from pai_sdk._host.execution.ray.options import RayOptions
 from pai_sdk.errors import PaiError
 from tests.cluster.one_ray_node.local_cluster import LocalCluster, one_node
+from tests.support.waiting import until
 from tests.unit.host.execution.conformance import Harness
-from tests.waiting import until
 
 TOKEN = 32 * "5e"
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pai_sdk._data.run.events.writer import EventWriter
-from tests.browser import open_browser, open_page, why_no_browser
 from tests.e2e.test_page import live, origin_of, served_folder, show
 from tests.service.runs.test_run_media import old_image, png, write_events
-from tests.waiting import PATIENCE_S
+from tests.support.browser import open_browser, open_page, why_no_browser
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser

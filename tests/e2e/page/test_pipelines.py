@@ -13,8 +13,8 @@ from pai_sdk import Pipeline
 from pai_sdk._client.pipeline.run_list import FolderRuns
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.errors import PipelineFailed
-from tests.browser import WatchedPage, open_browser, open_page, why_no_browser
-from tests.waiting import PATIENCE_S
+from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.timeout(300),

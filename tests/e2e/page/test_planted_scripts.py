@@ -14,11 +14,11 @@ import pytest
 from pai_sdk import Estimator, Session
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.embedded import ensure_running
-from tests.browser import open_browser, why_no_browser
 from tests.e2e.test_page import live, origin_of, served_folder, show
 from tests.service.runs.test_run_media import old_image, png, write_events
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S
+from tests.support.browser import open_browser, why_no_browser
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Route

@@ -19,7 +19,7 @@ from pai_sdk._service.state.folder import Keys
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.signature import acs3_signature, payload_hash, roa_signature
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 KEYS = Keys("LTAItest", "the secret")
 NOW = datetime(2026, 1, 31, 8, 0, tzinfo=timezone.utc)

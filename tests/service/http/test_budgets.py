@@ -24,7 +24,7 @@ from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import HELD_S, Client, job_body, running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")

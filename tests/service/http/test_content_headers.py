@@ -11,7 +11,7 @@ import requests
 
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 HTML = b"<script>document.title = 'ran'</script>"
 

@@ -15,7 +15,7 @@ from pai_sdk._service.http import health
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.reserve import Reserve
 from tests.service.services import Client
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def ask(client: Client, method: str = "GET") -> requests.Response:

@@ -25,7 +25,7 @@ from pai_sdk._service.rate import RateLimit
 from pai_sdk._service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 HEAD_BYTES = 16_000
 STRICT = ConnectionLimits(max_connections=12, head_bytes=HEAD_BYTES, head_s=1.0, stall_s=1.0, min_bytes=1000)

@@ -26,7 +26,7 @@ from pai_sdk._service.http.description import describe
 from pai_sdk._service.routes.api_app import create_api
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "3"))
 SLOWEST_S = PATIENCE_S

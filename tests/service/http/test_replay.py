@@ -17,7 +17,7 @@ import requests
 from pai_sdk._service.http.nonces import NonceMemory
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 LIFE_S = 900.0
 

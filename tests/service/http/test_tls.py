@@ -29,7 +29,7 @@ from tests.service.certificates import Authority, Files
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, running_service
 from tests.service.web.browsing import code_in, headers_of_page
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")

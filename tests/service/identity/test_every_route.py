@@ -14,7 +14,7 @@ from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.http.access import is_open_to_pages, required_right
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 MARK = "zebra-of-alice"
 TOO_LONG = {"/api/v1/events"}  # a stream without an end

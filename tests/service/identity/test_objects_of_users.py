@@ -12,7 +12,7 @@ from pai_sdk._service.oss.oss_app import create_app
 from pai_sdk._service.oss.store import ObjectStore
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 VALUES = {"partNumber": "1", "list-type": "2", "position": "0"}
 DELETES = b"<Delete><Object><Key>secret</Key></Object></Delete>"

@@ -12,7 +12,7 @@ import requests
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 # All that a page session can change, and reads with POST. A new route is closed until somebody puts it here.
 OPEN_CHANGES = {

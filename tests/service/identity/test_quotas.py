@@ -25,7 +25,7 @@ from pai_sdk.errors import InvalidInputError, UserQuotaError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

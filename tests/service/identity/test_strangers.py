@@ -27,7 +27,7 @@ from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import ask_as_browser, headers_of_page, sign_in
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from pai_sdk.cli.root import app
 from tests.service.certificates import Authority
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 TOKEN = "the-token-of-prometheus"
 

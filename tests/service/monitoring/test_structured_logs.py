@@ -18,7 +18,7 @@ import requests
 from pai_sdk._service.monitoring.structured_logs import JsonFormatter
 from pai_sdk._service.settings import ServiceInfo
 from tests.service.services import Client, job_body
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 SERVE = [sys.executable, "-m", "pai_sdk", "serve", "--port", "0", "--json"]
 

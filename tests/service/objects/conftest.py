@@ -14,7 +14,7 @@ import requests
 
 from pai_sdk._service.oss import ObjectStore
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, open_store, served
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 class ClosingSession(oss2.Session):

@@ -19,7 +19,7 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk.cli.service.external_objects import objects_store
 from tests.service.certificates import Files
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
-from tests.waiting import until
+from tests.support.waiting import until
 
 KEY = ("moto-id", "moto-secret")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import uvicorn
 
 from pai_sdk._service.oss import ObjectStore, create_app
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
 

@@ -16,7 +16,7 @@ import requests
 from pai_sdk._service.oss.object_rows import MAX_ROW_BYTES
 from tests.service.objects.conftest import Serve
 from tests.service.objects.serving import BUCKET
-from tests.waiting import until
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -17,7 +17,7 @@ from pai_sdk._service.oss.integrity import IntegrityCheck
 from pai_sdk._service.oss.multipart import MIN_PART_BYTES
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 HEADER = "x-oss-hash-crc64ecma"
 SMALL, LARGE = b"small", os.urandom(3 * MIN_PART_BYTES + 7)

@@ -18,7 +18,7 @@ import pytest
 from tests.service.objects.conftest import Serve
 from tests.service.objects.contents import LARGE
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, open_store
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 KILL_AFTER = 100
 

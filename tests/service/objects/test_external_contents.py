@@ -31,7 +31,7 @@ from tests.service.objects.elsewhere import KEY, S3, objects_store, oss_server, 
 from tests.service.objects.serving import BUCKET, served
 from tests.service.postgres import url_for
 from tests.service.services import job_body, running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 LARGE = os.urandom(300_000)
 

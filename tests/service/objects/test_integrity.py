@@ -17,7 +17,7 @@ from pai_sdk._service.oss.integrity import IntegrityCheck
 from pai_sdk._service.oss.multipart import MIN_PART_BYTES
 from pai_sdk.errors import StorageError
 from tests.service.objects.contents import blob_files, count_rows, large
-from tests.waiting import until
+from tests.support.waiting import until
 
 BUCKET = "data"
 

@@ -21,7 +21,7 @@ from pai_sdk._service.oss.index import ObjectIndex
 from tests.service.objects.conftest import Serve, Wire
 from tests.service.objects.contents import LARGE, count_contents
 from tests.service.objects.serving import BUCKET
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -12,7 +12,7 @@ import requests
 
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 PART = 100 * 1024
 

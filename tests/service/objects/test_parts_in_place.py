@@ -17,7 +17,7 @@ from pai_sdk._service.oss.multipart import MIN_PART_BYTES
 from pai_sdk.errors import StorageError
 from tests.service.objects.contents import blob_files
 from tests.service.objects.serving import BUCKET
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 PARTS = [bytes([number]) * MIN_PART_BYTES for number in range(1, 5)]
 END = b"the end"

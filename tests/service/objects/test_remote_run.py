@@ -16,10 +16,10 @@ from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.sync.dir_sync import DirSync
-from tests.interpreters import IN_JOBS, INTERPRETERS
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
-from tests.waiting import PATIENCE_S
+from tests.support.interpreters import IN_JOBS, INTERPRETERS
+from tests.support.waiting import PATIENCE_S
 
 KEY = {"ALIBABA_CLOUD_ACCESS_KEY_ID": KEY_ID, "ALIBABA_CLOUD_ACCESS_KEY_SECRET": SECRET}
 NAME = "sub/日本 a+b%2F?&#.txt"

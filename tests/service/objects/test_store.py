@@ -21,7 +21,7 @@ from pai_sdk._service.oss.object_rows import successor
 from pai_sdk.errors import ServiceStartError, StorageError
 from tests.service.objects.contents import LARGE, blob_files, count_contents, count_rows, large
 from tests.service.objects.serving import BUCKET, open_store
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 HOSTILE_KEYS = [
     "plain.txt",

@@ -16,7 +16,7 @@ from pai_sdk._service.oss.sweep import Sweeper
 from tests.service.objects.contents import large
 from tests.service.objects.serving import BUCKET, open_store
 from tests.service.services import running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def start_upload(store: ObjectStore, key: str, *contents: bytes) -> str:

@@ -13,7 +13,7 @@ import pytest
 from pai_sdk._service.oss.xml import document
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import KEY_ID, SECRET
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def ask(wire: Wire, method: str, path: str, headers: dict[str, str] | None = None, body: bytes | None = None):

@@ -18,7 +18,7 @@ from pai_sdk._service.oss.object_rows import StoredObject
 from tests.service.objects.conftest import Wire
 from tests.service.objects.contents import large
 from tests.service.objects.serving import BUCKET
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 KEYS = [
     "plain",

@@ -13,7 +13,7 @@ import pytest
 
 from pai_sdk._service.oss.index_database import IndexDatabase
 from pai_sdk._service.oss.writer import Writer
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 NUMBERS = "CREATE TABLE numbers (number INTEGER PRIMARY KEY)"
 CHILDREN = "CREATE TABLE children (parent INTEGER REFERENCES numbers DEFERRABLE INITIALLY DEFERRED)"

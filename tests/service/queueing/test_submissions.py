@@ -18,7 +18,7 @@ from pai_sdk._service.state.models import Job
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.service.services import job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pai_sdk._data.trace import ParquetSink, TraceWriter
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
-from tests.waiting import until
+from tests.support.waiting import until
 
 _FAILS = (
     "echo begin; printf 'Traceback (most recent call last):\\n  File \"a.py\", line 1\\nKeyError: 3\\n'; exit 3"

@@ -17,7 +17,7 @@ from pai_sdk._service.runs.on_demand_manager import OnDemandManager
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 def test_the_folders_of_jobs_that_have_not_started_are_not_looked_at(

@@ -18,7 +18,7 @@ from pai_sdk._data.logs import search as log_search
 from pai_sdk._host.agent.sandbox import Sandbox
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from tensorboard.util import tensor_util
 from pai_sdk._data.run.events.writer import EventWriter, framed
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 

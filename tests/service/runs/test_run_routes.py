@@ -19,7 +19,7 @@ from pai_sdk._service.runs import job_runs
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body, running_service
-from tests.waiting import until
+from tests.support.waiting import until
 
 NAN = math.nan
 LOSS = [1.0, 0.5, 0.25, 0.125]

@@ -14,7 +14,7 @@ from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import job_body, session_on
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:

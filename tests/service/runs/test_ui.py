@@ -25,7 +25,7 @@ from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.cli.root import app
 from tests.service.runs.event_files import messages_of, write_points
 from tests.service.web.browsing import ask_as_browser, built_page, code_in, headers_of_page, sign_in
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 TOKEN = "a-token-of-the-tests-0123456789"
 HOSTILE = "<b>=1"

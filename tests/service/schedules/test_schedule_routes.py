@@ -24,7 +24,7 @@ from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, session_on
-from tests.waiting import until
+from tests.support.waiting import until
 
 NEVER = "0 0 29 2 *"  # not while a test runs
 

@@ -30,7 +30,7 @@ from pai_sdk._wire.pai.request import SCHEDULE_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 from tests.service.postgres import url_for
 from tests.service.services import job_body
-from tests.waiting import until
+from tests.support.waiting import until
 
 HOUR = 3600.0
 DAY = 24 * HOUR

@@ -17,7 +17,7 @@ from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
 from tests.service.identity.test_two_users import user
 from tests.service.schedules.test_schedule_routes import NEVER, make_due, use
-from tests.waiting import until
+from tests.support.waiting import until
 
 FLOW = """
 from pai_sdk import Pipeline, Processor

@@ -18,7 +18,7 @@ from pai_sdk._service.odps.table_rights import ALL_TABLES, TableRights
 from pai_sdk._service.odps.table_store import TableStore
 from pai_sdk._service.odps.tables_app import TablesApp
 from pai_sdk._service.rate import KeyRates
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 KEY = Credentials("test-id", "test-secret")
 

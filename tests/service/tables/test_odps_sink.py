@@ -24,7 +24,7 @@ from pai_sdk._service.rate import KeyRates
 from pai_sdk.errors import InvalidInputError, TraceError
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.tables.conftest import KEY, Tables, serving
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 FAST = RetryPolicy(deadline_s=60.0, first_pause_s=0.01, longest_pause_s=0.05)
 SCHEMA = {"step": "bigint", "score": "array<double>", "word": "string"}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 SCRIPT = b"console.log('the page');\n" * 100
 STYLE = b":root { color-scheme: light dark }\n"

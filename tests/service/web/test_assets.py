@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.service.web.browsing import SCRIPT, STYLE, ask_as_browser, built_page
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def serve(folder: Path, static: Path) -> Iterator[int]:

@@ -22,7 +22,7 @@ from pai_sdk._service.tickets import Tickets
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, keep_to_a_quiet_port, running_service
 from tests.service.web.browsing import Answer, ask_as_browser, code_in, headers_of_page, sign_in
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pai_sdk._client.pipeline.run_list import FolderRuns
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.errors import PipelineFailed
 from tests.service.web.browsing import built_page
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 TOKEN = "a token for programs"
 

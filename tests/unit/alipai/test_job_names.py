@@ -13,7 +13,7 @@ from pai_sdk.job import Channel, JobStatus, TrainingJob, TrainingJobStatus
 from pai_sdk.job._training_job import ExperimentConfig, ResourceType, SpotSpec
 
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 def job(**fields: object) -> TrainingJob:

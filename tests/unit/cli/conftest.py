@@ -9,7 +9,7 @@ from typer.testing import CliRunner, Result
 
 from pai_sdk._client.session import Session
 from pai_sdk.cli.root import app
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 class Pai(Protocol):

@@ -11,7 +11,7 @@ from IPython.testing.globalipapp import start_ipython
 import pai_sdk
 from pai_sdk._client.backend.base import Plan
 from pai_sdk.errors import InvalidInputError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 class Shell:

@@ -9,8 +9,8 @@ import pytest
 
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk.errors import InvalidInputError
+from tests.support.fake_backend import FakeBackend
 from tests.unit.cli.conftest import Pai
-from tests.unit.fake_backend import FakeBackend
 
 
 class Recorded:

@@ -16,7 +16,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 LONG = "a-name-of-many-words-" * 4 + "end"
 MODEL = "oss://bucket/runs[red]/" + "deep/" * 20 + "model/"

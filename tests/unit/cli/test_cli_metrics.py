@@ -14,7 +14,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 class Reporting(FakeBackend):

@@ -18,8 +18,8 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.cli.selection import job_names
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, SettingsError
-from tests.unit.fake_backend import FakeBackend
-from tests.waiting import PATIENCE_S
+from tests.support.fake_backend import FakeBackend
+from tests.support.waiting import PATIENCE_S
 
 JOBS = {  # id: name, minute of its creation
     "trainaa11": ("digits", 1),

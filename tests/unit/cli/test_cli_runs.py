@@ -24,10 +24,10 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli import run_commands
 from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError
-from tests.event_files import event, simple, write_events
+from tests.support.event_files import event, simple, write_events
+from tests.support.fake_backend import FakeBackend
 from tests.unit.cli.conftest import Pai
 from tests.unit.data.run.events.event_runs import append, write_run
-from tests.unit.fake_backend import FakeBackend
 
 NAME = "a-sweep-with-a-rather-long-name"
 

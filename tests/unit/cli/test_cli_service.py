@@ -10,8 +10,8 @@ from types import SimpleNamespace
 import pytest
 
 from pai_sdk._client.job.training_job import TrainingJob
+from tests.support.fake_backend import FakeBackend
 from tests.unit.cli.conftest import Pai
-from tests.unit.fake_backend import FakeBackend
 
 
 def test_a_service_that_does_not_run(pai: Pai, clean_home: Path) -> None:

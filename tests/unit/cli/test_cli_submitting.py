@@ -11,8 +11,8 @@ import pytest
 from pai_sdk._client.job.waiting import Waiting
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
+from tests.support.fake_backend import FakeBackend
 from tests.unit.cli.conftest import Pai
-from tests.unit.fake_backend import FakeBackend
 
 OPTIONS = ("--image", "python:3.11", "--command", "python train.py", "-t", "ecs.c6.large")
 

@@ -14,7 +14,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.trace import ParquetSink, TraceWriter
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError, TraceError
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ import pytest
 
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk.cli import root
+from tests.support.fake_oss import FakeOss
 from tests.unit.data.storage.conftest import BUCKET, client, oss, retry
-from tests.unit.data.storage.fake_oss import FakeOss
 
 __all__ = ["client", "oss", "retry"]
 

@@ -12,7 +12,7 @@ import requests
 from pai_sdk._client.tensorboard import TensorBoard, TensorBoardStatus
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk.errors import InvalidInputError, WrongCallError
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def logs(folder: Path) -> Path:

@@ -14,8 +14,8 @@ import requests
 from pai_sdk import Session
 from pai_sdk._core.connections import stay_on_this_machine
 from pai_sdk._data.storage.uri import OssUri
+from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
-from tests.waiting import PATIENCE_S
 
 Ask = Callable[[Session], object]
 

@@ -30,7 +30,7 @@ from pai_sdk._core.files import (
     sync_folder,
     take_lock,
 )
-from tests.full_disk import files_of_at_most
+from tests.support.full_disk import files_of_at_most
 
 OLD, NEW = b"old\n" * 1000, b"new\n" * 3000
 _DYING = """if 1:

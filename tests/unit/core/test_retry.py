@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._core.retry import RetryPolicy, RetryWarnings, single_attempt
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 class Fault(Exception):

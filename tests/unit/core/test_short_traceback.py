@@ -13,8 +13,8 @@ import pytest
 from pai_sdk import Estimator, Session, TrainingJob
 from pai_sdk._core.short_traceback import error_text, short_traceback, short_tracebacks
 from pai_sdk.errors import FunctionError, InvalidInputError, PaiError, RemoteTraceback
+from tests.support.fake_backend import FakeBackend
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
-from tests.unit.fake_backend import FakeBackend
 
 RAISES_AS_IS = sys.version_info >= (3, 11)  # before, the wrapper has a frame, of two lines
 MOST_LINES = 5 if RAISES_AS_IS else 6  # 3.10 underlines nothing

@@ -27,9 +27,9 @@ from pai_sdk.alipai.mindinsight.event_data import (
 )
 from pai_sdk.alipai.mindinsight.summary_watcher import SummaryWatcher
 from pai_sdk.alipai.mindinsight.train_jobs import _BasicTrainJob
-from tests.event_files import event, write_events
+from tests.support.event_files import event, write_events
+from tests.support.waiting import until
 from tests.unit.data.run.events.event_runs import append, write_run
-from tests.waiting import until
 
 
 @pytest.fixture

@@ -20,8 +20,8 @@ from pai_sdk._client.api.responses import api_error
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.pai.record import LogPage
 from pai_sdk.errors import InvalidRequestError, InvalidResponseError
+from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
-from tests.waiting import PATIENCE_S
 
 
 class PagedLog:

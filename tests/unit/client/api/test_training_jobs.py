@@ -14,8 +14,8 @@ from pai_sdk._client.api.training_jobs import TrainingJobs, offers_of
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidResponseError, NotFoundError
+from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
-from tests.waiting import PATIENCE_S
 
 
 @pytest.fixture

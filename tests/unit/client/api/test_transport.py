@@ -32,9 +32,9 @@ from pai_sdk.errors import (
     SettingsError,
     ThrottledError,
 )
+from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.conftest import FakeClock
 from tests.unit.client.api.scripted_server import Reply, Reset, ScriptedServer, unused_endpoint
-from tests.waiting import PATIENCE_S
 
 KEY = static_credentials("LTAI-example", "keep-me-secret", "keep-my-token")
 GOOD = Reply({"RequestId": "r-1", "Answer": 42})

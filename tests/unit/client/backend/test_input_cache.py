@@ -18,7 +18,7 @@ from pai_sdk._client.backend.local.job_files import InputCache
 from pai_sdk._data.storage.objects import ObjectInfo
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, StorageError, TransferError
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 FOLDER = OssUri.parse("oss://models/data/")
 

@@ -21,8 +21,8 @@ from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.docker.launch import Launch
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import LocalRunError, NotFoundError
+from tests.support.waiting import PATIENCE_S
 from tests.unit.client.backend.test_local_submit import PLAN
-from tests.waiting import PATIENCE_S
 
 
 def backend_on(folder: Path) -> LocalBackend:

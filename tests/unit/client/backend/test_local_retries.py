@@ -19,7 +19,7 @@ from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import EngineNotFoundError
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 FAILS_TWICE = 'echo attempt; echo x >> "$PAI_OUTPUT_MODEL/runs"; [ $(wc -l < "$PAI_OUTPUT_MODEL/runs") = 3 ]'
 WAIT_S = 0.3

@@ -27,8 +27,8 @@ from pai_sdk._wire.pai.record import InstanceUsage, JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError, StorageError
+from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
-from tests.unit.simulated import SimulatedTime
 
 KEY = static_credentials("LTAI-example", "secret")
 CLOUD = Settings(region_id="cn-hangzhou", workspace_id="7", oss_bucket_name="models")

@@ -20,7 +20,7 @@ import pytest
 from pai_sdk._client.code.function_package import FOLDER, PROGRAM, FunctionCall, job_key, write_package
 from pai_sdk._data.run.functions.calling import CALL_FILE, error_of, open_signed, signed
 from pai_sdk.errors import InvalidInputError, RemoteTraceback
-from tests.interpreters import INTERPRETERS
+from tests.support.interpreters import INTERPRETERS
 
 KEY, NONCE = b"k" * 32, "n1"
 

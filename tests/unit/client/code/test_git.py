@@ -19,8 +19,8 @@ from pai_sdk._client.code.git import checkout
 from pai_sdk._client.code.git_config import parse_git_config
 from pai_sdk._client.code.package import package_code
 from pai_sdk.errors import CodeError
-from tests.programs import write_program
-from tests.waiting import PATIENCE_S
+from tests.support.programs import write_program
+from tests.support.waiting import PATIENCE_S
 
 TOKEN = "gh/tok&en=+secret"
 

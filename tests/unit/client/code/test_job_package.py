@@ -16,7 +16,7 @@ from pai_sdk._data.run.events import read_scalars
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
-from tests.interpreters import IN_JOBS, INTERPRETERS
+from tests.support.interpreters import IN_JOBS, INTERPRETERS
 from tests.unit.data.run.report.test_imported_by_jobs import MODULES
 
 CompletedText = subprocess.CompletedProcess[str]

@@ -17,7 +17,7 @@ from pai_sdk._client.display.commands import attach_lines, next_commands
 from pai_sdk._client.display.curves import MetricCurve
 from pai_sdk._client.display.terminal import TerminalDisplay
 from pai_sdk._wire.pai.record import JobRecord, LogLine
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def record(status: str = "Running", **more: object) -> JobRecord:

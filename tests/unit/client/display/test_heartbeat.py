@@ -13,8 +13,8 @@ from pai_sdk._client.display.jupyter import JupyterDisplay
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk._wire.pai.status import JobStatus
-from tests.unit.fake_backend import FAST, FakeBackend
-from tests.waiting import PATIENCE_S, until
+from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.waiting import PATIENCE_S, until
 
 RUNNING = JobRecord(training_job_id="t", status=JobStatus.RUNNING)
 

@@ -12,7 +12,7 @@ from pai_sdk._client.display.plan_card import plan_card_html
 from pai_sdk._client.job.job_list import JobList
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 def record(number: int, status: str = "Running", **more: object) -> JobRecord:

@@ -21,8 +21,8 @@ from pai_sdk._client.api.responses import api_error
 from pai_sdk._client.api.training_jobs import TrainingJobs
 from pai_sdk._wire.pai.record import ErrorInfo, JobRecord, LogPage
 from pai_sdk.errors import ConnectionFailedError, InvalidResponseError, PaiError
-from tests.unit.fake_backend import FakeBackend
-from tests.unit.simulated import SimulatedTime
+from tests.support.fake_backend import FakeBackend
+from tests.support.simulated_time import SimulatedTime
 
 __all__ = ["Instance", "SimulatedBackend", "SimulatedService", "draw"]
 

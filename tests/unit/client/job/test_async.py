@@ -20,8 +20,8 @@ from pai_sdk._client.job.gather import gather_async
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import JobFailed, JobsFailed, JobStopped, WaitTimeoutError
-from tests.unit.fake_backend import FAST, FakeBackend
-from tests.waiting import PATIENCE_S, until
+from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.waiting import PATIENCE_S, until
 
 
 class Jobs(FakeBackend):

@@ -17,8 +17,8 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.run.report.session import ReportSession, report
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError
-from tests.unit.fake_backend import FakeBackend
-from tests.waiting import until
+from tests.support.fake_backend import FakeBackend
+from tests.support.waiting import until
 
 
 def write_run(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pai_sdk._client.job.compare_jobs import _ranges, compare
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint
 from pai_sdk.errors import InvalidInputError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 class Trained(FakeBackend):

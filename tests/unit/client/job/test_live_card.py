@@ -16,8 +16,8 @@ from pai_sdk._client.job.live_card import LiveCard
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord, LogLine, MetricPoint
 from pai_sdk.errors import InvalidRequestError
-from tests.unit.fake_backend import FAST, FakeBackend
-from tests.waiting import PATIENCE_S, until
+from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.waiting import PATIENCE_S, until
 
 
 class Page:

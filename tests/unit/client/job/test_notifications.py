@@ -17,8 +17,8 @@ from pai_sdk._client.job import notifications
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import InvalidInputError, JobFailed, WaitTimeoutError
+from tests.support.fake_backend import FAST, FakeBackend
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
-from tests.unit.fake_backend import FAST, FakeBackend
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pai_sdk._client.job.gather import gather
 from pai_sdk._client.job.result_lists import MetricList
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import MetricPoint
-from tests.unit.fake_backend import FAST, FakeBackend
+from tests.support.fake_backend import FAST, FakeBackend
 
 
 def points(count: int, instance: str = "master-0") -> list[MetricPoint]:

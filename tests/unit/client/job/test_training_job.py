@@ -28,8 +28,8 @@ from pai_sdk.errors import (
     PaiError,
     WaitTimeoutError,
 )
-from tests.unit.fake_backend import FAST, FakeBackend
-from tests.unit.simulated import SimulatedTime
+from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.simulated_time import SimulatedTime
 
 TRACEBACK = [
     "Traceback (most recent call last):",

@@ -15,7 +15,7 @@ from pai_sdk._client.tune import Tuner, Uniform
 from pai_sdk._data.storage.claims import claimed, is_claimed
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InUseError, InvalidInputError, PipelineFailed, PipelineStopped, RunNotFoundError
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 class Calls:

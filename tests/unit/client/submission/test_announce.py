@@ -11,7 +11,7 @@ from pai_sdk._client.submission import announce as module
 from pai_sdk._client.submission.announce import announce
 from pai_sdk._core.reasons import image_unused_message
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 class Notices(Silent):

@@ -10,7 +10,7 @@ from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.submission import ledger, submit
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 def a_plan() -> Plan:

@@ -14,10 +14,10 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import JobFailed, ObjectNotFoundError, PaiError
+from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.api.scripted_server import Reply, Reset, ScriptedServer
 from tests.unit.client.job.test_training_job import Recorder
-from tests.unit.fake_backend import FAST, FakeBackend
-from tests.unit.simulated import SimulatedTime
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from pai_sdk._client.job import ExperimentConfig, InstanceSpec, ResourceType, Us
 from pai_sdk._client.submit.estimator import AlgorithmEstimator
 from pai_sdk._client.submit.request_fields import folder_of
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError, SettingsError
+from tests.support.fake_backend import FakeBackend
 from tests.unit.client.submit.test_submitting import FakeSession
-from tests.unit.fake_backend import FakeBackend
 
 
 def made(**changes: Any) -> Estimator:

@@ -16,8 +16,8 @@ from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.submit.estimator import AlgorithmEstimator
 from pai_sdk._wire.pai import compute
 from pai_sdk.errors import InvalidInputError
+from tests.support.wire_samples import models
 from tests.unit.client.submit.test_submitting import FakeSession
-from tests.unit.made_up import models
 
 Check = Callable[[Any, dict[str, Any], Plan], bool]
 

@@ -19,8 +19,8 @@ from pai_sdk._client.submission import submit
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
+from tests.support.fake_backend import FakeBackend
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
-from tests.unit.fake_backend import FakeBackend
 
 
 class Cloud:

@@ -14,7 +14,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.run.report.checkpoints import commit
 from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk.errors import CheckpointError, InvalidInputError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 def saved(folder: Path, step: int, weights: str = "1.0") -> Path:

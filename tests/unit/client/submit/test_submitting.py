@@ -22,7 +22,7 @@ from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._wire.pai.spec import Channel, DatasetConfig, UriInput
 from pai_sdk.errors import InvalidInputError, NotFoundError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 
 @dataclass

@@ -18,7 +18,7 @@ from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import NotFoundError
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 Curve = Sequence[float]
 

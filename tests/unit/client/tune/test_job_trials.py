@@ -13,8 +13,8 @@ from pai_sdk import Estimator
 from pai_sdk._client.tune import Choice, LogUniform, Objective, Tuner, Uniform
 from pai_sdk._client.tune.template import STUDY_LABEL, TRIAL_LABEL
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError, TuningFailed
+from tests.support.fake_backend import FAST
 from tests.unit.client.tune.fake_jobs import Curve, FakeJobs, FakeSession
-from tests.unit.fake_backend import FAST
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
 

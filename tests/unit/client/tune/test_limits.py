@@ -15,7 +15,7 @@ import pytest
 from pai_sdk import PopulationBased, RunManager, report
 from pai_sdk._client.tune import Tuner, Uniform
 from pai_sdk.errors import InvalidInputError, TuningFailed
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 SPACE = {"x": Uniform(0, 1)}
 

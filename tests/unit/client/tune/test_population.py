@@ -21,8 +21,8 @@ from pai_sdk._client.tune.space import Range, SearchSpace
 from pai_sdk._client.tune.study import Study
 from pai_sdk._data.run.report.checkpoints import commit, complete_checkpoints
 from pai_sdk.errors import CheckpointError, InvalidInputError, PaiError, StorageError, TuningFailed
+from tests.support.fake_backend import FAST
 from tests.unit.client.tune.fake_jobs import FakeJobs, FakeSession
-from tests.unit.fake_backend import FAST
 
 SPACE: dict[str, Any] = {"lr": LogUniform(1e-3, 1), "units": IntRange(1, 8), "kind": ["a", "b", "c"]}
 SMALL = PopulationBased(size=4, generations=3)

@@ -19,7 +19,7 @@ from pai_sdk._data.storage import claims
 from pai_sdk._data.storage.claims import LEASE_S, claimed
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk.errors import InUseError, RunNotFoundError, StorageError
-from tests.full_disk import files_of_at_most
+from tests.support.full_disk import files_of_at_most
 
 SPACE = {"x": Uniform(-1, 1)}
 

@@ -15,7 +15,7 @@ import pytest
 from pai_sdk import Session
 from pai_sdk._core.config.settings import Settings, load_settings, save_config
 from pai_sdk.errors import SettingsError
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 EVERY = {
     "region_id": "cn-hangzhou",

@@ -15,7 +15,7 @@ from pai_sdk._data.logs import index as log_index
 from pai_sdk._data.logs.index import LineBlock, LogIndex
 from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog
 from pai_sdk._data.logs.times import LogTimes
-from tests.waiting import quickest
+from tests.support.waiting import quickest
 
 
 def merged_log(order: Path, paths: Sequence[Path]) -> LogReader:

@@ -10,7 +10,7 @@ import requests.utils
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.oss.client import OssClient
-from tests.unit.data.storage.fake_oss import FakeOss
+from tests.support.fake_oss import FakeOss
 
 BUCKET = "test-bucket"
 

@@ -25,8 +25,8 @@ from fsspec.tests.abstract import (
 
 from pai_sdk._data.storage.filesystem import OssFileSystem, register
 from pai_sdk._data.storage.oss.client import OssClient
+from tests.support.fake_oss import FakeOss
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss
 
 
 class OssFixtures(AbstractFixtures):

@@ -17,8 +17,8 @@ from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
+from tests.support.fake_oss import FakeOss, StoredObject
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, StoredObject
 
 FOLDER = OssUri(BUCKET, "run/")
 KILLED = """

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pai_sdk._data.storage.permits import Permits, without_permit
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 
 def test_of_many_threads_one_has_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:

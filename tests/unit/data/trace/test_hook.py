@@ -21,8 +21,8 @@ from pai_sdk._data.trace import hook as hook_module
 from pai_sdk._data.trace.hook import TraceHook
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
+from tests.support.waiting import until
 from tests.unit.data.trace.fake_sink import FakeSink, PicklableSink
-from tests.waiting import until
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pai_sdk._data.run.report.session import ReportSession
 from pai_sdk._data.trace import ParquetSink, TraceWriter, read_trace
 from pai_sdk._data.trace.parquet import current_run_id, default_sink
 from pai_sdk.errors import InvalidInputError, TraceError
-from tests.waiting import until
+from tests.support.waiting import until
 
 TYPES = {"step": "bigint", "score": "array<float>", "word": "string"}
 

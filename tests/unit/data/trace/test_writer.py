@@ -20,8 +20,8 @@ import pytest
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
+from tests.support.waiting import until
 from tests.unit.data.trace.fake_sink import FakeSink, PicklableSink, Transient
-from tests.waiting import until
 
 SCHEMA = pa.schema([("step", pa.int64()), ("loss", pa.float64())])
 FAST = RetryPolicy(deadline_s=5.0, first_pause_s=0.0, longest_pause_s=0.0)

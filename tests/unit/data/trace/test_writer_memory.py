@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 FULL = """
 import os, sys, threading, time

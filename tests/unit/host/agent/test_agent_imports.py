@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interpreters import ROOT, SUPPORTED, imports_with_the_standard_library_only
+from tests.support.interpreters import ROOT, SUPPORTED, imports_with_the_standard_library_only
 
 MODULES = sorted(
     ".".join(path.relative_to(ROOT).with_suffix("").parts)

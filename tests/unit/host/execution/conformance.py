@@ -25,8 +25,8 @@ from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.base import ExecutionState, Executor
 from pai_sdk._host.execution.contract import launch_spec
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from tests import ml
-from tests.waiting import PATIENCE_S, until
+from tests.support import ml
+from tests.support.waiting import PATIENCE_S, until
 
 __all__ = ["ExecutorConformance", "Harness"]
 

@@ -15,8 +15,8 @@ from pai_sdk._host.execution.base import ExecutionState
 from pai_sdk._host.execution.contract import launch_spec
 from pai_sdk._host.execution.process.executor import ProcessExecutor
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from tests import ml
-from tests.wheels import write_wheel
+from tests.support import ml
+from tests.support.wheels import write_wheel
 
 DEADLINE_S = 100.0
 

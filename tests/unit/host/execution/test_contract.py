@@ -20,8 +20,8 @@ from pai_sdk._host.execution.unused_fields import unused_fields
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import HyperParameter
 from pai_sdk.errors import InvalidInputError
+from tests.support.waiting import PATIENCE_S
 from tests.unit.host.execution.conftest import make_request
-from tests.waiting import PATIENCE_S
 
 
 def parameters(**values: str) -> list[dict[str, str]]:

@@ -23,9 +23,9 @@ from pai_sdk._host.execution.contract import job_description, launch_spec
 from pai_sdk._host.execution.process.executor import ProcessExecutor
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
-from tests import ml
+from tests.support import ml
+from tests.support.waiting import quickest, until
 from tests.unit.host.execution.conftest import Jobs, make_request
-from tests.waiting import quickest, until
 
 _REPOSITORY = Path(__file__).parents[4]
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 from pai_sdk._wire.pai import compute, spec
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
-from tests.unit.made_up import requests
+from tests.support.wire_samples import requests
 
 # CreateTrainingJob of paistudio 2022-01-12, as its public client 2.6.2 writes it. `+` stands before what only the
 # build of that client within alipai knows.

@@ -12,7 +12,7 @@ import pytest
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint, from_time
 from pai_sdk._wire.pai.recorded import recorded_fields, request_of
-from tests.unit.fake_backend import FakeBackend
+from tests.support.fake_backend import FakeBackend
 
 WHOLE: dict[str, Any] = {
     "TrainingJobId": "train1",

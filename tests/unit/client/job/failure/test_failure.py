@@ -10,8 +10,8 @@ from pai_sdk._client.job.follow.log_reasons import shows_reason
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import ErrorInfo
 from pai_sdk.errors import JobFailed
+from tests.support.fake_backend import FakeBackend
 from tests.unit.client.job.failure.test_tracebacks import BAD_JSON, MISSING, launched
-from tests.unit.fake_backend import FakeBackend
 
 CAUSE = "FileNotFoundError: [Errno 2] No such file or directory: '/data/points.csv'"
 

@@ -22,8 +22,8 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import ErrorInfo, JobRecord, LogPage
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import ConnectionFailedError, PaiError
-from tests.unit.fake_backend import FakeBackend
-from tests.unit.simulated import SimulatedTime
+from tests.support.fake_backend import FakeBackend
+from tests.support.simulated_time import SimulatedTime
 
 NOW_S = 1.7e9
 

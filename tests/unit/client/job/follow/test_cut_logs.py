@@ -14,8 +14,8 @@ import pytest
 from pai_sdk._client.job.follow.stream import FollowPolicy, LogStream
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import LogLine
+from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.job.simulated_service import JOB, Instance, SimulatedBackend, SimulatedService
-from tests.unit.simulated import SimulatedTime
 
 HOUR = 3600.0
 MASTER = f"{JOB}-master-0"

@@ -22,10 +22,10 @@ from pai_sdk._client.job.follow.workers import Workers
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord, LogPage
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
+from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.simulated_time import SimulatedTime
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.client.job.simulated_service import Instance, SimulatedBackend, SimulatedService
-from tests.unit.fake_backend import FAST, FakeBackend
-from tests.unit.simulated import SimulatedTime
-from tests.waiting import PATIENCE_S, until
 
 
 def write_in_background(backend: FakeBackend, lines: int, *, status: str = "Succeed") -> threading.Thread:

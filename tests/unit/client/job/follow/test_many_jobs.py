@@ -31,15 +31,15 @@ from pai_sdk.errors import (
     NotFoundError,
     WaitTimeoutError,
 )
+from tests.support.fake_backend import FakeBackend
+from tests.support.simulated_time import SimulatedTime
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.client.job.follow.many_jobs_service import (
     MadeUpJob,
     ManyJobsBackend,
     ManyJobsService,
     made_up_jobs,
 )
-from tests.unit.fake_backend import FakeBackend
-from tests.unit.simulated import SimulatedTime
-from tests.waiting import PATIENCE_S, until
 
 SEEDS = range(int(os.environ.get("PAI_SIMULATIONS", "24")))
 

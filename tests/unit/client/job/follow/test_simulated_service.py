@@ -18,6 +18,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.errors import JobFailed, NotFoundError
+from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.job.simulated_service import (
     JOB,
     NOT_YET,
@@ -27,7 +28,6 @@ from tests.unit.client.job.simulated_service import (
     SimulatedService,
     draw,
 )
-from tests.unit.simulated import SimulatedTime
 
 SEEDS = range(int(os.environ.get("PAI_SIMULATIONS", "60")))
 

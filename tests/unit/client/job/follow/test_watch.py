@@ -5,7 +5,7 @@ from __future__ import annotations
 from pai_sdk._client.job.follow.watch import JobWatch, same_job
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord
-from tests.unit.fake_backend import FAST, FakeBackend
+from tests.support.fake_backend import FAST, FakeBackend
 
 
 def test_a_job_that_ended_since_the_last_look_comes_once_with_its_end() -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import pytest
 
 from pai_sdk._client.job.follow.workers import Workers
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 class InterruptedLock:

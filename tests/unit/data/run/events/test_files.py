@@ -29,8 +29,17 @@ from pai_sdk._data.run.events.records import _next_record
 from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
-from tests.event_files import event, frame, mindspore_event, record_ends, simple, tensor, version, write_events
-from tests.waiting import quickest
+from tests.support.event_files import (
+    event,
+    frame,
+    mindspore_event,
+    record_ends,
+    simple,
+    tensor,
+    version,
+    write_events,
+)
+from tests.support.waiting import quickest
 
 Points = dict[str, list[tuple[float, int, float]]]
 

@@ -19,7 +19,7 @@ from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import StorageError
-from tests.event_files import event, simple, write_events
+from tests.support.event_files import event, simple, write_events
 
 
 def named(time: int, source: str = "job-0", number: int = 0) -> str:

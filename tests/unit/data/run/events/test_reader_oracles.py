@@ -16,8 +16,8 @@ import pytest
 from pai_sdk._data.run.events.reader import RunReader
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._data.storage.stores.local import LocalStore
-from tests.data_server import data_server
-from tests.event_files import event, record_ends, simple, tensor, version, write_events
+from tests.support.data_server import data_server
+from tests.support.event_files import event, record_ends, simple, tensor, version, write_events
 
 Points = dict[str, list[tuple[float, int, str]]]
 FILE = "events.out.tfevents.1000000000.host.17.0"

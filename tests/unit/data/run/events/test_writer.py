@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from pai_sdk._data.run.events import EventWriter, crc32c, read_records, read_scalars
 from pai_sdk._data.run.events import writer as events
-from tests.waiting import until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[5]
 

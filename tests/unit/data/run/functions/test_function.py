@@ -27,8 +27,8 @@ from pai_sdk._data.run.functions.function_run import FunctionRun, wrap
 from pai_sdk._data.run.report.checkpoints import is_complete
 from pai_sdk._data.run.report.session import StopTraining
 from pai_sdk.errors import CheckpointError, FunctionError, FunctionFinished, InvalidInputError, RemoteTraceback
-from tests.leftovers import has_ended
-from tests.waiting import PATIENCE_S, until
+from tests.support.leftovers import has_ended
+from tests.support.waiting import PATIENCE_S, until
 
 MODES = ("thread", "process")
 both = pytest.mark.parametrize("mode", MODES)

@@ -28,7 +28,7 @@ from pai_sdk.callbacks import (
     XGBoostReportCallback,
 )
 from pai_sdk.errors import MissingExtraError
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 ALL = [
     (KerasReportCallback, "keras", ["keras", "keras.callbacks"]),

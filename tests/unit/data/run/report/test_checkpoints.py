@@ -35,7 +35,7 @@ from pai_sdk._data.run.report.checkpoints import (
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 ROOT = Path(__file__).resolve().parents[5]
 

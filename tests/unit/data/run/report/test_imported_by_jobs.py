@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.interpreters import IN_JOBS, imports_with_the_standard_library_only
+from tests.support.interpreters import IN_JOBS, imports_with_the_standard_library_only
 
 MODULES = [
     "pai_sdk.callbacks",

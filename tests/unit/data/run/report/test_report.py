@@ -42,7 +42,7 @@ from pai_sdk._data.run.report.session import (
     set_checkpoint_config,
 )
 from pai_sdk.errors import CheckpointError, InvalidInputError
-from tests.waiting import until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).resolve().parents[5]
 

@@ -19,8 +19,8 @@ from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.storage.oss import v4 as oss_v4
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.uri import OssUri
+from tests.support.fake_oss import FakeOss
 from tests.unit.data.storage.conftest import BUCKET, client, oss, retry
-from tests.unit.data.storage.fake_oss import FakeOss
 
 __all__ = ["client", "oss", "retry"]
 

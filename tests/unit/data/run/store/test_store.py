@@ -27,8 +27,8 @@ from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, StorageError, SyncError
+from tests.support.fake_oss import FakeOss
 from tests.unit.data.storage.conftest import BUCKET, client, oss, retry
-from tests.unit.data.storage.fake_oss import FakeOss
 from tests.unit.data.storage.stores.flaky_files import Flaky, FlakyObjects
 from tests.unit.data.storage.stores.webhdfs_server import Asked, RemoteException, WebHdfs
 

@@ -24,13 +24,13 @@ from pai_sdk._data.run.watch.records import Change, RunBrief, RunRecord
 from pai_sdk._data.run.watch.refresh import RunRefresh
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk.errors import CheckpointError, InvalidInputError, RunNotFoundError
-from tests.event_files import event, frame, simple, write_events
+from tests.support.event_files import event, frame, simple, write_events
+from tests.support.waiting import PATIENCE_S, quickest, until
 from tests.trials import watch
 from tests.trials.watch import damaged_file
 from tests.unit.data.run.events.event_runs import append, write_run
 from tests.unit.data.run.store.switched_store import SwitchedStore
 from tests.unit.data.storage.conftest import BUCKET, client, oss, retry
-from tests.waiting import PATIENCE_S, quickest, until
 
 __all__ = ["client", "oss", "retry"]
 

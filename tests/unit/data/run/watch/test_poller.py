@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pai_sdk._data.run.watch.poller import Poller
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 def test_work_is_done_again_and_again() -> None:

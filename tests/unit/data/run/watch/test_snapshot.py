@@ -9,7 +9,7 @@ import pytest
 from pai_sdk._data.run.watch import snapshot as run_snapshot
 from pai_sdk._data.run.watch.records import Change, RunBrief
 from pai_sdk._data.run.watch.snapshot import RunSnapshots, Subscription
-from tests.waiting import until
+from tests.support.waiting import until
 
 
 def brief(run_id: str, version: int) -> RunBrief:

@@ -15,8 +15,8 @@ from pai_sdk._data.storage.transfer import upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import StorageError
+from tests.support.fake_oss import FakeOss, StoredObject
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, StoredObject
 
 
 def uri(key: str) -> OssUri:

@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from pai_sdk._data.storage.oss.http import HttpPool
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 

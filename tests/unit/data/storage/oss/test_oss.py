@@ -29,9 +29,9 @@ from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.oss.http import HttpPool
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError
+from tests.support.fake_oss import FakeOss, StoredObject
+from tests.support.waiting import PATIENCE_S
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, StoredObject
-from tests.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.usefixtures("wire")
 

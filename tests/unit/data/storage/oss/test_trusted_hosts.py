@@ -15,8 +15,8 @@ from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, SettingsError, TransferError, UntrustedEndpointError
+from tests.support.fake_oss import FakeOss, StoredObject
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, StoredObject
 
 KEY = Credentials("key-id", "key-secret", "a-token")
 

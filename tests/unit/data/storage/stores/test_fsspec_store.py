@@ -17,8 +17,8 @@ from pai_sdk._data.storage.stores.fsspec import FsspecStore
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.sync.dir_sync import DirSync
 from pai_sdk.errors import ObjectNotFoundError, PathConflictError, StorageError, SyncError
+from tests.support.waiting import until
 from tests.unit.data.storage.stores.flaky_files import Flaky, FlakyObjects, Refused
-from tests.waiting import until
 
 PASSING = [
     ConnectionResetError(errno.ECONNRESET, "Connection reset by peer"),

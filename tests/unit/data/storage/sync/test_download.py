@@ -19,9 +19,9 @@ from pai_sdk._data.storage.partial_file import PartialFile
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, PathConflictError, StorageError, TransferError
+from tests.support.fake_oss import FakeOss, Seen, StoredObject
+from tests.support.waiting import until
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, Seen, StoredObject
-from tests.waiting import until
 
 PART = 1 << 16
 SIZE = 10 * PART - 5

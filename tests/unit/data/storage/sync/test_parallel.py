@@ -21,9 +21,9 @@ from pai_sdk._data.storage.sync.dir_sync import DirSync
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
+from tests.support.fake_oss import FakeOss, Seen
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, Seen
-from tests.waiting import PATIENCE_S, until
 
 TOGETHER = 4
 

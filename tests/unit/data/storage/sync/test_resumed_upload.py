@@ -19,9 +19,9 @@ from pai_sdk._data.storage.transfer import upload, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import FileChangedError, StorageError, TransferError
+from tests.support.fake_oss import FakeOss, Seen, StoredObject
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, Seen, StoredObject
-from tests.waiting import PATIENCE_S, until
 
 FOLDER = OssUri(BUCKET, "run/")
 PART = 1 << 16

@@ -24,9 +24,9 @@ from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import TransferError
+from tests.support.fake_oss import FakeOss, Seen
+from tests.support.waiting import PATIENCE_S
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, Seen
-from tests.waiting import PATIENCE_S
 
 INDEX = "code/recent-trees.json"
 FILES = {f"lib/m{number}.py": f"value = {number}\n" for number in range(20)} | {

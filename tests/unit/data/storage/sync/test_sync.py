@@ -20,9 +20,9 @@ from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
 from pai_sdk._data.storage.sync.memory import SyncMemory, memory_path
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, StorageError, SyncError
+from tests.support.fake_oss import FakeOss
 from tests.unit.data.run.store.switched_store import SwitchedStore
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss
 from tests.unit.data.storage.stores.flaky_files import Flaky, FlakyObjects
 from tests.unit.data.storage.sync.sync_machine import SyncMachine, tree_of
 

@@ -27,9 +27,9 @@ from pai_sdk.errors import (
     StorageError,
     TransferError,
 )
+from tests.support.fake_oss import FakeOss, Seen, StoredObject
+from tests.support.waiting import PATIENCE_S
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, Seen, StoredObject
-from tests.waiting import PATIENCE_S
 
 FOLDER = OssUri(BUCKET, "code/3f2a/")
 HOSTILE = {

@@ -19,8 +19,8 @@ from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, StorageError
+from tests.support.fake_oss import FakeOss, Seen, StoredObject
 from tests.unit.data.storage.conftest import BUCKET
-from tests.unit.data.storage.fake_oss import FakeOss, Seen, StoredObject
 
 FILES = {"train.py": "main", "lib/a.py": "a = 1", "lib/b.py": "b = 1", "日本/x y.txt": "x", "empty": ""}
 

@@ -18,9 +18,9 @@ from pai_sdk._host.agent.remote.file_parts import pack
 from pai_sdk._host.agent.remote.instance import HostedInstance
 from pai_sdk._host.execution.contract import job_description, launch_spec
 from pai_sdk._host.execution.ray.package import agent_package
-from tests import ml
+from tests.support import ml
+from tests.support.waiting import until
 from tests.unit.host.execution.conftest import make_request
-from tests.waiting import until
 
 NAME = "train1-master-0"
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["AXE", "WatchedPage", "chromium", "open_browser", "open_page", "why_no_browser"]
 
-AXE = Path(__file__).parents[1] / "pai_sdk/_service/web/src/node_modules/axe-core/axe.min.js"
+AXE = Path(__file__).parents[2] / "pai_sdk/_service/web/src/node_modules/axe-core/axe.min.js"
 """The checker of accessibility; `make page` installs it."""
 
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")

@@ -17,7 +17,7 @@ from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPag
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import CodeDir
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
 FAST = FollowPolicy(
     hold_s=0.2,

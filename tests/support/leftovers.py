@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 __all__ = ["end_processes_of", "has_ended"]
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SUPPORTED = ("3.10", "3.11", "3.12", "3.13")
 IN_JOBS = ("3.8", "3.9", *SUPPORTED)  # the Pythons of images that jobs run in
 

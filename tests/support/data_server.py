@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.waiting import until
+from tests.support.waiting import until
 
 __all__ = ["DataServer", "data_server"]
 
