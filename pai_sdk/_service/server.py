@@ -331,8 +331,8 @@ def _start_schedules(context: ServiceContext, leadership: Leadership, stack: Exi
         on_job=context.runner.wake,
         can_act=leadership.may_act,
     )
-    runner.start()
-    stack.callback(runner.close)
+    runner.task.start()
+    stack.callback(runner.task.close)
     return runner
 
 

@@ -27,7 +27,7 @@ def test_a_clock_that_is_put_back_makes_nobody_use_more_than_there_is(
     monkeypatch.setattr(usage, "time", clock)
     log = tmp_path / "job-master-0.log"
     meter = UsageMeter(every_s=0.1, first_s=0.05)
-    meter.start()
+    meter.task.start()
     meter.watch("job", {"job-master-0": log})
     busy = subprocess.Popen(
         [sys.executable, "-c", "while True: pass"], env={**os.environ, "PAI_INSTANCE_NAME": "job-master-0"}
@@ -41,7 +41,7 @@ def test_a_clock_that_is_put_back_makes_nobody_use_more_than_there_is(
             ]
         )
     finally:
-        meter.close()
+        meter.task.close()
         busy.kill()
         busy.wait()
     assert max(percent) < 250.0  # times of processes are counted in hundredths of a second

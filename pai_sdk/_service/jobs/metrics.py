@@ -20,6 +20,7 @@ from pai_sdk._service.jobs.job_table import Jobs
 from pai_sdk._service.jobs.metric_pages import open_points
 from pai_sdk._service.jobs.progress_figures import progress_patterns
 from pai_sdk._service.jobs.usage import UsageMeter
+from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import AlgorithmSpec
@@ -115,22 +116,19 @@ class MetricsCollector:
         self._jobs = jobs
         self._watched: dict[str, _WatchedJob] = {}
         self._lock = threading.Lock()
-        self._woken = threading.Event()
-        self._closing = False
         self._usage = UsageMeter()
-        self._thread = threading.Thread(target=self._run, name="metrics", daemon=True)
+        # A job that is watched after this was read has woken the task.
+        self._task = PeriodicTask("metrics", lambda: _PAUSE_S if self._watched else None, self._run)
 
     def start(self) -> None:
         """Starts the threads."""
-        self._usage.start()
-        self._thread.start()
+        self._usage.task.start()
+        self._task.start()
 
     def close(self) -> None:
         """Stops the threads; unread metrics are read after the next start."""
-        self._closing = True
-        self._woken.set()
-        self._thread.join()
-        self._usage.close()
+        self._task.close()
+        self._usage.task.close()
 
     def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
         """Watches a job: reads its metrics from where the last service stopped, and samples its usage."""
@@ -143,7 +141,7 @@ class MetricsCollector:
         watched = _WatchedJob(job_id, definitions, logs, open_points(job_id, request, sandbox))
         with self._lock:
             self._watched.setdefault(job_id, watched)
-        self._woken.set()
+        self._task.wake()
 
     def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
         """Reads the remaining metrics of a job and stops watching it; returns False if it was cancelled."""
@@ -157,16 +155,13 @@ class MetricsCollector:
         return True
 
     def _run(self) -> None:
-        while not self._closing:
-            with self._lock:
-                watched_jobs = list(self._watched.values())
-            for watched in watched_jobs:
-                try:
-                    self._read(watched, is_final=False, is_cancelled=lambda: self._closing)
-                except Exception:  # one job must not stop the metrics of others
-                    logger.exception("the metrics of job %s cannot be read", watched.job_id)
-            self._woken.wait(_PAUSE_S if watched_jobs else None)
-            self._woken.clear()
+        with self._lock:
+            watched_jobs = list(self._watched.values())
+        for watched in watched_jobs:
+            try:
+                self._read(watched, is_final=False, is_cancelled=self._task.closing.is_set)
+            except Exception:  # one job must not stop the metrics of others
+                logger.exception("the metrics of job %s cannot be read", watched.job_id)
 
     def _read(self, watched: _WatchedJob, *, is_final: bool, is_cancelled: Callable[[], bool]) -> bool:
         """Reads new data; returns False if it was cancelled."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +24,7 @@ from pai_sdk._service.jobs.queueing.fair_share import Allocation, allocated_at
 from pai_sdk._service.jobs.queueing.queue import FairQueue
 from pai_sdk._service.jobs.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk._service.odps.table_rights import is_table
+from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.state.disk import DiskWatch
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Job
@@ -120,43 +120,46 @@ class Scheduler:
         self._capacity = capacity
         self._queue = FairQueue(jobs)
         self._can_act = can_act
+        self._has_recovered = False
         self._active: dict[str, _ActiveJob] = {}
         self._queue_is_empty = False
         self._next_attempt_at: float | None = None
-        self._has_news = False  # of the queue, or of a stop
+        self._has_news = True  # of the queue, or of a stop
         self._read_again_at = 0.0  # on the monotonic clock
-        self._woken = threading.Event()
-        self._closing = threading.Event()
         self._trash = Trash(folder.jobs_dir)
         self._disk = DiskWatch(folder.root)
         self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
         # Separate pools: start and finish of a job must not wait for large files of another job.
         self._publishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="publish")
         self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
-        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._task = PeriodicTask(
+            "scheduler",
+            self._pause_s,
+            self._run,
+            retry_s=_RETRY_AFTER_ERROR_S,
+            on_error=partial(self._disk.log_error, "the scheduler failed, and tries again"),
+            can_act=can_act,
+        )
 
     # ---- called by other threads -------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Starts the thread, which first recovers the jobs of an earlier process."""
         self._disk.record_success()
-        self._woken.set()
-        self._thread.start()
+        self._task.start()
 
     def close(self) -> None:
         """Stops the threads. Running jobs continue; the next service on this folder recovers them."""
-        self._closing.set()
-        self._woken.set()
-        self._thread.join()
+        self._task.close()
         for pool in (self._copiers, self._publishers, self._finishers):
             pool.shutdown(wait=True, cancel_futures=True)
         self._trash.close()
 
     def wake(self) -> None:
         """Wakes the thread for a new job or a stop request."""
-        # In this order: after `set` the thread may read the queue, and this line would overwrite its result.
-        self._queue_is_empty = False
-        self._woken.set()
+        # In this order: the thread reads the flag once it is awake.
+        self._has_news = True
+        self._task.wake()
 
     def discard(self, job_id: str) -> None:
         """Deletes the folder of a deleted job in the background."""
@@ -175,38 +178,29 @@ class Scheduler:
     @property
     def is_closing(self) -> bool:
         """Returns True if no more work is started: the service shuts down, or another one may hold the lease."""
-        return self._closing.is_set() or not self._can_act()
+        return self._task.closing.is_set() or not self._can_act()
 
     @property
     def is_working(self) -> bool:
         """Returns True while the scheduler's thread is alive."""
-        return self._thread.is_alive()
+        return self._task.is_alive
 
     @property
     def is_idle(self) -> bool:
         """Returns True if no job runs or waits."""
-        return self._queue_is_empty and not self._active and not self._woken.is_set()
+        return self._queue_is_empty and not self._active and not self._task.is_pending
 
     # ---- the thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        has_recovered = False
-        while not self._closing.is_set():
-            if self.is_closing:
-                self._closing.wait(_POLL_INTERVAL_S)
-                continue
-            try:
-                if not has_recovered:
-                    self._recover()
-                    has_recovered = True
-                self._poll()
-                pause_s = self._pause_s()
-            except Exception as error:  # for example a full disk; all jobs are retried
-                self._disk.log_error("the scheduler failed, and tries again", error)
-                pause_s = _RETRY_AFTER_ERROR_S
-            # With jobs in the queue, wake-ups within 50 ms are collected: many submissions cause one read.
-            if not self._closing.is_set() and self._woken.wait(pause_s) and not self._queue_is_empty:
-                self._closing.wait(self._read_again_at - time.monotonic())
+        if not self._has_recovered:
+            self._recover()
+            self._has_recovered = True
+        # With jobs in the queue, wake-ups within 50 ms are collected: many submissions cause one read.
+        if self._has_news:
+            self._task.closing.wait(self._read_again_at - time.monotonic())
+        if not self.is_closing:
+            self._poll()
 
     def _pause_s(self) -> float | None:
         """Returns the time until the next poll of running jobs, or until the next retry; None without both."""
@@ -228,16 +222,16 @@ class Scheduler:
     def _poll(self) -> None:
         if self._next_attempt_at is not None and time.monotonic() >= self._next_attempt_at:
             self._next_attempt_at = None
-            self._woken.set()
-        if self._woken.is_set():
-            self._queue_is_empty = False  # unknown until the queue is read
-            self._woken.clear()
             self._has_news = True
         if self._has_news:
-            for active in self._active.values():
-                active.stop_requested = active.stop_requested or self._jobs.is_stop_requested(active.id)
-            self._admit()
-            self._has_news = False  # after success only: an error leaves it set, so the queue is read again
+            self._has_news = False  # before the read: a wake during it causes another one
+            try:
+                for active in self._active.values():
+                    active.stop_requested = active.stop_requested or self._jobs.is_stop_requested(active.id)
+                self._admit()
+            except Exception:
+                self._has_news = True
+                raise
         for active in list(self._active.values()):
             if time.monotonic() >= active.not_before:
                 try:
@@ -430,7 +424,7 @@ class Scheduler:
         saved = () if problems else [channel.name for channel in channels]
         for folder in active.files.sandbox.folders_to_remove(saved_outputs=saved):
             self._trash.put(folder)
-        self._woken.set()
+        self.wake()
 
     def _requeue(self, active: _ActiveJob, state: ExecutionState) -> bool:
         """Returns the job to the queue if its exit allows another attempt; returns whether it did."""

@@ -19,6 +19,7 @@ from pathlib import Path
 import psutil
 
 from pai_sdk._core.files import append_to
+from pai_sdk._service.periodic_task import PeriodicTask
 
 __all__ = ["MEASURED", "UsageMeter", "read_usage"]
 
@@ -61,26 +62,22 @@ class UsageMeter:
         self._first_s = first_s
         self._watched: dict[str, dict[str, _Watched]] = {}
         self._lock = threading.Lock()
-        self._woken = threading.Event()
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stops the thread; samples remain."""
-        self._closing.set()
-        self._woken.set()
-        self._thread.join()
+        self._sample_at = math.inf  # on the monotonic clock
+        self.task = PeriodicTask(
+            "usage",
+            self._pause_s,
+            self._run,
+            retry_s=every_s,
+            on_error=lambda error: logger.error("the usage of the running jobs cannot be read", exc_info=error),
+        )
 
     def watch(self, job_id: str, logs: Mapping[str, Path]) -> None:
         """Samples a job from now on."""
         now = time.monotonic()
         with self._lock:
             self._watched[job_id] = {name: _Watched(_usage_file(log), now) for name, log in logs.items()}
-        self._woken.set()
+            self._sample_at = min(self._sample_at, now + self._first_s)
+        self.task.wake()
 
     def finish(self, job_id: str) -> None:
         """Stops sampling a job."""
@@ -88,26 +85,25 @@ class UsageMeter:
             self._watched.pop(job_id, None)
 
     def _run(self) -> None:
-        next_s = 0.0
-        while not self._closing.is_set():
-            with self._lock:
-                instances = {name: instance for job in self._watched.values() for name, instance in job.items()}
-            now = time.monotonic()
-            is_new = any(
-                not instance.has_processes and now - instance.polled_at_s < _NEW_S
-                for instance in instances.values()
-            )
-            pause_s = self._first_s if is_new else max(0.0, next_s - time.monotonic())
-            # Woken by `watch` or `close`: start over with the new set of jobs.
-            if self._woken.wait(pause_s if instances else None):
-                self._woken.clear()
-                continue
-            try:
-                _sample(instances)
-            except (OSError, psutil.Error):
-                logger.exception("the usage of the running jobs cannot be read")
+        # Woken by `watch`: only the pause changes.
+        if time.monotonic() < self._sample_at:
+            return
+        with self._lock:
+            instances = self._instances()
+        _sample(instances)
+        with self._lock:
+            instances = self._instances()  # again: a job may have been added during the sample
             # From the end of a sample, so that slow samples have a pause between them.
-            next_s = time.monotonic() + self._every_s
+            now = time.monotonic()
+            is_new = any(not each.has_processes and now - each.polled_at_s < _NEW_S for each in instances.values())
+            pause_s = self._first_s if is_new else self._every_s
+            self._sample_at = now + pause_s if instances else math.inf
+
+    def _pause_s(self) -> float | None:
+        return None if self._sample_at == math.inf else max(0.0, self._sample_at - time.monotonic())
+
+    def _instances(self) -> dict[str, _Watched]:
+        return {name: instance for job in self._watched.values() for name, instance in job.items()}
 
 
 def read_usage(log: Path, metric: str, *, start: float, end: float, step_s: float) -> list[tuple[float, float]]:

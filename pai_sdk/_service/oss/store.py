@@ -92,7 +92,7 @@ class ObjectStore:
 
     def close(self) -> None:
         """Stops the sweeper and releases the folder for another process."""
-        self._sweeper.close()
+        self._sweeper.task.close()
         self._claim.close()
 
     # ---- buckets --------------------------------------------------------------------------------------------

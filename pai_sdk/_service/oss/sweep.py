@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Mapping, Sequence
 
@@ -11,6 +10,7 @@ from pai_sdk._service.oss.blobs import SHARDS, BlobFolder
 from pai_sdk._service.oss.index import ObjectIndex
 from pai_sdk._service.oss.multipart import MultipartUploads
 from pai_sdk._service.oss.object_rows import StoredObject
+from pai_sdk._service.periodic_task import PeriodicTask
 
 __all__ = ["Sweeper"]
 
@@ -28,31 +28,26 @@ class Sweeper:
         self._index, self._blobs, self._uploads = index, blobs, uploads
         self._upload_life_s = upload_life_s
         self._has_logged_missing_folder = False
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="oss-sweep", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stops; the next process continues."""
-        self._closing.set()
-        self._thread.join()
+        self._swept_at: float | None = None
+        pause_s = min(max(self._upload_life_s, _MIN_PAUSE_S), _MAX_PAUSE_S)
+        self.task = PeriodicTask("oss-sweep", pause_s, self._run)
+        self.task.start()
 
     def _run(self) -> None:
         self._expire_uploads()
-        self._sweep_blobs()
-        swept_at = time.monotonic()
-        pause_s = min(max(self._upload_life_s, _MIN_PAUSE_S), _MAX_PAUSE_S)
-        while not self._closing.wait(pause_s):
-            self._expire_uploads()
-            # Daily, because only external contents that are a day old may be deleted.
-            if time.monotonic() - swept_at >= _DAY_S:
-                self._sweep_shards(self._blobs.external_shards)
-                swept_at = time.monotonic()
+        if self._swept_at is None:
+            self._sweep_blobs()
+        # Daily, because only external contents that are a day old may be deleted.
+        elif time.monotonic() - self._swept_at >= _DAY_S:
+            self._sweep_shards(self._blobs.external_shards)
+        else:
+            return
+        self._swept_at = time.monotonic()
 
     def _expire_uploads(self) -> None:
         try:
             for upload in self._uploads.idle_since(time.time() - self._upload_life_s):
-                if self._closing.is_set():
+                if self.task.closing.is_set():
                     return
                 if self._uploads.expire(upload, time.time() - self._upload_life_s):
                     _log.info("the upload %s was never finished, and is removed", upload.id)
@@ -69,7 +64,7 @@ class Sweeper:
         """Sweeps shards; returns whether all of them were swept."""
         try:
             for shard in shards:
-                if self._closing.is_set():
+                if self.task.closing.is_set():
                     return False
                 self._sweep(shard)
             return True

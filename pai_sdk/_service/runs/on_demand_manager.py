@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pai_sdk._service.periodic_task import PeriodicTask
+
 if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._service.runs.source import RunSource
@@ -39,7 +41,8 @@ class OnDemandManager:
         self._manager: RunManager | None = None
         self._used_at = 0.0
         self._refresh_s = 0.0  # interval of the manager while clients use it
-        self._closing = threading.Event()
+        self._task = PeriodicTask("runs-idle", self._check_pause_s, self._close_when_idle)
+        self._task.start()
 
     def get(self) -> RunManager:
         """Returns the manager; event streams call this at each poll, which keeps it running."""
@@ -48,7 +51,7 @@ class OnDemandManager:
             if self._manager is None:
                 self._manager = self._factory()
                 self._refresh_s = self._manager.refresh_s
-                threading.Thread(target=self._close_when_idle, name="runs-idle", daemon=True).start()
+                self._task.wake()
             manager, was_slow = self._manager, self._manager.refresh_s > self._refresh_s
             if was_slow:
                 manager.refresh_s = self._refresh_s
@@ -58,27 +61,35 @@ class OnDemandManager:
 
     def close(self) -> None:
         """Closes the manager, if there is one."""
-        self._closing.set()
-        self._stop()
+        with suppress(TimeoutError):  # it closes the manager of a slow disk
+            self._task.close(_CLOSE_S)
+        with self._lock:
+            manager = self._detach()
+        _close(manager)
 
     def _close_when_idle(self) -> None:
-        while not self._closing.wait(min(_CHECK_INTERVAL_S, self._idle_s)):
-            with self._lock:
-                idle_s = time.monotonic() - self._used_at
-                if self._manager is not None and idle_s > _QUIET_S:
-                    # Without clients its passes become rare: a quarter of the time since the last `get`.
-                    self._manager.refresh_s = max(self._refresh_s, min(idle_s / 4, _SLOWEST_S))
-            if idle_s > self._idle_s:
-                self._stop()
-                return
-
-    def _stop(self) -> None:
         with self._lock:
-            # Detached under the lock: a concurrent get() creates a new manager instead of waiting for the close.
-            manager, self._manager = self._manager, None
-        if manager is not None:
-            with suppress(TimeoutError):  # a slow disk; the daemon thread ends with the process
-                manager.close(_CLOSE_S)
+            idle_s = time.monotonic() - self._used_at
+            if self._manager is not None and idle_s > _QUIET_S:
+                # Without clients its passes become rare: a quarter of the time since the last `get`.
+                self._manager.refresh_s = max(self._refresh_s, min(idle_s / 4, _SLOWEST_S))
+            # Under the same lock as the check: a `get` in between would return a manager that is closed.
+            manager = self._detach() if idle_s > self._idle_s else None
+        _close(manager)
+
+    def _check_pause_s(self) -> float | None:
+        return None if self._manager is None else min(_CHECK_INTERVAL_S, self._idle_s)
+
+    def _detach(self) -> RunManager | None:
+        """Returns the manager, to be closed outside of the lock: a `get` meanwhile creates a new one."""
+        manager, self._manager = self._manager, None
+        return manager
+
+
+def _close(manager: RunManager | None) -> None:
+    if manager is not None:
+        with suppress(TimeoutError):  # a slow disk; the daemon thread ends with the process
+            manager.close(_CLOSE_S)
 
 
 def _wait_for_pass(manager: RunManager) -> None:

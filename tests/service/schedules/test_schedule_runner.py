@@ -347,18 +347,18 @@ def test_a_change_of_the_times_counts_from_now_on(place: Place) -> None:
 def test_the_thread_waits_for_the_next_time_and_for_news(place: Place) -> None:
     place.now = time.time()
     assert place.runner.is_idle
-    place.runner.start()
+    place.runner.task.start()
     try:
         until(lambda: place.runner.is_idle)
         schedule_id = place.add("* * * * *")
         until(lambda: not place.runner.is_idle)
         place.now += 60
-        place.runner.wake()
+        place.runner.task.wake()
         until(lambda: len(place.all_jobs()) == 1)
         place.table.delete(schedule_id)
         until(lambda: place.runner.is_idle)
     finally:
-        place.runner.close()
+        place.runner.task.close()
 
 
 def test_a_service_with_an_enabled_schedule_does_not_end_by_itself() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.jobs.rerun import RerunChanges, changed_request
 from pai_sdk._service.jobs.schedules.due_times import newest_time, next_time
 from pai_sdk._service.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.state.disk import DiskWatch
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._service.wire_errors import WireError
@@ -26,7 +26,6 @@ from pai_sdk._wire.requests import RecordedRequest
 __all__ = ["CreateJob", "ScheduleRunner"]
 
 _MAX_PAUSE_S = 30.0  # the system clock may be set, and waits do not count suspend
-_STANDBY_CHECK_S = 0.5  # while another service may hold the lease
 _RETRY_AFTER_ERROR_S = 5.0
 _PATH = "/api/v1/trainingjobs"
 
@@ -85,36 +84,26 @@ class ScheduleRunner:
         self._on_job = on_job
         self._can_act = can_act  # True while no other service can hold the lease
         self._now = now
-        self._woken = threading.Event()
-        self._closing = threading.Event()
         self._next_time: float | None = None
-        self._thread = threading.Thread(target=self._run, name="schedules", daemon=True)
-        table.on_change = self.wake
-
-    def start(self) -> None:
-        """Starts the thread."""
-        self._woken.set()
-        self._thread.start()
-
-    def close(self) -> None:
-        """Stops the thread; the next service on this database continues."""
-        self._closing.set()
-        self._woken.set()
-        self._thread.join()
-
-    def wake(self) -> None:
-        """Wakes the thread after a change of a schedule."""
-        self._woken.set()
+        self.task = PeriodicTask(
+            "schedules",
+            self._pause_s,
+            self._run,
+            retry_s=_RETRY_AFTER_ERROR_S,
+            on_error=partial(disk.log_error, "the schedules cannot be read, and are tried again"),
+            can_act=can_act,
+        )
+        table.on_change = self.task.wake
 
     @property
     def is_idle(self) -> bool:
         """Returns True if no schedule is enabled."""
-        return self._next_time is None and not self._woken.is_set()
+        return self._next_time is None and not self.task.is_pending
 
     def run_due(self) -> None:
         """Creates the jobs of all schedules that are due now."""
         for schedule_id in self._table.due(self._now()):
-            if self._closing.is_set() or not self._can_act():
+            if self.task.closing.is_set() or not self._can_act():
                 return
             try:
                 self._run_schedule(schedule_id)
@@ -129,20 +118,8 @@ class ScheduleRunner:
     # ---- the thread ---------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        while not self._closing.is_set():
-            # A service without the lease only waits: the other one creates the jobs.
-            pause_s: float | None = _STANDBY_CHECK_S
-            if self._can_act():
-                # Cleared before the table is read: a change after the read sets it again.
-                self._woken.clear()
-                try:
-                    self.run_due()
-                    self._next_time = self._table.next_time()
-                    pause_s = self._pause_s()
-                except Exception as error:
-                    self._disk.log_error("the schedules cannot be read, and are tried again", error)
-                    pause_s = _RETRY_AFTER_ERROR_S
-            self._woken.wait(pause_s)
+        self.run_due()
+        self._next_time = self._table.next_time()
 
     def _pause_s(self) -> float | None:
         if self._next_time is None:
