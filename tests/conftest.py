@@ -36,6 +36,13 @@ settings.load_profile("same")
 tqdm.monitor_interval = 0
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Reads for `-m interpreter` only modules with this marker: importing all takes longer than the tests."""
+    if config.option.markexpr != "interpreter" or collection_path.suffix != ".py":
+        return None
+    return None if "pytest.mark.interpreter" in collection_path.read_text() else True
+
+
 @pytest.fixture(autouse=True)
 def same_interrupt_handler() -> Iterator[None]:
     """Ctrl-C raises again after a test: a command that ends ignores it for the rest of its process, here ours."""

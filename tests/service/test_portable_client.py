@@ -14,6 +14,8 @@ import pytest
 from tests.service.services import Client
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.interpreter
+
 ROOT = Path(__file__).resolve().parents[2]
 
 # More than one range, so that it is fetched in parts; and bytes that a file in text mode would change.

@@ -35,6 +35,8 @@ from pai_sdk.errors import (
     WrongCallError,
 )
 
+pytestmark = pytest.mark.interpreter
+
 
 def test_the_picture_is_the_tree() -> None:
     drawn: dict[str, str] = {}

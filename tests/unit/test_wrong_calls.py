@@ -19,6 +19,8 @@ from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeo
 from tests.support.fake_backend import FAST, FakeBackend
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.interpreter
+
 
 @pytest.fixture
 def session() -> Session:

@@ -17,6 +17,8 @@ from pai_sdk._data.storage.uri import OssUri
 from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
 
+pytestmark = pytest.mark.interpreter
+
 Ask = Callable[[Session], object]
 
 

@@ -7,6 +7,8 @@ import pytest
 from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.endpoint import is_alibaba_oss, region_of, scheme_and_host, with_scheme
 
+pytestmark = pytest.mark.interpreter
+
 
 @pytest.mark.parametrize(
     ("endpoint", "scheme", "host"),

@@ -32,6 +32,8 @@ from pai_sdk._core.files import (
 )
 from tests.support.full_disk import files_of_at_most
 
+pytestmark = pytest.mark.interpreter
+
 OLD, NEW = b"old\n" * 1000, b"new\n" * 3000
 _DYING = """if 1:
     import os, signal, sys

@@ -13,6 +13,8 @@ from pai_sdk._core.function_pickle import dumps
 from pai_sdk._core.threads import in_thread
 from pai_sdk._core.user_modules import is_of_user
 
+pytestmark = pytest.mark.interpreter
+
 
 def test_the_traceback_of_an_unpickled_function_shows_its_lines() -> None:
     def outer() -> None:

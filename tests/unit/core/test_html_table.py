@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pai_sdk._core.html_table import badge_html, hparam_text, html_table, value_text
+
+pytestmark = pytest.mark.interpreter
 
 
 def test_values_of_cells_are_short() -> None:

@@ -14,6 +14,8 @@ from urllib3.exceptions import MaxRetryError, NewConnectionError, ProtocolError,
 from pai_sdk._core.connections import HandshakeError
 from pai_sdk._core.missing_response import diagnose
 
+pytestmark = pytest.mark.interpreter
+
 HOST = "https://pai.example.com"
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pai_sdk._core.reasons import exit_reason, missing_module
+
+pytestmark = pytest.mark.interpreter
 
 
 def test_a_killed_instance_probably_ran_out_of_memory() -> None:

@@ -14,6 +14,8 @@ import pytest
 from pai_sdk._core.retry import RetryPolicy, RetryWarnings, single_attempt
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.interpreter
+
 
 class Fault(Exception):
     def __init__(self, retry_after_s: float | None = None) -> None:

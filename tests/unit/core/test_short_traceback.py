@@ -16,6 +16,8 @@ from pai_sdk.errors import FunctionError, InvalidInputError, PaiError, RemoteTra
 from tests.support.fake_backend import FakeBackend
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
+pytestmark = pytest.mark.interpreter
+
 RAISES_AS_IS = sys.version_info >= (3, 11)  # before, the wrapper has a frame, of two lines
 MOST_LINES = 5 if RAISES_AS_IS else 6  # 3.10 underlines nothing
 

@@ -26,6 +26,8 @@ from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.signature import acs3_signature, encode, payload_hash, roa_signature
 from tests.unit.client.api.scripted_server import Asked, ScriptedServer
 
+pytestmark = pytest.mark.interpreter
+
 _text = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
 _some_text = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=20)
 _name = st.text("ABCDEFGHabcdefgh.1", min_size=1, max_size=12)

@@ -36,6 +36,8 @@ from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.conftest import FakeClock
 from tests.unit.client.api.scripted_server import Reply, Reset, ScriptedServer, unused_endpoint
 
+pytestmark = pytest.mark.interpreter
+
 KEY = static_credentials("LTAI-example", "keep-me-secret", "keep-my-token")
 GOOD = Reply({"RequestId": "r-1", "Answer": 42})
 HTML = b"<html><body>502 Bad Gateway</body></html>"

@@ -11,6 +11,8 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk.errors import CodeError
 from tests.unit.data.storage.test_tree import deny
 
+pytestmark = pytest.mark.interpreter
+
 
 def write(root: Path, *names: str, size: int = 1) -> Path:
     for name in names:

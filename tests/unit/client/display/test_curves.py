@@ -22,6 +22,8 @@ from pai_sdk._wire.pai.record import JobRecord, MetricPoint, from_time
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import ConnectionFailedError
 
+pytestmark = pytest.mark.interpreter
+
 
 def point(name: str, value: float | None, step: int | None = None, instance: str = "master-0") -> MetricPoint:
     return MetricPoint(name=name, value=value, step=step, instance=instance)

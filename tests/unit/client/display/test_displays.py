@@ -19,6 +19,8 @@ from pai_sdk._client.display.terminal import TerminalDisplay
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.interpreter
+
 
 def record(status: str = "Running", **more: object) -> JobRecord:
     facts = {"TrainingJobId": "train1", "TrainingJobName": "digits-1", "Status": status}

@@ -16,6 +16,8 @@ from pai_sdk._wire.pai.status import JobStatus
 from tests.support.fake_backend import FAST, FakeBackend
 from tests.support.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.interpreter
+
 RUNNING = JobRecord(training_job_id="t", status=JobStatus.RUNNING)
 
 

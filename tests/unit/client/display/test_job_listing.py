@@ -14,6 +14,8 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord
 from tests.support.fake_backend import FakeBackend
 
+pytestmark = pytest.mark.interpreter
+
 
 def record(number: int, status: str = "Running", **more: object) -> JobRecord:
     facts = {"TrainingJobId": f"train{number}", "TrainingJobName": f"digits-{number}", "Status": status}

@@ -16,6 +16,8 @@ from pai_sdk._client.display.terminal import TerminalDisplay
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk._wire.pai.status import JobStatus
 
+pytestmark = pytest.mark.interpreter
+
 
 class FakeTerminal(io.StringIO):
     def isatty(self) -> bool:

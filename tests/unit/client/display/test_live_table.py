@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
 from pai_sdk._client.display.live_table import NotebookJobs, TerminalJobs, counts_text
 from pai_sdk._wire.pai.record import JobRecord
+
+pytestmark = pytest.mark.interpreter
 
 
 class Screen(io.StringIO):

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pai_sdk._client.display.text_table import text_table
+
+pytestmark = pytest.mark.interpreter
 
 
 def test_columns_of_numbers_are_aligned_at_the_right() -> None:

@@ -31,6 +31,8 @@ from pai_sdk.errors import (
 from tests.support.fake_backend import FAST, FakeBackend
 from tests.support.simulated_time import SimulatedTime
 
+pytestmark = pytest.mark.interpreter
+
 TRACEBACK = [
     "Traceback (most recent call last):",
     '  File "train.py", line 3, in <module>',

@@ -18,6 +18,8 @@ from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
 
+pytestmark = pytest.mark.interpreter
+
 KEY: dict[str, Any] = {"access_key_id": "LTAI-an-id", "access_key_secret": "very-secret"}
 
 

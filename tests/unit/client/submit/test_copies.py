@@ -13,6 +13,8 @@ import pytest
 from pai_sdk import Estimator, Session, setup_default_session
 from pai_sdk.errors import WrongCallError
 
+pytestmark = pytest.mark.interpreter
+
 
 def a_session() -> Session:
     where = "http://127.0.0.1:9"  # nothing listens there

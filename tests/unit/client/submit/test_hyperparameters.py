@@ -19,6 +19,8 @@ from pai_sdk._host.execution import contract
 from pai_sdk.errors import InvalidInputError
 from tests.unit.client.submit.test_parameter_types import made, problems
 
+pytestmark = pytest.mark.interpreter
+
 
 class Colour(enum.Enum):
     RED = "red"

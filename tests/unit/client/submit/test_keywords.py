@@ -18,6 +18,8 @@ from pai_sdk._client.submit.estimator import AlgorithmEstimator
 from pai_sdk.errors import InvalidInputError, WrongCallError
 from tests.unit.client.submit.test_submitting import FakeSession
 
+pytestmark = pytest.mark.interpreter
+
 
 def problems(call: Any) -> dict[str, str]:
     with pytest.raises(WrongCallError) as caught:

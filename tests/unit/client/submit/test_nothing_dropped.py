@@ -19,6 +19,8 @@ from pai_sdk.errors import InvalidInputError
 from tests.support.wire_samples import models
 from tests.unit.client.submit.test_submitting import FakeSession
 
+pytestmark = pytest.mark.interpreter
+
 Check = Callable[[Any, dict[str, Any], Plan], bool]
 
 # Some of these values can be sent and some cannot, alone or with others; the test says which must hold for both.

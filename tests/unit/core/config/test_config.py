@@ -17,6 +17,8 @@ from pai_sdk._core.config.settings import Settings, load_settings, save_config
 from pai_sdk.errors import SettingsError
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.interpreter
+
 EVERY = {
     "region_id": "cn-hangzhou",
     "workspace_id": "12345",

@@ -22,6 +22,8 @@ from pai_sdk._core.config.credentials import Credentials, default_credentials, p
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, SettingsError
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
+pytestmark = pytest.mark.interpreter
+
 
 @pytest.fixture(autouse=True)
 def library(clean_home: Path) -> None:

@@ -12,6 +12,8 @@ from pai_sdk._core.config.file import is_of_another_program, profiles_in, write_
 from pai_sdk._core.config.settings import active_profile, load_settings, save_config
 from pai_sdk.errors import SettingsError
 
+pytestmark = pytest.mark.interpreter
+
 STAGING = {"region_id": "cn-shanghai", "workspace_id": "7"}
 TOP = {"region_id": "cn-hangzhou", "workspace_id": "1", "oss_bucket_name": "of-top", "prices": {"ecs.c6.large": 1}}
 

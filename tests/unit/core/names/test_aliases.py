@@ -10,6 +10,8 @@ import pytest
 from pai_sdk import Estimator, Session
 from pai_sdk.errors import NotOfferedAttributeError
 
+pytestmark = pytest.mark.interpreter
+
 SESSION = Session("cn-x", "1", oss_bucket_name="models", access_key_id="id", access_key_secret="hush")
 
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from pai_sdk._core.names.hints import did_you_mean, is_of_type, name_hint, nearest
+
+pytestmark = pytest.mark.interpreter
 
 
 def test_the_nearest_name_is_a_question() -> None:

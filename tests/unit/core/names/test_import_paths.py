@@ -20,6 +20,8 @@ from pai_sdk._core.names import import_paths
 from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk.alipai.paths import PATHS
 
+pytestmark = pytest.mark.interpreter
+
 PACKAGE = Path(pai_sdk.__file__).parent
 DOORS = sorted(
     path.stem for path in PACKAGE.glob("*.py") if not path.stem.startswith("_") and path.stem != "errors"

@@ -14,6 +14,8 @@ import pytest
 import pai_sdk
 from pai_sdk._core.names.lazy_names import lazy_names
 
+pytestmark = pytest.mark.interpreter
+
 ROOT = Path(pai_sdk.__file__).parents[1]
 STUBS = sorted((ROOT / "pai_sdk").rglob("*.pyi"))
 LINE = re.compile(

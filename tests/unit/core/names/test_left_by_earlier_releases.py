@@ -16,6 +16,8 @@ from pai_sdk._core.function_pickle import dumps
 from pai_sdk._core.names.import_paths import FORMER, STORED
 from pai_sdk._host.agent import supervising
 
+pytestmark = pytest.mark.interpreter
+
 PARENT = Path(pai_sdk.__file__).parents[1]
 # As a pickled call has them: the module that defined the name.
 PICKLED_REPORT = b"cpai_sdk.run.report.session\nreport\n."

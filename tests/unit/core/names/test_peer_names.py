@@ -29,6 +29,8 @@ from pai_sdk._core.names.peer_names import (
 )
 from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
 
+pytestmark = pytest.mark.interpreter
+
 PACKAGE = Path(pai_sdk.__file__).parent
 ESTIMATOR = Estimator("img", "true")
 # Calls that check their keywords, each with what they need.

@@ -20,6 +20,8 @@ from pai_sdk._data.storage.uri import OssUri
 from tests.support.fake_oss import FakeOss, StoredObject
 from tests.unit.data.storage.conftest import BUCKET
 
+pytestmark = pytest.mark.interpreter
+
 FOLDER = OssUri(BUCKET, "run/")
 KILLED = """
 import os, pathlib, sys

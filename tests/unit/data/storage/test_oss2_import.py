@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import warnings
 
+import pytest
+
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.uri import OssUri
 from tests.unit.data.storage.conftest import BUCKET
+
+pytestmark = pytest.mark.interpreter
 
 
 def test_no_warning_where_a_request_is_signed(client: OssClient) -> None:

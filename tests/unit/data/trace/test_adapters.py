@@ -17,6 +17,8 @@ from pai_sdk._data.trace import TraceHook, TraceWriter, trace
 from pai_sdk._data.trace.adapters import lightning_callback, trainer_callback
 from tests.unit.data.trace.fake_sink import FakeSink
 
+pytestmark = pytest.mark.interpreter
+
 real_library = pytest.mark.filterwarnings("default")
 
 

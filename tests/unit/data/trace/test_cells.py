@@ -18,6 +18,8 @@ from pai_sdk._data.trace.cells import rows_of_table
 from pai_sdk.cli.traces import RowFormat, _print
 from pai_sdk.errors import TraceError
 
+pytestmark = pytest.mark.interpreter
+
 FAR = pa.array([1 << 62])
 NOT_UTF_8 = pa.Array.from_buffers(
     pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0"), pa.py_buffer(b"\xff\xfe")]

@@ -21,6 +21,8 @@ from pai_sdk._data.trace.columns import Columns
 from pai_sdk._data.trace.types import trace_schema
 from pai_sdk.errors import InvalidInputError
 
+pytestmark = pytest.mark.interpreter
+
 LISTS = pa.list_(pa.field("element", pa.int64()))
 
 

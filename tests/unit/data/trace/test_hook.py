@@ -24,6 +24,8 @@ from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from tests.support.waiting import until
 from tests.unit.data.trace.fake_sink import FakeSink, PicklableSink
 
+pytestmark = pytest.mark.interpreter
+
 
 @pytest.fixture(autouse=True)
 def _empty_map() -> None:

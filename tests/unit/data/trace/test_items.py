@@ -19,6 +19,8 @@ from pai_sdk._data.trace.columns import Columns
 from pai_sdk._data.trace.types import trace_schema
 from pai_sdk.errors import InvalidInputError
 
+pytestmark = pytest.mark.interpreter
+
 NS = pd.Timestamp("2026-01-01 00:00:00.000000123")
 ID = uuid.UUID("6d795f69-645f-3031-3233-343536373839")  # its bytes are ASCII
 ZONE = datetime.timezone(datetime.timedelta(hours=8))

@@ -14,6 +14,8 @@ from pai_sdk._data.trace.parquet import current_run_id, default_sink
 from pai_sdk.errors import InvalidInputError, TraceError
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.interpreter
+
 TYPES = {"step": "bigint", "score": "array<float>", "word": "string"}
 
 

@@ -7,6 +7,8 @@ import pytest
 from pai_sdk._data.trace import add_to_trace, clear_trace_map, get_trace_map, retry, trace
 from pai_sdk.errors import InvalidInputError
 
+pytestmark = pytest.mark.interpreter
+
 
 def test_a_function_is_called_until_it_returns(monkeypatch: pytest.MonkeyPatch) -> None:
     pauses: list[float] = []

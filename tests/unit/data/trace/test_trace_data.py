@@ -22,6 +22,8 @@ from pai_sdk._data.storage.store import LocalStore, open_store
 from pai_sdk._data.trace import ParquetSink, TraceData, TraceWriter, read_trace
 from pai_sdk.errors import InvalidInputError, TraceError
 
+pytestmark = pytest.mark.interpreter
+
 Write = Callable[..., None]
 
 

@@ -8,6 +8,8 @@ import pytest
 
 from pai_sdk._data.trace.trace_files import commit_name, parse_attempt, parse_partitions
 
+pytestmark = pytest.mark.interpreter
+
 
 def test_a_commit_has_the_number_and_the_size_of_its_blocks() -> None:
     assert commit_name("rank0-a-b-c", [1000, 24]) == "rank0-a-b-c-2blocks-1024bytes-committed.parquet"

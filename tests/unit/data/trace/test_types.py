@@ -6,6 +6,8 @@ import pytest
 from pai_sdk._data.trace.types import canonical_type, parse_type, trace_schema, type_text
 from pai_sdk.errors import InvalidInputError
 
+pytestmark = pytest.mark.interpreter
+
 TEXTS = [
     "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string", "binary", "date", "datetime",
     "timestamp", "decimal(10,2)", "array<double>", "array<array<bigint>>", "map<string,bigint>",

@@ -8,6 +8,8 @@ import pytest
 from pai_sdk._data.trace.unified import unified, wider
 from pai_sdk.errors import InvalidInputError
 
+pytestmark = pytest.mark.interpreter
+
 POINT = pa.struct([("x", pa.int32())])
 
 

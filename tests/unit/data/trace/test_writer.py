@@ -23,6 +23,8 @@ from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from tests.support.waiting import until
 from tests.unit.data.trace.fake_sink import FakeSink, PicklableSink, Transient
 
+pytestmark = pytest.mark.interpreter
+
 SCHEMA = pa.schema([("step", pa.int64()), ("loss", pa.float64())])
 FAST = RetryPolicy(deadline_s=5.0, first_pause_s=0.0, longest_pause_s=0.0)
 

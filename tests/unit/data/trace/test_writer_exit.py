@@ -16,6 +16,8 @@ import pytest
 
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.interpreter
+
 
 @pytest.mark.parametrize(
     "lines",

@@ -9,6 +9,8 @@ import pytest
 
 from tests.support.waiting import PATIENCE_S
 
+pytestmark = pytest.mark.interpreter
+
 FULL = """
 import os, sys, threading, time
 import numpy as np

@@ -7,8 +7,12 @@ import signal
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from pai_sdk._host.agent.memory import exceeds, has_killed_since
 from pai_sdk._host.agent.processes import groups_below, signal_group
+
+pytestmark = pytest.mark.interpreter
 
 _NEST = """
 echo $$

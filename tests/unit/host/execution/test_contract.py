@@ -23,6 +23,8 @@ from pai_sdk.errors import InvalidInputError
 from tests.support.waiting import PATIENCE_S
 from tests.unit.host.execution.conftest import make_request
 
+pytestmark = pytest.mark.interpreter
+
 
 def parameters(**values: str) -> list[dict[str, str]]:
     return [{"Name": name, "Value": value} for name, value in values.items()]

@@ -14,6 +14,8 @@ from pai_sdk._host.agent import environments
 from pai_sdk._host.agent.pip_output import pip_problem
 from tests.unit.host.execution.conftest import Jobs, make_request
 
+pytestmark = pytest.mark.interpreter
+
 
 @pytest.fixture
 def offline(monkeypatch: pytest.MonkeyPatch, tiny_package: Path) -> None:

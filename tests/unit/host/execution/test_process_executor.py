@@ -27,6 +27,8 @@ from tests.support import ml
 from tests.support.waiting import quickest, until
 from tests.unit.host.execution.conftest import Jobs, make_request
 
+pytestmark = pytest.mark.interpreter
+
 _REPOSITORY = Path(__file__).parents[4]
 
 

@@ -15,6 +15,8 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
 from tests.support.wire_samples import requests
 
+pytestmark = pytest.mark.interpreter
+
 # CreateTrainingJob of paistudio 2022-01-12, as its public client 2.6.2 writes it. `+` stands before what only the
 # build of that client within alipai knows.
 FIELDS = """

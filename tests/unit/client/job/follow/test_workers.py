@@ -11,6 +11,8 @@ import pytest
 from pai_sdk._client.job.follow.workers import Workers
 from tests.support.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.interpreter
+
 
 class InterruptedLock:
     """A lock. Ctrl-C comes just as it is let go of for the first time, as a condition does before it waits."""

@@ -22,6 +22,8 @@ from pai_sdk._data.run.events import EventWriter, crc32c, read_records, read_sca
 from pai_sdk._data.run.events import writer as events
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.interpreter
+
 ROOT = Path(__file__).resolve().parents[5]
 
 tags = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), min_size=1, max_size=40)

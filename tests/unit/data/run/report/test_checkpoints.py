@@ -37,6 +37,8 @@ from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError
 from tests.support.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.interpreter
+
 ROOT = Path(__file__).resolve().parents[5]
 
 

@@ -44,6 +44,8 @@ from pai_sdk._data.run.report.session import (
 from pai_sdk.errors import CheckpointError, InvalidInputError
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.interpreter
+
 ROOT = Path(__file__).resolve().parents[5]
 
 

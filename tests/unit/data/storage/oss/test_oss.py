@@ -33,7 +33,7 @@ from tests.support.fake_oss import FakeOss, StoredObject
 from tests.support.waiting import PATIENCE_S
 from tests.unit.data.storage.conftest import BUCKET
 
-pytestmark = pytest.mark.usefixtures("wire")
+pytestmark = [pytest.mark.interpreter, pytest.mark.usefixtures("wire")]
 
 SECRET, TOKEN = "s3cret-of-the-key", "token-of-the-session"
 KEYS = ["plain", "a/b c.txt", "ü/#?%41+&='\".txt", "line\nbreak", "日本/../x", "%2e%2e/y", "a//b", " ", "~-_."]

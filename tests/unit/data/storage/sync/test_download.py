@@ -23,6 +23,8 @@ from tests.support.fake_oss import FakeOss, Seen, StoredObject
 from tests.support.waiting import until
 from tests.unit.data.storage.conftest import BUCKET
 
+pytestmark = pytest.mark.interpreter
+
 PART = 1 << 16
 SIZE = 10 * PART - 5
 LARGE = OssUri(BUCKET, "run/large")

@@ -26,6 +26,8 @@ from tests.unit.data.storage.conftest import BUCKET
 from tests.unit.data.storage.stores.flaky_files import Flaky, FlakyObjects
 from tests.unit.data.storage.sync.sync_machine import SyncMachine, tree_of
 
+pytestmark = pytest.mark.interpreter
+
 LARGE = bytes(range(251)) * 80_000  # 20 MB: three parts
 
 
