@@ -10,5 +10,5 @@ from pai_sdk._host.execution.base import JobFiles as JobFiles
 from pai_sdk._host.execution.base import LaunchSpec as LaunchSpec
 from pai_sdk._host.execution.base import Limits as Limits
 from pai_sdk._host.execution.base import Mounts as Mounts
-from pai_sdk._host.execution.base import outcome as outcome
 from pai_sdk._host.execution.process.executor import ProcessExecutor as ProcessExecutor
+from pai_sdk._host.lifecycle import outcome as outcome

@@ -15,12 +15,12 @@ import pytest
 import requests
 
 from pai_sdk._service import http_server, server
-from pai_sdk._service.jobs import publishing, scheduler
+from pai_sdk._service.jobs import active_job, scheduler
+from pai_sdk._service.jobs.active_job import Publisher
 from pai_sdk._service.jobs.changes import Changes, Subscription
 from pai_sdk._service.jobs.host_resources import Capacity
 from pai_sdk._service.jobs.job_table import Jobs
 from pai_sdk._service.jobs.metrics import MetricsCollector
-from pai_sdk._service.jobs.publishing import Publisher
 from pai_sdk._service.jobs.scheduler import Scheduler
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.settings import ServiceSettings
@@ -191,7 +191,7 @@ def test_a_job_has_run_since_its_instances_began_however_late_that_is_seen(
 def test_what_cannot_be_saved_is_told_once_while_the_job_runs(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(publishing, "UPLOAD_INTERVAL_S", 0.01)
+    monkeypatch.setattr(active_job, "UPLOAD_INTERVAL_S", 0.01)
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/unsaved/"}]
     job_id = client.create(job_body(OutputChannels=outputs))
     client.until(job_id, "Running")
@@ -221,7 +221,7 @@ def test_checkpoints_that_take_long_to_save_hold_up_no_other_job(
             assert go_on.wait(PATIENCE_S)
         return ""
 
-    monkeypatch.setattr(publishing, "UPLOAD_INTERVAL_S", 0.01)
+    monkeypatch.setattr(active_job, "UPLOAD_INTERVAL_S", 0.01)
     monkeypatch.setattr(scheduler, "_COPY_THREADS", 2)
     monkeypatch.setattr(Publisher, "upload", slowly)
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/slow/"}]

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 
-from pai_sdk._core.reasons import REASON_STOPPED_BY_USER
 from pai_sdk._host.agent.distributed import Instance
 from pai_sdk._host.agent.protocol import ExecutionState, InstanceState
 from pai_sdk._host.agent.sandbox import HasChannels, Sandbox
-from pai_sdk._wire.pai.status import JobStatus
 
 if TYPE_CHECKING:
     from pai_sdk._data.logs.reader import InstanceLog
@@ -31,7 +29,6 @@ __all__ = [
     "LaunchSpec",
     "Limits",
     "Mounts",
-    "outcome",
 ]
 
 
@@ -161,19 +158,6 @@ class LaunchSpec:
     command: tuple[str, ...]
     mounts: Mounts
     limits: Limits
-
-
-def outcome(state: ExecutionState) -> tuple[JobStatus, str | None, str | None]:
-    """Returns the job status for this state, with reason code and reason; None where there is none."""
-    if state.phase in ("absent", "preparing"):
-        status = JobStatus.INITIALIZING
-    elif state.phase == "running":
-        status = JobStatus.RUNNING
-    elif state.reason_code == REASON_STOPPED_BY_USER:
-        status = JobStatus.TERMINATED
-    else:
-        status = JobStatus.SUCCEED if state.succeeded else JobStatus.FAILED
-    return status, state.reason_code or None, state.reason_message or None
 
 
 class JobFiles(Protocol):

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session, lazyload
 from pai_sdk._core.reasons import REASON_STOPPED_BY_USER, REASON_USER_REMOVED
 from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.execution.base import InstanceState
+from pai_sdk._host.lifecycle import stopped_before_start_message
 from pai_sdk._service.identity.principal import OPERATOR, Principal
 from pai_sdk._service.identity.visibility import PRIVATE, visible_jobs
 from pai_sdk._service.jobs.changes import Changes, FinishTimes
@@ -240,8 +241,7 @@ class Jobs:
             _add_event(session, job_id, "A stop was requested.", time.time())
             if job.status not in QUEUED:
                 return True
-            again = " again" if job.attempt > 1 else ""
-            message = f"The job was stopped before it began{again}."
+            message = stopped_before_start_message(job.attempt)
             _enter(session, job, JobStatus.TERMINATED, message, REASON_STOPPED_BY_USER, message)
             return False
 
@@ -256,8 +256,8 @@ class Jobs:
             with suppress(WireError), self._change(job_id) as (session, job):
                 # Checked again in the transaction: the job may have started since the query.
                 if job.status in QUEUED:
-                    again = " again" if job.attempt > 1 else ""
-                    message = f"The job was stopped before it began{again}: its user {job.owner!r} was removed."
+                    cause = f": its user {job.owner!r} was removed"
+                    message = stopped_before_start_message(job.attempt, cause)
                     _enter(session, job, JobStatus.TERMINATED, message, REASON_USER_REMOVED, message)
 
     def delete(self, job_id: str) -> None:

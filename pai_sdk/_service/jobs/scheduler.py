@@ -8,28 +8,25 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from pai_sdk._core.reasons import REASON_DISK_FULL, REASON_STOPPED_BY_USER
-from pai_sdk._host.agent.protocol import DISK_IS_FULL, Ending
-from pai_sdk._host.execution.base import ExecutionState, Executor, JobFiles, outcome
-from pai_sdk._host.execution.contract import launch_spec
+from pai_sdk._host.agent.protocol import DISK_IS_FULL
+from pai_sdk._host.execution.base import ExecutionState, Executor
 from pai_sdk._host.execution.output_uploader import UploadCancelled
+from pai_sdk._host.lifecycle import JobLife
+from pai_sdk._service.jobs.active_job import STOPPED, JobServices, LiveOutputs, ServiceJob
 from pai_sdk._service.jobs.host_resources import Capacity, need_or_instances
 from pai_sdk._service.jobs.job_table import Jobs
 from pai_sdk._service.jobs.metrics import MetricsCollector
-from pai_sdk._service.jobs.publishing import LiveOutputs, Publisher
 from pai_sdk._service.jobs.queueing.fair_share import Allocation, allocated_at
 from pai_sdk._service.jobs.queueing.queue import FairQueue
-from pai_sdk._service.jobs.staging import StagingCancelled, StagingFailed, stage
-from pai_sdk._service.odps.table_rights import is_table
+from pai_sdk._service.jobs.staging import StagingCancelled, StagingFailed
 from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.state.disk import DiskWatch
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Job
 from pai_sdk._service.state.trash import Trash
-from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import PaiError
@@ -48,7 +45,6 @@ _POLL_INTERVAL_PER_JOB_S = 0.005
 _RETRY_AFTER_ERROR_S = 1.0
 _RENEW_RETRY_S = 0.2
 _COPY_THREADS = 4
-_STOPPED = "The job was stopped by its user."
 _DISK_FULL = "The disk of the service is full. Free some space on it, then submit the job again."
 
 _Step: TypeAlias = Literal["staging", "running", "finishing"]
@@ -58,25 +54,16 @@ _Step: TypeAlias = Literal["staging", "running", "finishing"]
 class _ActiveJob:
     """A job that has left the queue and has not finished."""
 
-    id: str
-    request: TrainingJobRequest
+    job: ServiceJob
+    life: JobLife
     allocation: Allocation
-    files: JobFiles
-    publisher: Publisher
     live_outputs: LiveOutputs
     step: _Step
     status: JobStatus
-    stop_requested: bool = False
     is_stop_forwarded: bool = False
     last_state: ExecutionState = field(default_factory=lambda: ExecutionState("absent"))
-    attempt: int = 1
     work: Future[None] | None = None
     not_before: float = 0.0
-
-    @property
-    def root(self) -> Path:
-        """Returns the folder of the job."""
-        return self.files.sandbox.root
 
 
 class Scheduler:
@@ -93,10 +80,9 @@ class Scheduler:
     read one `_ActiveJob`, and respond by its future `work`, which the scheduler polls. Threads of requests call
     `wake` and `discard` only: these set an event, and put a folder into the queue of the trash.
 
-    Steps of a job: staging -> running -> finishing. After some exits it returns from there to the queue, for
-    another attempt (`JobRetries`) in the same folder, which the executor has renewed. After an error a step is
-    repeated with a pause. A restart resumes with the step "running", from which a job that has not started returns
-    to "staging".
+    It decides when a step of a job is taken; `JobLife` takes it: staging -> running -> finishing, and from there
+    back to the queue after an exit that another attempt follows. After an error a step is repeated with a pause. A
+    restart resumes with the step "running", from which a job that has not started returns to "staging".
     """
 
     def __init__(
@@ -112,9 +98,7 @@ class Scheduler:
         can_act: Callable[[], bool] = lambda: True,
     ) -> None:
         self._jobs = jobs
-        self._tables = tables
         self._folder = folder
-        self._store = store
         self._executor = executor
         self._collector = collector
         self._capacity = capacity
@@ -127,6 +111,9 @@ class Scheduler:
         self._has_news = True  # of the queue, or of a stop
         self._read_again_at = 0.0  # on the monotonic clock
         self._trash = Trash(folder.jobs_dir)
+        self._services = JobServices(
+            jobs, store, executor, collector, tables, lambda: self.is_closing, self._trash.put
+        )
         self._disk = DiskWatch(folder.root)
         self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
         # Separate pools: start and finish of a job must not wait for large files of another job.
@@ -168,7 +155,7 @@ class Scheduler:
     def request_of(self, job_id: str) -> TrainingJobRequest | None:
         """Returns the request of a job that is staged or runs; None for any other job."""
         active = self._active.get(job_id)
-        return None if active is None or active.step == "finishing" else active.request
+        return None if active is None or active.step == "finishing" else active.job.request
 
     @property
     def allocations(self) -> list[Allocation]:
@@ -227,7 +214,8 @@ class Scheduler:
             self._has_news = False  # before the read: a wake during it causes another one
             try:
                 for active in self._active.values():
-                    active.stop_requested = active.stop_requested or self._jobs.is_stop_requested(active.id)
+                    job = active.job
+                    job.stop_requested = job.stop_requested or self._jobs.is_stop_requested(job.id)
                 self._admit()
             except Exception:
                 self._has_news = True
@@ -237,7 +225,7 @@ class Scheduler:
                 try:
                     self._advance(active)
                 except Exception as error:
-                    self._disk.log_error(f"job {active.id} cannot continue, and is tried again", error)
+                    self._disk.log_error(f"job {active.job.id} cannot continue, and is tried again", error)
                     active.not_before = time.monotonic() + _RETRY_AFTER_ERROR_S
 
     def _admit(self) -> None:
@@ -257,29 +245,19 @@ class Scheduler:
         # Monotonic: the system clock may be set back.
         self._next_attempt_at = None if wait_s is None else time.monotonic() + wait_s
 
-    def _activate(self, job: Job, step: _Step, status: JobStatus, *, since: float) -> None:
-        request = TrainingJobRequest.model_validate(job.request)
-        files = self._executor.files(self._folder.job_dir(job.id))
-        publisher = Publisher(self._store, files, request, is_cancelled=lambda: self.is_closing)
+    def _activate(self, row: Job, step: _Step, status: JobStatus, *, since: float) -> None:
+        add_event = partial(self._add_event, row.id)
+        job = ServiceJob(row, self._executor.files(self._folder.job_dir(row.id)), self._services, add_event)
         live_outputs = LiveOutputs(
-            publisher,
+            job.publisher,
             self._publishers,
-            add_event=partial(self._add_event, job.id),
+            add_event=add_event,
             log_error=lambda message, error: self._disk.log_error(f"job {job.id}: {message}", error),
         )
-        self._active[job.id] = _ActiveJob(
-            job.id,
-            request,
-            Allocation(job.owner, need_or_instances(request), since),
-            files,
-            publisher,
-            live_outputs,
-            step,
-            status,
-            stop_requested=job.stop_requested,
-            attempt=job.attempt,
-        )
-        self._collector.watch(job.id, request, files.sandbox)
+        allocation = Allocation(row.owner, need_or_instances(job.request), since)
+        life = JobLife(self._executor, job)
+        self._active[job.id] = _ActiveJob(job, life, allocation, live_outputs, step, status)
+        self._collector.watch(job.id, job.request, job.sandbox)
 
     def _advance(self, active: _ActiveJob) -> None:
         if active.step == "staging":
@@ -295,23 +273,23 @@ class Scheduler:
         if active.work is None:
             # The future is the only channel from the pool's thread to the scheduler; that thread changes nothing
             # of `active`.
-            active.work = self._copiers.submit(self._stage_and_start, active)
+            active.work = self._copiers.submit(self._start, active)
         if not active.work.done():
-            if active.stop_requested:  # the executor may be starting it, for example pull its image
-                self._forward_stop(active)
+            if active.job.stop_requested:  # the executor may be starting it, for example pull its image
+                active.job.forward_stop()
             return
         work, active.work = active.work, None
         try:
             work.result()
         except StagingCancelled:
             if not self.is_closing:
-                self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, _STOPPED)
+                self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, STOPPED)
         except StagingFailed as failure:
             self._end(active, JobStatus.INITIALIZE_FAILED, failure.reason_code, failure.message)
         except PaiError as error:
             self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
         except Exception as error:
-            logger.exception("job %s cannot begin", active.id)
+            logger.exception("job %s cannot begin", active.job.id)
             # The files of the job may have filled it.
             if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
                 self._end(active, JobStatus.INITIALIZE_FAILED, REASON_DISK_FULL, _DISK_FULL)
@@ -321,48 +299,24 @@ class Scheduler:
         else:
             active.step = "running"
 
-    def _stage_and_start(self, active: _ActiveJob) -> None:
-        def is_cancelled() -> bool:
-            return active.stop_requested or self.is_closing
-
-        while self._is_behind(active) and not self._executor.renew(active.root, attempt=active.attempt):
-            if is_cancelled():
-                raise StagingCancelled
+    def _start(self, active: _ActiveJob) -> None:
+        while not active.life.start():
+            active.job.check_cancelled()
             time.sleep(_RENEW_RETRY_S)
-        # An earlier service may have been killed during the start: the job must start once, with complete inputs.
-        self._executor.withdraw(active.root)
-        if self._executor.state(active.root).phase != "absent":
-            return
-        if active.attempt == 1:  # later attempts continue with the files of the last one
-            stage(
-                self._store,
-                active.files,
-                active.request,
-                is_cancelled=is_cancelled,
-                notify=partial(self._add_event, active.id),
-                put_table=None if self._tables is None else partial(self._tables.put, active.files, active.id),
-            )
-        if is_cancelled():
-            raise StagingCancelled
-        self._executor.start(launch_spec(active.root, active.id, active.request))
-
-    def _is_behind(self, active: _ActiveJob) -> bool:
-        """Returns True if the job's folder still belongs to an earlier attempt."""
-        return active.attempt > 1 and active.files.sandbox.attempt < active.attempt
 
     # ---- running ------------------------------------------------------------------------------------------
 
     def _advance_running(self, active: _ActiveJob) -> None:
-        state = ExecutionState("absent") if self._is_behind(active) else self._executor.state(active.root)
+        job, state = active.job, active.life.observe()
         if state.phase == "absent":  # an earlier service has exited before it started the job
             active.step = "staging"
             return
-        if active.stop_requested and not active.is_stop_forwarded:
-            self._forward_stop(active)
+        if job.stop_requested and not active.is_stop_forwarded:
+            job.forward_stop()
             active.is_stop_forwarded = True
         if state.started_at is not None and active.status == JobStatus.INITIALIZING:
             self._jobs.move(
-                active.id,
+                job.id,
                 JobStatus.RUNNING,
                 text="The job runs.",
                 instances=state.instances,
@@ -370,15 +324,12 @@ class Scheduler:
             )
             active.status = JobStatus.RUNNING
         elif state.instances != active.last_state.instances and state.phase != "ended":
-            self._jobs.set_instances(active.id, state.instances)
+            self._jobs.set_instances(job.id, state.instances)
         active.last_state = state
         if state.phase == "ended":
             active.step = "finishing"
         else:
             active.live_outputs.poll()
-
-    def _forward_stop(self, active: _ActiveJob) -> None:
-        self._executor.stop(active.root, reason_code=REASON_STOPPED_BY_USER, reason_message=_STOPPED)
 
     # ---- the end ------------------------------------------------------------------------------------------
 
@@ -393,54 +344,13 @@ class Scheduler:
                 self._release(active)
 
     def _finish(self, active: _ActiveJob) -> None:
-        """Saves metrics and outputs, then reports the job as finished, because clients may exit at once."""
-        state = active.last_state
-        try:
-            if not self._collector.finish(active.id, is_cancelled=lambda: self.is_closing):
-                raise UploadCancelled
-            problems = active.publisher.upload(live_only=False)
-        except UploadCancelled:
-            logger.info(
-                "job %s has finished; the next service on this data folder saves its remaining outputs", active.id
-            )
-            raise
-        if self._requeue(active, state):
-            return
-        status, reason_code, reason_message = _outcome(state, problems)
-        if problems and status != JobStatus.FAILED:
-            logger.warning("job %s: not all outputs were saved: %s", active.id, problems)
-        self._jobs.move(
-            active.id,
-            status,
-            text=reason_message or "The job has succeeded.",
-            reason_code=reason_code,
-            reason_message=reason_message,
-            instances=state.instances,
-            failed_instance=state.failed_instance,
-            ended_at=state.ended_at,
-        )
-        # Only after the result is recorded: a service that is killed before needs these folders to finish the job.
-        channels = [channel for channel in active.request.output_channels if not is_table(channel.output_uri)]
-        saved = () if problems else [channel.name for channel in channels]
-        for folder in active.files.sandbox.folders_to_remove(saved_outputs=saved):
-            self._trash.put(folder)
-        self.wake()
-
-    def _requeue(self, active: _ActiveJob, state: ExecutionState) -> bool:
-        """Returns the job to the queue if its exit allows another attempt; returns whether it did."""
-        retries, code = JobRetries.of(active.request), state.reason_code
-        if state.succeeded or active.stop_requested or not retries.allow(active.attempt, code):
-            return False
-        wait_s = retries.wait_s(active.attempt)
-        ending = Ending(code, state.reason_message)
-        return self._jobs.requeue(
-            active.id, attempt=active.attempt, wait_s=wait_s, ending=ending, instances=state.instances
-        )
+        if active.life.finish(active.last_state):
+            self.wake()
 
     def _end(self, active: _ActiveJob, status: JobStatus, reason_code: str, reason_message: str) -> None:
-        self._collector.finish(active.id)
+        self._collector.finish(active.job.id)
         self._jobs.move(
-            active.id, status, text=reason_message, reason_code=reason_code, reason_message=reason_message
+            active.job.id, status, text=reason_message, reason_code=reason_code, reason_message=reason_message
         )
         self._release(active)
 
@@ -453,13 +363,5 @@ class Scheduler:
 
     def _release(self, active: _ActiveJob) -> None:
         self._disk.record_success()
-        del self._active[active.id]
+        del self._active[active.job.id]
         self.wake()
-
-
-def _outcome(state: ExecutionState, unsaved: str) -> tuple[JobStatus, str | None, str | None]:
-    """Returns status, reason code and reason of a finished job."""
-    if unsaved and state.succeeded:
-        text = f"The job's command succeeded, but not all of its outputs were saved: {unsaved}"
-        return JobStatus.FAILED, "OutputsNotSaved", text
-    return outcome(state)

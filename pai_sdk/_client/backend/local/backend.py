@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose, Upload
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.local.job_files import InputCache, copy_output, copy_tree
-from pai_sdk._client.backend.local.jobs import LocalJobs
+from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
 from pai_sdk._client.backend.local.readers import Readers
 from pai_sdk._client.backend.local.retries import LocalRetries
 from pai_sdk._client.backend.local.support import (
@@ -45,6 +45,7 @@ from pai_sdk._host.execution.docker.containers import tolerate_missing_engine
 from pai_sdk._host.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.output_uploader import UPLOAD_INTERVAL_S, record_resumed
+from pai_sdk._host.lifecycle import JobLife
 from pai_sdk._wire.pai.record import (
     ErrorInfo,
     FailedInstance,
@@ -200,12 +201,22 @@ class LocalBackend:
         return [*filter(None, [self._jobs.job_of(request.label(SUBMISSION_LABEL) or "")])]
 
     def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
-        request, sandbox = plan.request, self._jobs.sandbox(job_id)
-        sandbox.create(request)
+        self._jobs.sandbox(job_id).create(plan.request)
         # Another session may query the job: it must use the storage of the service with which it was submitted.
         if self._embedded_dir is not None:
             with self._jobs.update_metadata(job_id) as metadata:
                 metadata["embedded"] = str(self._embedded_dir)
+        job = LocalJob(
+            self._jobs,
+            job_id,
+            stage=partial(self._stage, job_id, plan, progress=progress),
+            launch=partial(self._launch, job_id, progress=progress),
+        )
+        JobLife(self._executor, job).start()
+
+    def _stage(self, job_id: str, plan: Plan, *, progress: bool) -> None:
+        """Fills the sandbox with code, inputs, and the checkpoints that the job resumes from."""
+        request, sandbox = plan.request, self._jobs.sandbox(job_id)
         self._fill(request, plan.uploads, sandbox.usercode, progress=progress)
         mounts = _mounts(request)
         for channel in request.input_channels:
@@ -223,7 +234,6 @@ class LocalBackend:
             elif output.name in RESUMED_CHANNELS:
                 self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
         record_resumed(self._executor.files(sandbox.root), [output.name for output in request.output_channels])
-        self._launch(job_id, progress=progress)
 
     def _launch(self, job_id: str, *, progress: bool = False) -> None:
         """Starts the containers of a job whose folder is complete."""

@@ -5,18 +5,19 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._core.files import is_locked, locked, replace_file
-from pai_sdk._core.reasons import REASON_STOPPED_BY_USER
+from pai_sdk._core.reasons import REASON_OUTPUTS_NOT_SAVED, REASON_STOPPED_BY_USER
 from pai_sdk._host.agent.sandbox import TRASH_PREFIX, Sandbox
-from pai_sdk._host.execution.base import ExecutionState, Executor, outcome
+from pai_sdk._host.execution.base import ExecutionState, Executor
 from pai_sdk._host.execution.docker.final_state import interrupted
+from pai_sdk._host.lifecycle import outcome, waiting_state
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.record import InstanceRecord, JobRecord, StatusTransition
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
@@ -29,6 +30,9 @@ _REQUEST = "request.json"
 _METADATA = "facts.json"
 _SUBMIT_LOCK = "submit.lock"
 _MAX_CREATION_S = 60.0  # an incomplete folder of this age is left from a crash
+_EXIT_FIELDS = ("started_at", "ended_at", "reason_code", "reason_message")
+
+_Outcome: TypeAlias = tuple[JobStatus, str | None, str | None]
 
 
 class LocalJobs:
@@ -102,25 +106,15 @@ class LocalJobs:
         if state.phase == "absent" and not is_locked(root / _SUBMIT_LOCK):
             state = executor.state(root)  # again: the submitter may have started it between the two checks
             if state.phase == "absent":
-                return self._between_attempts(job_id) or interrupted()
+                exits = self.metadata(job_id).get("attempts")
+                return self._waiting(job_id, _exit_of(exits[-1])) if exits else interrupted()
         if state.phase != "ended" or not self.retries(job_id).allow(Sandbox(root).attempt, state.reason_code):
             return state
-        # A job that waits for another attempt is absent, with the reason of its last exit.
-        return _stopped_or_waiting(state, self.metadata(job_id))
+        return self._waiting(job_id, state)
 
-    def _between_attempts(self, job_id: str) -> ExecutionState | None:
-        """Returns the state of a job whose last attempt is recorded, and whose next one has not started."""
-        metadata = self.metadata(job_id)
-        if not (attempts := metadata.get("attempts")):
-            return None
-        last = attempts[-1]
-        ended = ExecutionState(
-            "ended",
-            reason_code=last["reason_code"],
-            reason_message=last["reason_message"],
-            ended_at=last["ended_at"],
-        )
-        return _stopped_or_waiting(ended, metadata)
+    def _waiting(self, job_id: str, ended: ExecutionState) -> ExecutionState:
+        """Returns the state of a job after an exit that another attempt follows."""
+        return waiting_state(ended, stopped_at=self.metadata(job_id).get("stopped_at"))
 
     def retries(self, job_id: str) -> JobRetries:
         """Returns the retry policy of a job."""
@@ -129,6 +123,18 @@ class LocalJobs:
     def start_lock(self, job_id: str) -> AbstractContextManager[bool]:
         """Locks a job for starting another attempt; yields False if another process does that."""
         return locked(self.sandbox(job_id).root / _SUBMIT_LOCK, waits=False)
+
+    def record_exit(self, job_id: str, state: ExecutionState) -> bool:
+        """Records the exit of an attempt before the next one starts; returns False if the job was stopped."""
+        with self.update_metadata(job_id) as metadata:
+            # Stopped while it waited: the state of the job is final.
+            if metadata.get("stopped_at"):
+                return False
+            attempts = metadata.setdefault("attempts", [])
+            # A process that was killed during a start may have recorded this exit already.
+            if state.phase == "ended" and len(attempts) < self.sandbox(job_id).attempt:
+                attempts.append({name: getattr(state, name) for name in _EXIT_FIELDS})
+        return True
 
     def stop(self, job_id: str, executor: Executor) -> None:
         """Requests that a job stops, also one that waits for another attempt."""
@@ -202,9 +208,7 @@ class LocalJobs:
         exited_at = state.ended_at if state.phase == "ended" else None
         if exited_at is not None and not metadata.get("synced") and oss_outputs(request):
             outputs = self.sandbox(job_id).ml / "output"
-            status, code, message = _with_unsaved(
-                status, code, message, str(metadata.get("unsaved") or ""), outputs
-            )
+            status, code, message = _outcome_of_unsaved(state, str(metadata.get("unsaved") or ""), outputs)
         created = metadata.get("created_at")
         changes = [(JobStatus.INITIALIZING, created), *_of_earlier_attempts(metadata)]
         finished_at = state.ended_at if status.is_terminal or status == JobStatus.SUBMITTED else None
@@ -234,16 +238,50 @@ class LocalJobs:
         return record
 
 
-def _stopped_or_waiting(ended: ExecutionState, metadata: Mapping[str, Any]) -> ExecutionState:
-    """Returns the state of a job after an exit that another attempt follows."""
-    if (stopped_at := metadata.get("stopped_at")) is None:
-        return replace(ended, phase="absent")
-    return replace(
-        ended,
-        reason_code=REASON_STOPPED_BY_USER,
-        reason_message="The job was stopped before it began again.",
-        ended_at=max(stopped_at, ended.ended_at or 0.0),
-    )
+@dataclass(frozen=True)
+class LocalJob:
+    """The `JobStore` of a local job: `facts.json` in its folder, and the calls that move its files."""
+
+    jobs: LocalJobs
+    id: str
+    stage: Callable[[], None] = lambda: None
+    launch: Callable[[], None] = lambda: None
+    save_outputs: Callable[[], str] = lambda: ""
+
+    @property
+    def sandbox(self) -> Sandbox:
+        """Returns the folder of the job."""
+        return self.jobs.sandbox(self.id)
+
+    @property
+    def retries(self) -> JobRetries:
+        """Returns the retry policy of the job."""
+        return self.jobs.retries(self.id)
+
+    @property
+    def attempt(self) -> int:
+        """Returns the number of the attempt after those whose exits are recorded."""
+        return len(self.jobs.metadata(self.id).get("attempts", ())) + 1
+
+    @property
+    def stop_requested(self) -> bool:
+        """Returns whether a stop was requested."""
+        return self.jobs.metadata(self.id).get("stopped_at") is not None
+
+    def retry(self, state: ExecutionState, wait_s: float) -> bool:
+        """Returns False: the process that starts the next attempt records the exit before it."""
+        return False
+
+    def report(self, state: ExecutionState, unsaved: str) -> None:
+        """Records whether the outputs are saved, from which each process derives the outcome."""
+        with self.jobs.update_metadata(self.id) as metadata:
+            metadata["synced"] = not unsaved
+            metadata["unsaved"] = unsaved
+
+
+def _exit_of(attempt: Mapping[str, Any]) -> ExecutionState:
+    """Returns the state in which a recorded attempt has ended."""
+    return ExecutionState("ended", **{name: attempt[name] for name in _EXIT_FIELDS if name != "started_at"})
 
 
 def _of_earlier_attempts(metadata: Mapping[str, Any]) -> Iterator[tuple[JobStatus, float | None]]:
@@ -252,9 +290,7 @@ def _of_earlier_attempts(metadata: Mapping[str, Any]) -> Iterator[tuple[JobStatu
         yield JobStatus.SUBMITTED, attempt["ended_at"]
 
 
-def _with_unsaved(
-    status: JobStatus, code: str | None, message: str | None, unsaved: str, outputs: Path
-) -> tuple[JobStatus, str | None, str | None]:
+def _outcome_of_unsaved(state: ExecutionState, unsaved: str, outputs: Path) -> _Outcome:
     """Returns the outcome of a job whose containers have exited, but whose outputs are not saved."""
     if not unsaved:
         text = (
@@ -264,9 +300,8 @@ def _with_unsaved(
     text = (
         f"the outputs are in {outputs}, but could not be saved: {unsaved}; the next query of the job tries again"
     )
-    if status.is_success:
-        return JobStatus.FAILED, "OutputsNotSaved", text
-    return status, code, f"{message} Besides, {text}"
+    status, code, message = outcome(state, unsaved_message=text)
+    return status, code, message if code == REASON_OUTPUTS_NOT_SAVED else f"{message} Besides, {text}"
 
 
 def oss_outputs(request: TrainingJobRequest) -> dict[str, str]:

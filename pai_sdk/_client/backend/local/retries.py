@@ -12,9 +12,11 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
-from pai_sdk._client.backend.local.jobs import LocalJobs
+from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
 from pai_sdk._host.execution.base import ExecutionState, Executor
+from pai_sdk._host.lifecycle import JobLife
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk.errors import PaiError
 
@@ -26,12 +28,12 @@ _RETRY_AFTER_ERROR_S = 5.0
 
 
 class LocalRetries:
-    """Starts further attempts, by `start`. Safe for several threads and processes."""
+    """Starts further attempts, by `launch`. Safe for several threads and processes."""
 
-    def __init__(self, jobs: LocalJobs, executor: Executor, start: Callable[[str], None]) -> None:
+    def __init__(self, jobs: LocalJobs, executor: Executor, launch: Callable[[str], None]) -> None:
         self._jobs = jobs
         self._executor = executor
-        self._start = start
+        self._launch = launch
         self._not_before: dict[str, float] = {}  # by job: next try of this process after an error
 
     def start_if_due(self, job_id: str, state: ExecutionState) -> None:
@@ -59,26 +61,11 @@ class LocalRetries:
         state = self._executor.state(sandbox.root)
         if state.phase not in ("ended", "absent"):
             return  # another process has just started it
-        with self._jobs.update_metadata(job_id) as metadata:
-            # Stopped while it waited: the state of the job is final.
-            if metadata.get("stopped_at"):
-                return
-            attempts = metadata.setdefault("attempts", [])
-            # A process that was killed during a start may have recorded this exit already.
-            if state.phase == "ended" and len(attempts) < sandbox.attempt:
-                attempts.append(
-                    {
-                        "started_at": state.started_at,
-                        "ended_at": state.ended_at,
-                        "reason_code": state.reason_code,
-                        "reason_message": state.reason_message,
-                    }
-                )
-            next_attempt = len(attempts) + 1
-        if sandbox.attempt < next_attempt and not self._executor.renew(sandbox.root, attempt=next_attempt):
+        if not self._jobs.record_exit(job_id, state):
             return
-        self._executor.withdraw(sandbox.root)  # removes containers of a process that was killed during a start
-        self._start(job_id)
-        logger.info("%s: attempt %d has begun", job_id, next_attempt)
-        if self._jobs.metadata(job_id).get("stopped_at"):  # stop() during the start had no containers to stop
+        job = LocalJob(self._jobs, job_id, launch=partial(self._launch, job_id))
+        if not JobLife(self._executor, job).start():
+            return
+        logger.info("%s: attempt %d has begun", job_id, job.attempt)
+        if job.stop_requested:  # stop() during the start had no containers to stop
             self._jobs.stop(job_id, self._executor)

@@ -24,13 +24,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.backend.local.jobs import LocalJobs, oss_outputs
+from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs, oss_outputs
 from pai_sdk._client.backend.local.support import file_path
 from pai_sdk._client.backend.local.watching import LatestMetrics, MetricFiles
 from pai_sdk._core.files import is_locked, locked
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.output_uploader import OutputUploader
+from pai_sdk._host.lifecycle import JobLife
 from pai_sdk.errors import NotFoundError, PaiError
 
 if TYPE_CHECKING:
@@ -111,10 +112,9 @@ class LocalOutputs:
         with locked(self._jobs.sandbox(job_id).root / "sync.lock"):
             if self.are_saved(job_id):  # by the process that held the lock before
                 return
-            unsaved = self.uploader(job_id, progress=progress).upload(live_only=False)
-            with self._jobs.update_metadata(job_id) as metadata:
-                metadata["synced"] = not unsaved
-                metadata["unsaved"] = unsaved
+            upload = partial(self.uploader(job_id, progress=progress).upload, live_only=False)
+            job = LocalJob(self._jobs, job_id, save_outputs=upload)
+            JobLife(self._executor, job).finish(self._jobs.state(job_id, self._executor))
 
     def _open(self, job_id: str, uri: str) -> Store:
         return open_store(uri, client=self._client(job_id))
