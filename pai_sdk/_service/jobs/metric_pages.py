@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import select
 
 from pai_sdk._data.run.events.attempts import Attempt, oldest_first, replacements, start_order
-from pai_sdk._data.run.events.points import END_OF_TIME_S, EventFolder, JobPoints, Part
-from pai_sdk._data.run.report.layout import RunLayout
+from pai_sdk._data.run.events.points import END_OF_TIME_S, JobPoints, Part
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._host.execution.contract import instances
+from pai_sdk._host.execution.job_metrics import open_points
 from pai_sdk._service.jobs.job_table import Jobs
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Metric
@@ -26,7 +24,7 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["MetricPages", "PointsQuery", "open_points"]
+__all__ = ["MetricPages", "PointsQuery"]
 
 _MAX_CACHED_POINTS = 2_000_000  # of all jobs, without the current page; a point takes about 30 bytes
 
@@ -40,12 +38,6 @@ class PointsQuery(NamedTuple):
     is_descending: bool = False
     offset: int = 0
     limit: int = 100
-
-
-def open_points(job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> JobPoints:
-    """Opens the points of a job on this machine."""
-    folder = EventFolder(Path(RunLayout(str(sandbox.ml / "output")).tensorboard))
-    return JobPoints(folder, [instance.name for instance in instances(job_id, request)])
 
 
 class MetricPages:

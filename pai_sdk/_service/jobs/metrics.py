@@ -12,12 +12,12 @@ from typing import Any
 import regex
 
 from pai_sdk._data.logs.times import LogTimes
-from pai_sdk._data.run.events.points import JobPoints, valid_time
+from pai_sdk._data.run.events.points import valid_time
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.contract import instances
-from pai_sdk._host.execution.log_metrics import MAX_LINE, LogMetrics, is_refused
+from pai_sdk._host.execution.job_metrics import JobMetrics
+from pai_sdk._host.execution.log_metrics import MAX_LINE, is_refused
 from pai_sdk._service.jobs.job_table import Jobs
-from pai_sdk._service.jobs.metric_pages import open_points
 from pai_sdk._service.jobs.progress_figures import progress_patterns
 from pai_sdk._service.jobs.usage import UsageMeter
 from pai_sdk._service.periodic_task import PeriodicTask
@@ -92,12 +92,8 @@ class _Definition:
 class _WatchedJob:
     job_id: str
     definitions: list[_Definition]
-    logs: LogMetrics
-    points: JobPoints
+    metrics: JobMetrics
     latest: dict[str, dict[str, Any]] = field(default_factory=dict)  # not yet stored
-    # By metric: sort key of the source of the latest value.
-    sources: dict[str, tuple[Any, ...]] = field(default_factory=dict)
-    has_long_lines: bool = False  # True after the event about them
     reported_slow: set[str] = field(default_factory=set)  # slow definitions after the event about them
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -135,10 +131,14 @@ class MetricsCollector:
         names = [instance.name for instance in instances(job_id, request)]
         self._usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
         definitions = [] if request.algorithm_spec is None else _definitions(request.algorithm_spec)
-        logs = LogMetrics(
-            sandbox, names, times=lambda name: LogTimes.read(sandbox.times_file(name)), now=time.time
+        metrics = JobMetrics(
+            job_id,
+            request,
+            sandbox,
+            times=lambda name: LogTimes.read(sandbox.times_file(name)),
+            now=time.time,
         )
-        watched = _WatchedJob(job_id, definitions, logs, open_points(job_id, request, sandbox))
+        watched = _WatchedJob(job_id, definitions, metrics)
         with self._lock:
             self._watched.setdefault(job_id, watched)
         self._task.wake()
@@ -177,12 +177,10 @@ class MetricsCollector:
         """Reads one chunk of one file per step."""
         try:
             yield from self._read_logs(watched, is_final=is_final)
-            for part in watched.points.read_on():
+            for part in watched.metrics.read_on():
                 for wall, step, value in part.rows(-1):
-                    order = part.order
-                    if watched.sources.setdefault(part.name, order) < order:
-                        continue  # a value of an instance that is not the preferred source
-                    watched.sources[part.name] = order
+                    if not watched.metrics.replaces_latest(part):
+                        continue
                     watched.latest[part.name] = {
                         "timestamp": valid_time(wall, is_from_log=False),
                         "value": value,
@@ -198,7 +196,7 @@ class MetricsCollector:
 
     def _read_logs(self, watched: _WatchedJob, *, is_final: bool) -> Iterator[bool]:
         try:
-            for progress in watched.logs.read_on(watched.definitions, is_final=is_final):
+            for progress in watched.metrics.write(watched.definitions, is_final=is_final):
                 if progress:
                     self._jobs.set_progress(watched.job_id, progress)
                 self._report_troubles(watched)
@@ -221,8 +219,7 @@ class MetricsCollector:
                     watched.job_id, f"Metric {definition.name!r} is no longer read: {definition.trouble}."
                 )
         watched.definitions = [definition for definition in watched.definitions if not definition.trouble]
-        if watched.logs.long_lines and not watched.has_long_lines:
-            watched.has_long_lines = True
+        if watched.metrics.has_first_long_line():
             self._jobs.add_event(
                 watched.job_id,
                 f"The log has lines of more than {MAX_LINE:,} bytes: metrics are found in the first and the last "

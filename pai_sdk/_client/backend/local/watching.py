@@ -10,16 +10,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pai_sdk._data.logs.reader import LogReader, OpenLog, OpenLogs
-from pai_sdk._data.run.events.points import EventFolder, JobPoints, Part, metric_points
-from pai_sdk._data.run.report.layout import RunLayout
+from pai_sdk._data.run.events.points import Part, metric_points
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.base import JobFiles
-from pai_sdk._host.execution.contract import instances
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
-from pai_sdk._host.execution.log_metrics import MAX_LINE, LogMetrics, RegexPattern
+from pai_sdk._host.execution.job_metrics import JobMetrics
+from pai_sdk._host.execution.log_metrics import MAX_LINE, RegexPattern
 from pai_sdk._wire.pai.record import LogPage, MetricPoint
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
@@ -105,8 +103,8 @@ class LatestMetrics:
             if reader.is_due("read", self._clock(), is_final=is_final):
                 for part in reader.read_on(is_final=is_final):
                     for point in part.last():
-                        if reader.sources.setdefault(part.name, part.order) >= part.order:
-                            reader.sources[part.name], reader.latest[part.name] = part.order, point
+                        if reader.metrics.replaces_latest(part):
+                            reader.latest[part.name] = point
             return list(reader.latest.values())
 
     def write(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> None:
@@ -127,23 +125,18 @@ class LatestMetrics:
 
 
 class _MetricReader:
-    """Writes the metrics in the logs of a job into event files, and reads all event files of the job."""
+    """The metrics of one job, and when they were last read."""
 
     def __init__(self, files: MetricFiles) -> None:
         self.latest: dict[str, MetricPoint] = {}
-        self.sources: dict[str, tuple[Any, ...]] = {}  # by metric: sort key of the source of the latest value
-        self._has_long_lines = False  # True after the warning
         self._due: dict[str, tuple[float, bool]] = {}  # by action: next time, and whether the last run was final
-        names = [instance.name for instance in instances(files.job_id, files.request)]
-        spec, mounted = files.request.algorithm_spec, files.outputs.get("tensorboard")
+        spec = files.request.algorithm_spec
         definitions = spec.metric_definitions if spec else ()
         self._patterns = [
             RegexPattern(definition.name, re.compile(definition.regex)) for definition in definitions
         ]
-        times = SharedFolder(files.sandbox.shared_dir).log_times
-        self._logs = LogMetrics(files.sandbox, names, times=times, tensorboard=mounted)
-        folder = mounted or Path(RunLayout(str(files.sandbox.ml / "output")).tensorboard)
-        self._points = JobPoints(EventFolder(folder, is_link_allowed=mounted is not None), names)
+        times, outside = SharedFolder(files.sandbox.shared_dir).log_times, files.outputs.get("tensorboard")
+        self.metrics = JobMetrics(files.job_id, files.request, files.sandbox, times=times, tensorboard=outside)
 
     def is_due(self, action: str, now: float, *, is_final: bool) -> bool:
         """Returns True if an action is due: once a second, and once more after the end of the job."""
@@ -157,15 +150,14 @@ class _MetricReader:
     def read_on(self, *, is_final: bool) -> Iterator[Part]:
         """Reads what was written since the last call."""
         self.write(is_final=is_final)
-        return self._points.read_on()
+        return self.metrics.read_on()
 
     def write(self, *, is_final: bool) -> None:
         """Writes the metrics that were logged since the last call."""
         try:
-            for _ in self._logs.read_on(self._patterns, is_final=is_final):
+            for _ in self.metrics.write(self._patterns, is_final=is_final):
                 pass
-            if self._logs.long_lines and not self._has_long_lines:
-                self._has_long_lines = True
+            if self.metrics.has_first_long_line():
                 logger.warning(
                     "the log has lines of more than %d bytes: metrics are read from their first and last %d bytes",
                     MAX_LINE,
