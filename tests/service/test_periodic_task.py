@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from pai_sdk._service.periodic_task import PeriodicTask
-from tests.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, until
 
 
 def test_it_runs_at_the_start_after_each_interval_and_when_it_is_woken() -> None:
