@@ -19,9 +19,11 @@ from starlette.types import ASGIApp
 
 from pai_sdk._host.execution.base import Executor, ExecutorSetup
 from pai_sdk._host.execution.registry import open_executor
+from pai_sdk._service.background.metrics import MetricsCollector
+from pai_sdk._service.background.scheduler import Scheduler
+from pai_sdk._service.background.schedules import ScheduleRunner
 from pai_sdk._service.http.auditing import audit_into
 from pai_sdk._service.http.authentication import MAX_SKEW_S, Authenticator
-from pai_sdk._service.http.context import ServiceContext
 from pai_sdk._service.http.description import description_of
 from pai_sdk._service.http.foreign_cloud import AsForeignCloud
 from pai_sdk._service.http.gate import Gate
@@ -33,19 +35,9 @@ from pai_sdk._service.http.tls import Certificate, certificate_of
 from pai_sdk._service.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.bucket_rights import BucketRights
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.identity.users import Users
 from pai_sdk._service.identity.workspaces import WorkspaceTable
-from pai_sdk._service.jobs.changes import Changes
-from pai_sdk._service.jobs.experiment_table import ExperimentTable
-from pai_sdk._service.jobs.host_resources import capacity_now
-from pai_sdk._service.jobs.job_table import Jobs
-from pai_sdk._service.jobs.log_reader import JobLogReader
-from pai_sdk._service.jobs.metric_pages import MetricPages
-from pai_sdk._service.jobs.metrics import MetricsCollector
-from pai_sdk._service.jobs.queueing.fair_share import Allocation
-from pai_sdk._service.jobs.scheduler import Scheduler
-from pai_sdk._service.jobs.schedules.schedule_runner import ScheduleRunner
-from pai_sdk._service.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk._service.monitoring.job_figures import JobFigures
 from pai_sdk._service.monitoring.measured_requests import MeasuredRequests
 from pai_sdk._service.monitoring.measurements import Measurements
@@ -57,12 +49,20 @@ from pai_sdk._service.open_state import open_state
 from pai_sdk._service.oss.oss_app import create_app
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.process import allow_open_files, prepare_threads
-from pai_sdk._service.rate import KeyRates
-from pai_sdk._service.registry.algorithm_registry import AlgorithmRegistry
-from pai_sdk._service.registry.model_registry import ModelRegistry
 from pai_sdk._service.routes.api_app import Dispatcher, create_api
 from pai_sdk._service.routes.training_jobs import create_job
-from pai_sdk._service.runs.job_runs import JobRuns
+from pai_sdk._service.services.algorithms import AlgorithmRegistry
+from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.experiments import ExperimentTable
+from pai_sdk._service.services.jobs.changes import Changes
+from pai_sdk._service.services.jobs.host_resources import capacity_now
+from pai_sdk._service.services.jobs.job_table import Jobs
+from pai_sdk._service.services.jobs.log_reader import JobLogReader
+from pai_sdk._service.services.jobs.metric_pages import MetricPages
+from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
+from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.services.models import ModelRegistry
+from pai_sdk._service.services.runs.job_runs import JobRuns
 from pai_sdk._service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
 from pai_sdk._service.standby import Leadership, Standby
 from pai_sdk._service.state.database import Database

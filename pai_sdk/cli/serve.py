@@ -474,7 +474,7 @@ def _copy(
     as_json: bool,
     **options: Any,
 ) -> None:
-    from pai_sdk._service import backup as backups
+    from pai_sdk._service.services import backup as backups
 
     action = backups.back_up if operation == "back_up" else backups.restore
     url = _database_url(None, database_file)
@@ -488,7 +488,7 @@ def _copy(
 
 
 def _holdings() -> ModuleType:
-    from pai_sdk._service import inventory as holdings  # not on Windows, where no service runs
+    from pai_sdk._service.services import inventory as holdings  # not on Windows, where no service runs
 
     return holdings
 

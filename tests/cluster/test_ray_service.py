@@ -12,8 +12,8 @@ import pytest
 
 from pai_sdk import Estimator, Session
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._service import backup
 from pai_sdk._service.embedded import ensure_running, find_running
+from pai_sdk._service.services import backup
 from pai_sdk.errors import JobFailed
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.talking import TALKS

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, Session
-from pai_sdk._service import backup
 from pai_sdk._service.embedded import find_running
+from pai_sdk._service.services import backup
 from pai_sdk.errors import JobFailed, ServiceStartError
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_all_reduce import AllReduce, Place

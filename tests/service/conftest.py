@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._host.execution.base import Executor
-from pai_sdk._service.jobs.changes import Subscription
+from pai_sdk._service.services.jobs.changes import Subscription
 from tests.service.services import Client, running_service
 
 

@@ -12,9 +12,9 @@ import pytest
 from oss2.models import PartInfo
 
 from pai_sdk._core.files import locked
-from pai_sdk._service import backup as backups
-from pai_sdk._service.backup import Contents
 from pai_sdk._service.embedded import find_running
+from pai_sdk._service.services import backup as backups
+from pai_sdk._service.services.backup import Contents
 from pai_sdk.errors import InvalidInputError
 from tests.service.postgres import url_for
 from tests.service.services import job_body

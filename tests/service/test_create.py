@@ -13,9 +13,9 @@ from pai_sdk._client.api.transport import Transport
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._core.reasons import image_unused_message
 from pai_sdk._host.execution.base import ClusterCapacity
-from pai_sdk._service.jobs import host_resources as resources
-from pai_sdk._service.jobs import snapshot
-from pai_sdk._service.jobs.reading import read_body
+from pai_sdk._service.services.jobs import host_resources as resources
+from pai_sdk._service.services.jobs import snapshot
+from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from tests.service.services import Client, job_body

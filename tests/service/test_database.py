@@ -16,8 +16,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from pai_sdk._core.extras import install_command
-from pai_sdk._service.jobs.job_table import Jobs
 from pai_sdk._service.server import Service
+from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.migrations import JOBS

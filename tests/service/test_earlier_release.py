@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from odps import ODPS
 
-from pai_sdk._service import backup
+from pai_sdk._service.services import backup
 from tests.service import postgres
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service

@@ -13,7 +13,7 @@ from pai_sdk._host.agent import environments
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import ExecutionState
 from pai_sdk._host.agent.sandbox import TRASH_PREFIX
-from pai_sdk._service.inventory import clean, holdings
+from pai_sdk._service.services.inventory import clean, holdings
 
 DAY_S = 24 * 3600.0
 

@@ -12,9 +12,9 @@ import pytest
 from sqlalchemy import event, insert
 
 from pai_sdk._service.identity.principal import Principal
-from pai_sdk._service.jobs.changes import Changes
-from pai_sdk._service.jobs.job_table import Jobs
-from pai_sdk._service.jobs.listing import JobQuery, find_jobs, jobs_in_parts
+from pai_sdk._service.services.jobs.changes import Changes
+from pai_sdk._service.services.jobs.job_table import Jobs
+from pai_sdk._service.services.jobs.listing import JobQuery, find_jobs, jobs_in_parts
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import Job, JobLabel, Transition
 from pai_sdk._wire.pai.request import TrainingJobRequest

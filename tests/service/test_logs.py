@@ -18,7 +18,7 @@ from pai_sdk._data.logs import merged
 from pai_sdk._data.logs.merged import MergedOrder
 from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs, StoredPage
 from pai_sdk._service import http_server
-from pai_sdk._service.jobs.changes import Subscription
+from pai_sdk._service.services.jobs.changes import Subscription
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.support.waiting import PATIENCE_S, until

@@ -17,7 +17,7 @@ from pai_sdk._client.job.gather import as_completed, gather, gather_async
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.processor import Processor
 from pai_sdk._client.submit.run_all import run_all
-from pai_sdk._service.jobs.changes import Subscription
+from pai_sdk._service.services.jobs.changes import Subscription
 from pai_sdk._service.settings import ForeignCloud
 from pai_sdk.errors import InvalidInputError, JobsFailed
 from tests.service.fakes import ScriptedExecutor

@@ -16,8 +16,8 @@ import oss2
 import pytest
 
 from pai_sdk._service.embedded import ensure_running
-from pai_sdk._service.jobs import patterns
-from pai_sdk._service.jobs.patterns import pattern_problems
+from pai_sdk._service.services.jobs import patterns
+from pai_sdk._service.services.jobs.patterns import pattern_problems
 from tests.service.services import Client, job_body
 from tests.support.leftovers import has_ended
 from tests.support.waiting import PATIENCE_S, until

@@ -19,8 +19,8 @@ from pai_sdk._client.display.curves import curves_of
 from pai_sdk._client.tune.objectives import step_values
 from pai_sdk._data.run.events.sources import preferred_points
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._service.budgets import Work
-from pai_sdk._service.jobs import metrics
+from pai_sdk._service.background import metrics
+from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.state.models import Metric
 from pai_sdk._service.state.sql_engine import postgres_engine, postgres_url
 from pai_sdk._wire.pai.record import MetricPoint

@@ -15,7 +15,7 @@ import oss2
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from pai_sdk._service.jobs import scheduler
+from pai_sdk._service.background import scheduler
 from pai_sdk._service.oss.writer import Writer
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor

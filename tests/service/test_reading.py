@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._service.jobs.reading import read_model
 from pai_sdk._service.routes.parameters import read_pairs
+from pai_sdk._service.services.jobs.reading import read_model
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.spec import AlgorithmSpec

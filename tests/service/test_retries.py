@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._service.jobs import job_table, scheduler
-from pai_sdk._service.jobs.job_table import Jobs
+from pai_sdk._service.background import scheduler
+from pai_sdk._service.services.jobs import job_table
+from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._wire.pai import job_retries
 from tests.service.services import Client, job_body, running_service
 from tests.support.waiting import until

@@ -15,14 +15,14 @@ import pytest
 import requests
 
 from pai_sdk._service import http_server, server
-from pai_sdk._service.jobs import active_job, scheduler
-from pai_sdk._service.jobs.active_job import Publisher
-from pai_sdk._service.jobs.changes import Changes, Subscription
-from pai_sdk._service.jobs.host_resources import Capacity
-from pai_sdk._service.jobs.job_table import Jobs
-from pai_sdk._service.jobs.metrics import MetricsCollector
-from pai_sdk._service.jobs.scheduler import Scheduler
+from pai_sdk._service.background import active_job, scheduler
+from pai_sdk._service.background.active_job import Publisher
+from pai_sdk._service.background.metrics import MetricsCollector
+from pai_sdk._service.background.scheduler import Scheduler
 from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.services.jobs.changes import Changes, Subscription
+from pai_sdk._service.services.jobs.host_resources import Capacity
+from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.folder import DataFolder

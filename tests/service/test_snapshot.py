@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pai_sdk._service.jobs.snapshot import job_in_list
+from pai_sdk._service.services.jobs.snapshot import job_in_list
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.status import JobStatus
 

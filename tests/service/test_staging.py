@@ -19,10 +19,10 @@ from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk._host.execution.output_uploader import UploadCancelled
-from pai_sdk._service.jobs.active_job import Publisher
-from pai_sdk._service.jobs.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk._service.background.active_job import Publisher
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.services.jobs.staging import StagingCancelled, StagingFailed, stage
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import StorageError
 from tests.service.objects.contents import LARGE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 
-from pai_sdk._service.tickets import TICKET_LIFE_S, Tickets
+from pai_sdk._service.services.tickets import TICKET_LIFE_S, Tickets
 
 
 class Clock:

@@ -14,8 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from pai_sdk._service.jobs import usage
-from pai_sdk._service.jobs.usage import UsageMeter, read_usage
+from pai_sdk._service.background import usage
+from pai_sdk._service.background.usage import UsageMeter
+from pai_sdk._service.services.jobs.usage import read_usage
 from tests.support.waiting import until
 
 

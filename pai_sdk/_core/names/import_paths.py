@@ -67,7 +67,7 @@ STORED = {
     "pai_sdk.backend.local.uploading": "pai_sdk._client.backend.local.uploading",
     "pai_sdk.execution.ray.mirror": "pai_sdk._host.execution.ray.mirror",
     "pai_sdk.service.__main__": "pai_sdk._service.__main__",
-    "pai_sdk.service.jobs.patterns": "pai_sdk._service.jobs.patterns",
+    "pai_sdk.service.jobs.patterns": "pai_sdk._service.services.jobs.patterns",
     # Pickled calls of functions refer to what they import from pai_sdk by the module that defines it.
     "pai_sdk.run.report.callbacks": "pai_sdk._data.run.report.callbacks",
     "pai_sdk.run.report.checkpoints": "pai_sdk._data.run.report.checkpoints",

@@ -12,9 +12,9 @@ from typing import Protocol
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.http.page_requests import PAGE_SESSION
 from pai_sdk._service.identity.principal import Principal, Right
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 
 __all__ = ["AccessChecked", "is_open_to_pages", "is_read_only_request", "required_right"]

@@ -17,7 +17,7 @@ from pai_sdk._service.http.access import is_read_only_request
 from pai_sdk._service.http.gate import CLAIMED_KEY, REFUSED_AS, Audit
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.principal import NOT_SIGNED_IN, Principal
-from pai_sdk._service.rate import RateLimit
+from pai_sdk._service.identity.rate import RateLimit
 
 __all__ = ["audit_into", "record_created_id", "record_in_transaction"]
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from fastapi import Request
 from pydantic import BaseModel
 
-from pai_sdk._service.jobs.reading import read_body, read_model
+from pai_sdk._service.services.jobs.reading import read_body, read_model
 
 __all__ = ["accepts", "body_model", "read_json"]
 

@@ -12,8 +12,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pai_sdk._service.budgets import BudgetedRoute
 from pai_sdk._service.http.bodies import body_model
+from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._wire.base import AnyResponse, Received
 from pai_sdk._wire.errors import ErrorBody
 

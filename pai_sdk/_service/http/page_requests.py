@@ -1,12 +1,10 @@
-"""The requests of the page that a service shows in browsers, and the addresses of that page."""
+"""The requests of the page that a service shows in browsers."""
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from starlette.types import Scope
 
-__all__ = ["PAGE_HEADER", "PAGE_PATH", "PAGE_SESSION", "PageAddresses", "is_for_page"]
+__all__ = ["PAGE_HEADER", "PAGE_PATH", "PAGE_SESSION", "is_for_page"]
 
 PAGE_PATH = "/ui/"
 """The path of the page. Names of buckets are longer, so it is the path of no object."""
@@ -16,18 +14,6 @@ PAGE_HEADER = "x-pai-ui"
 
 PAGE_SESSION = "page_session"
 """In the state of a request: true if a signed-in browser sent it, not a client with an access key."""
-
-
-class PageAddresses(Protocol):
-    """The addresses of the page of a service."""
-
-    def link(self, host: str, run_id: str | None = None) -> str:
-        """Returns the URL of the page, or of a run on it; `host` is the header `Host` of a signed-in client."""
-        ...
-
-    def new_link(self, host: str, run_id: str | None = None, *, access_key_id: str = "") -> str:
-        """Returns a URL with a code that signs a browser in once, within a minute."""
-        ...
 
 
 def is_for_page(scope: Scope) -> bool:

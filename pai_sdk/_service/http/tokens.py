@@ -11,7 +11,7 @@ from typing import Annotated
 
 from fastapi import Depends, Query, Request
 
-from pai_sdk._service.http.context import ContextOf, ServiceContext
+from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 
 __all__ = ["TokenChecked", "new_token"]

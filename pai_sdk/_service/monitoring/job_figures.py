@@ -12,8 +12,8 @@ from prometheus_client.registry import Collector
 from sqlalchemy import Select, case, func, or_, select
 from sqlalchemy.exc import SQLAlchemyError
 
-from pai_sdk._service.jobs.host_resources import Capacity
-from pai_sdk._service.jobs.queueing.fair_share import Allocation
+from pai_sdk._service.services.jobs.host_resources import Capacity
+from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import Job, Transition
 from pai_sdk._wire.pai.status import STATUSES, JobStatus

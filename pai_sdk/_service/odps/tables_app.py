@@ -26,6 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.odps.memory_budget import MemoryBudget
 from pai_sdk._service.odps.odps_signature import OdpsVerifier, SecretOf
 from pai_sdk._service.odps.statements import Statement, read_partition, read_statement
@@ -34,7 +35,6 @@ from pai_sdk._service.odps.table_rights import ALL_TABLES, TableRights
 from pai_sdk._service.odps.table_rows import ROWS_BUDGET_BYTES, encoded_rows, encoding_for, read_block
 from pai_sdk._service.odps.table_store import DownloadSession, Table, TableStore, UploadSession
 from pai_sdk._service.oss.xml import document, printable
-from pai_sdk._service.rate import KeyRates
 
 __all__ = ["TablesApp"]
 

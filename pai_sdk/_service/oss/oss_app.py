@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk._service.identity.bucket_rights import BucketRights
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.oss.body import Threads
 from pai_sdk._service.oss.bucket_operations import BucketOperations
 from pai_sdk._service.oss.error_codes import oss_error
@@ -23,7 +24,6 @@ from pai_sdk._service.oss.oss_auth import Keys, Verifier
 from pai_sdk._service.oss.oss_request import DOMAINS, OssRequest, host_of, is_signed, read_request
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.xml import as_storage_error, error_response
-from pai_sdk._service.rate import KeyRates
 
 __all__ = ["create_app"]
 

@@ -10,15 +10,15 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts
-from pai_sdk._service.http.context import ContextOf, PrincipalOf
-from pai_sdk._service.jobs.creation import read_spec
-from pai_sdk._service.jobs.reading import read_body, read_model
-from pai_sdk._service.registry.algorithm_registry import PROVIDER
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageNumber, PageSize, check_workspace
+from pai_sdk._service.services.algorithms import PROVIDER
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.jobs.creation import read_spec
+from pai_sdk._service.services.jobs.reading import read_body, read_model
 from pai_sdk._service.state.models import Algorithm, AlgorithmVersion
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.algorithms import (

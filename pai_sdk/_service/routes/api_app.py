@@ -10,10 +10,8 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pai_sdk._service.budgets import Shares
 from pai_sdk._service.http.access import AccessChecked
 from pai_sdk._service.http.content_headers import CONTENT_HEADERS, send_with
-from pai_sdk._service.http.context import ServiceContext
 from pai_sdk._service.http.description import PATH as DESCRIPTION_PATH
 from pai_sdk._service.http.health import is_health_check
 from pai_sdk._service.http.metrics_endpoint import is_for_metrics
@@ -39,11 +37,13 @@ from pai_sdk._service.routes import (
     workspaces,
 )
 from pai_sdk._service.routes.json_responses import add_refusals, refusal
-from pai_sdk._service.runs.run_routers import ROUTERS
+from pai_sdk._service.routes.runs.routers import ROUTERS
+from pai_sdk._service.services.budgets import Shares
+from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.tickets import Tickets
 from pai_sdk._service.state.disk import is_disk_full, is_read_only
 from pai_sdk._service.state.reserve import Reserve
 from pai_sdk._service.state.sql_engine import is_database_away
-from pai_sdk._service.tickets import Tickets
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.signature import ACS3
 

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf, PrincipalOf
-from pai_sdk._service.jobs.experiment_table import ORDERS, ExperimentQuery
 from pai_sdk._service.routes.json_responses import request_id, success
 from pai_sdk._service.routes.parameters import Order, PageNumber, check_workspace, read_pairs
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.experiments import ORDERS, ExperimentQuery
 from pai_sdk._service.state.models import ExperimentRow
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.base import Empty

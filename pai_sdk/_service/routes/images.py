@@ -6,10 +6,10 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
-from pai_sdk._service.http.context import ContextOf
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, read_pairs
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.images import ImageList, ImageRecord
 from pai_sdk._wire.labels import label_records

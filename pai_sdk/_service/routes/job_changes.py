@@ -11,16 +11,16 @@ from fastapi import APIRouter, Request, Response
 from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
 from pai_sdk._service.http.bodies import accepts
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
-from pai_sdk._service.jobs.experiment_table import experiment_names
-from pai_sdk._service.jobs.job_table import latest_metrics_of
-from pai_sdk._service.jobs.listing import jobs_in_parts, sizes_bytes
-from pai_sdk._service.jobs.progress_figures import latest_progress_of
-from pai_sdk._service.jobs.reading import read_body
-from pai_sdk._service.jobs.snapshot import job_in_full
 from pai_sdk._service.routes.json_responses import LongPoll, etag, list_success, offering
+from pai_sdk._service.services.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.experiments import experiment_names
+from pai_sdk._service.services.jobs.job_table import latest_metrics_of
+from pai_sdk._service.services.jobs.listing import jobs_in_parts, sizes_bytes
+from pai_sdk._service.services.jobs.progress_figures import latest_progress_of
+from pai_sdk._service.services.jobs.reading import read_body
+from pai_sdk._service.services.jobs.snapshot import job_in_full
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest
 

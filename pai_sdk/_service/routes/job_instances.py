@@ -9,12 +9,12 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
 
-from pai_sdk._service.budgets import BudgetedRoute
-from pai_sdk._service.http.context import ContextOf
 from pai_sdk._service.http.tokens import new_token
-from pai_sdk._service.jobs.usage import MEASURED, read_usage
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import TimeWindow
+from pai_sdk._service.services.budgets import BudgetedRoute
+from pai_sdk._service.services.context import ContextOf
+from pai_sdk._service.services.jobs.usage import MEASURED, read_usage
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.metrics import InstanceMetricsList

@@ -13,11 +13,11 @@ from sqlalchemy import func, select
 from starlette.responses import StreamingResponse
 
 from pai_sdk._data.logs.reader import LogReader, LogWindow, StoredPage
-from pai_sdk._service.budgets import LISTS, LOGS, BudgetedRoute, WorkOf, within
-from pai_sdk._service.http.context import ContextOf, ServiceContext
-from pai_sdk._service.jobs.changes import Subscription
 from pai_sdk._service.routes.json_responses import LongPoll, offering, request_id, success
 from pai_sdk._service.routes.parameters import PageNumber, TimeWindow
+from pai_sdk._service.services.budgets import LISTS, LOGS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.context import ContextOf, ServiceContext
+from pai_sdk._service.services.jobs.changes import Subscription
 from pai_sdk._service.state.models import Event
 from pai_sdk._wire.logs import EventList, LogLines
 from pai_sdk._wire.pai.wire import wire_time

@@ -8,14 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import METRICS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf
-from pai_sdk._service.jobs.job_table import latest_metrics
-from pai_sdk._service.jobs.metric_pages import PointsQuery
-from pai_sdk._service.jobs.snapshot import metric_point
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import Order, PageNumber, TimeWindow
+from pai_sdk._service.services.budgets import METRICS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.context import ContextOf
+from pai_sdk._service.services.jobs.job_table import latest_metrics
+from pai_sdk._service.services.jobs.metric_pages import PointsQuery
+from pai_sdk._service.services.jobs.snapshot import metric_point
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.metrics import LatestMetricsList, MetricsList, metrics_page

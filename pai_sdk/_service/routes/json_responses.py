@@ -13,10 +13,10 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from pai_sdk._service.budgets import Work
 from pai_sdk._service.http.gate import REFUSED_AS
-from pai_sdk._service.jobs.reading import join_problems
-from pai_sdk._service.runs.responses import json_bytes, json_list
+from pai_sdk._service.services.budgets import Work
+from pai_sdk._service.services.jobs.reading import join_problems
+from pai_sdk._service.services.runs.responses import json_bytes, json_list
 from pai_sdk._service.wire_errors import WireError, invalid_parameter, wire_error_response
 from pai_sdk._wire.base import items_key, response_body, wire_names
 

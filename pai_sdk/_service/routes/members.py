@@ -8,12 +8,12 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf, PrincipalOf
 from pai_sdk._service.identity.workspaces import Member, right_of_roles
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.workspaces import MemberList, MemberRecord, NewMember, NewMembers

@@ -8,13 +8,13 @@ from fastapi import APIRouter, Query, Request, Response
 from pydantic import Field
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf, PrincipalOf
-from pai_sdk._service.registry.model_registry import MODEL_COLUMNS, ModelQuery
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, check_workspace, read_pairs
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.models import MODEL_COLUMNS, ModelQuery
 from pai_sdk._service.state.models import ModelRow, ModelVersionRow
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.base import Empty, Sent, wire_name, wire_names

@@ -9,8 +9,8 @@ from fastapi import Depends, Query
 from pydantic import BeforeValidator
 
 from pai_sdk._data.logs.reader import LogWindow
-from pai_sdk._service.http.context import ServiceContext
 from pai_sdk._service.identity.principal import Principal, Right
+from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.numbers import checked_number
 

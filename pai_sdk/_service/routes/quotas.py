@@ -6,12 +6,12 @@ from fastapi import APIRouter, Request, Response
 from pydantic import ConfigDict, field_validator
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import BudgetedRoute
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.identity.quotas import Quota, quota_of
-from pai_sdk._service.jobs.queueing.quota_checks import use_of
 from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.services.budgets import BudgetedRoute
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.jobs.queueing.quota_checks import use_of
 from pai_sdk._wire.users import QuotaAmounts, QuotaState
 
 __all__ = ["router"]

@@ -16,16 +16,16 @@ from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
-from pai_sdk._service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.http.auditing import record_created_id
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
-from pai_sdk._service.jobs.queueing.quota_checks import QUEUED
-from pai_sdk._service.jobs.reading import read_body
-from pai_sdk._service.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
-from pai_sdk._service.jobs.usage import read_usage
 from pai_sdk._service.routes.training_jobs import create_job, delete_job, stop_job
-from pai_sdk._service.runs.list_responses import plain
-from pai_sdk._service.runs.responses import LIVE, json_bytes, json_response
+from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
+from pai_sdk._service.services.jobs.reading import read_body
+from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
+from pai_sdk._service.services.jobs.usage import read_usage
+from pai_sdk._service.services.runs.list_responses import plain
+from pai_sdk._service.services.runs.responses import LIVE, json_bytes, json_response
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.base import response_body

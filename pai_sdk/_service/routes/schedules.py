@@ -8,18 +8,18 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.identity.principal import LOCAL_USER, Principal
-from pai_sdk._service.jobs.queueing.quota_checks import refuse_larger_than_quota
-from pai_sdk._service.jobs.reading import join_problems
-from pai_sdk._service.jobs.resolution import Resolved
-from pai_sdk._service.jobs.schedules.schedule_table import schedule_problems
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.routes.training_jobs import check_job
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.jobs.queueing.quota_checks import refuse_larger_than_quota
+from pai_sdk._service.services.jobs.reading import join_problems
+from pai_sdk._service.services.jobs.resolution import Resolved
+from pai_sdk._service.services.jobs.schedules.schedule_table import schedule_problems
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import Empty

@@ -12,24 +12,24 @@ from fastapi import APIRouter, Query, Request, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.http.auditing import record_in_transaction
 from pai_sdk._service.http.bodies import accepts
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.identity.principal import Principal
-from pai_sdk._service.jobs.creation import read_request
-from pai_sdk._service.jobs.experiment_table import experiment_names
-from pai_sdk._service.jobs.host_resources import Capacity, refuse_oversized
-from pai_sdk._service.jobs.job_table import existing_job, latest_metrics
-from pai_sdk._service.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
-from pai_sdk._service.jobs.progress_figures import latest_progress
-from pai_sdk._service.jobs.queueing.submission import NewJob
-from pai_sdk._service.jobs.reading import read_body
-from pai_sdk._service.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
-from pai_sdk._service.jobs.resolution import Resolved
-from pai_sdk._service.jobs.snapshot import LinkOf, error_info, job_in_full, job_in_list, output_models
 from pai_sdk._service.routes.json_responses import LongPoll, etag, list_success, offering, success
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, TimeWindow, check_workspace
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.experiments import experiment_names
+from pai_sdk._service.services.jobs.creation import read_request
+from pai_sdk._service.services.jobs.host_resources import Capacity, refuse_oversized
+from pai_sdk._service.services.jobs.job_table import existing_job, latest_metrics
+from pai_sdk._service.services.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
+from pai_sdk._service.services.jobs.progress_figures import latest_progress
+from pai_sdk._service.services.jobs.queueing.submission import NewJob
+from pai_sdk._service.services.jobs.reading import read_body
+from pai_sdk._service.services.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
+from pai_sdk._service.services.jobs.resolution import Resolved
+from pai_sdk._service.services.jobs.snapshot import LinkOf, error_info, job_in_full, job_in_list, output_models
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest

@@ -7,14 +7,14 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.identity.principal import Right
 from pai_sdk._service.identity.users import UserInfo
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageSize, check_workspace
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.wire import wire_time

@@ -8,14 +8,14 @@ from urllib.parse import urlsplit
 from fastapi import APIRouter, Query, Request, Response
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.budgets import BudgetedRoute
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.http.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.workspaces import WorkspaceInfo
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageNumber, PageSize, check_workspace
+from pai_sdk._service.services.budgets import BudgetedRoute
+from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.wire import wire_time

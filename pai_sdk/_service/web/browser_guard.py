@@ -17,7 +17,7 @@ from starlette.types import Scope
 from pai_sdk._service.http.gate import headers_of, throttle
 from pai_sdk._service.http.page_requests import PAGE_HEADER, PAGE_SESSION
 from pai_sdk._service.identity.principal import NOT_SIGNED_IN, Principal
-from pai_sdk._service.rate import KeyRates
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.web.browser_keys import BrowserKeys
 from pai_sdk._service.web.host_names import HostNames
 from pai_sdk._service.wire_errors import WireError

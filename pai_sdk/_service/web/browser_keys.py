@@ -21,7 +21,7 @@ import secrets
 import time
 from collections.abc import Callable
 
-from pai_sdk._service.tickets import Tickets
+from pai_sdk._service.services.tickets import Tickets
 
 __all__ = ["SIGNED_IN_S", "BrowserKeys", "page_secret"]
 

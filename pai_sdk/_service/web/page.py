@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from pai_sdk._service.http.page_requests import PAGE_PATH
 from pai_sdk._service.identity.principal import Principal
-from pai_sdk._service.rate import KeyRates
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.web.browser_guard import BrowserGuard
 from pai_sdk._service.web.browser_keys import BrowserKeys
 from pai_sdk._service.web.host_names import HostNames

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import JSONResponse, RedirectResponse
 
 from pai_sdk._core.version import __version__
-from pai_sdk._service.budgets import BudgetedRoute
-from pai_sdk._service.http.context import PrincipalOf
 from pai_sdk._service.http.page_requests import PAGE_PATH
-from pai_sdk._service.runs.responses import IMMUTABLE, LIVE, tagged
+from pai_sdk._service.services.budgets import BudgetedRoute
+from pai_sdk._service.services.context import PrincipalOf
+from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, tagged
 from pai_sdk._service.web.browser_guard import cookie_name, page_policy
 from pai_sdk._service.web.browser_keys import SIGNED_IN_S
 from pai_sdk._service.web.page import ABOUT_PATH, ASSETS_PATH, LOGIN_PATH, Ability, Page

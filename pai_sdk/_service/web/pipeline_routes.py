@@ -7,9 +7,9 @@ from typing import Annotated, Any, Protocol
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 
-from pai_sdk._service.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.http.page_requests import PAGE_PATH
-from pai_sdk._service.runs.responses import LIVE, json_response
+from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk.errors import RunNotFoundError, StorageError
 

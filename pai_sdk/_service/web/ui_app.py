@@ -13,18 +13,18 @@ from fastapi import FastAPI, Request
 from starlette.responses import JSONResponse, RedirectResponse
 from starlette.types import ASGIApp
 
-from pai_sdk._service.budgets import Shares
 from pai_sdk._service.http.gate import Gate
 from pai_sdk._service.http.listening import listen_on, url_of
 from pai_sdk._service.http.page_requests import PAGE_PATH
 from pai_sdk._service.http_server import HttpServer
 from pai_sdk._service.process import prepare_threads
 from pai_sdk._service.routes.json_responses import add_refusals, refusal
-from pai_sdk._service.runs.folder_runs import FolderRuns
-from pai_sdk._service.runs.run_routers import ROUTERS
-from pai_sdk._service.runs.source import RunSource
+from pai_sdk._service.routes.runs.routers import ROUTERS
+from pai_sdk._service.services.budgets import Shares
+from pai_sdk._service.services.runs.folder_runs import FolderRuns
+from pai_sdk._service.services.runs.source import RunSource
+from pai_sdk._service.services.tickets import Tickets
 from pai_sdk._service.settings import ConnectionLimits
-from pai_sdk._service.tickets import Tickets
 from pai_sdk._service.web.browser_guard import SAFETY_HEADERS
 from pai_sdk._service.web.host_names import check_name, names_of_address
 from pai_sdk._service.web.page import STATIC_FOLDER, Ability, Page, PageSettings

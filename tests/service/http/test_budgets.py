@@ -17,9 +17,9 @@ import requests
 
 from pai_sdk._data.logs import search
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._service.budgets import COMPARE, SEARCH, Abandoned, Budget, Share, Shares, Work
 from pai_sdk._service.http.description import describe
 from pai_sdk._service.routes.api_app import create_api
+from pai_sdk._service.services.budgets import COMPARE, SEARCH, Abandoned, Budget, Share, Shares, Work
 from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
@@ -187,7 +187,7 @@ def test_a_share_that_is_full_says_when_to_come_again(
         yield 0, b"a\n"
 
     monkeypatch.setattr(search, "_chunks", chunks)
-    monkeypatch.setattr("pai_sdk._service.budgets._SLOT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("pai_sdk._service.services.budgets._SLOT_TIMEOUT_S", 0.1)
     with ExitStack() as stack:
         stack.callback(go_on.set)
         asked = [

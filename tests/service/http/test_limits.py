@@ -20,8 +20,8 @@ import requests
 from pai_sdk._service import http_server
 from pai_sdk._service.http import guarded_connections
 from pai_sdk._service.http.guarded_connections import GuardedProtocol
-from pai_sdk._service.jobs.changes import Subscription
-from pai_sdk._service.rate import RateLimit
+from pai_sdk._service.identity.rate import RateLimit
+from pai_sdk._service.services.jobs.changes import Subscription
 from pai_sdk._service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service

@@ -12,10 +12,10 @@ from sqlalchemy import event, insert
 from typer.testing import CliRunner
 
 from pai_sdk._client.api.training_jobs import TrainingJobs
-from pai_sdk._service.jobs.changes import Changes
-from pai_sdk._service.jobs.host_resources import Capacity
-from pai_sdk._service.jobs.job_table import Jobs
-from pai_sdk._service.jobs.queueing.queue import FairQueue
+from pai_sdk._service.services.jobs.changes import Changes
+from pai_sdk._service.services.jobs.host_resources import Capacity
+from pai_sdk._service.services.jobs.job_table import Jobs
+from pai_sdk._service.services.jobs.queueing.queue import FairQueue
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import Job, UseRow
 from pai_sdk._wire.pai.status import JobStatus

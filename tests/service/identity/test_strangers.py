@@ -18,7 +18,7 @@ import requests
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.identity.principal import Principal
-from pai_sdk._service.rate import KeyRates
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.web.browser_guard import BrowserGuard
 from pai_sdk._service.web.browser_keys import BrowserKeys
 from pai_sdk._service.web.host_names import HostNames

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._service.background.scheduler import Scheduler
 from pai_sdk._service.identity.users import Users
-from pai_sdk._service.jobs.scheduler import Scheduler
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.folder import Keys

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service import server
-from pai_sdk._service.jobs.host_resources import Capacity
 from pai_sdk._service.monitoring.job_figures import JobFigures
+from pai_sdk._service.services.jobs.host_resources import Capacity
 from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import Job, Transition

@@ -17,12 +17,12 @@ import pytest
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._service.backup import back_up, restore
 from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.external import claim, external_blobs
 from pai_sdk._service.oss.external.external_blobs import ExternalBlobs, is_external
 from pai_sdk._service.oss.sweep import Sweeper
+from pai_sdk._service.services.backup import back_up, restore
 from pai_sdk.errors import InvalidInputError, ServiceStartError, StorageError
 from tests.service.certificates import Authority
 from tests.service.objects import serving

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import event, select
 from sqlalchemy.orm import Session
 
-from pai_sdk._service.jobs.queueing.submission import NewJob, Submissions
+from pai_sdk._service.services.jobs.queueing.submission import NewJob, Submissions
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import Job
 from pai_sdk._service.wire_errors import WireError

@@ -12,8 +12,8 @@ import pytest
 
 from pai_sdk._data.run.watch.manager import RunManager
 from pai_sdk._data.run.watch.scan import LocalRunFolders
-from pai_sdk._service.runs import on_demand_manager as kept_manager
-from pai_sdk._service.runs.on_demand_manager import OnDemandManager
+from pai_sdk._service.services.runs import on_demand_manager as kept_manager
+from pai_sdk._service.services.runs.on_demand_manager import OnDemandManager
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import job_body

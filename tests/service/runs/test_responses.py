@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pai_sdk._service.jobs.changes import FinishTimes
-from pai_sdk._service.runs.responses import csv_text, finite
+from pai_sdk._service.services.jobs.changes import FinishTimes
+from pai_sdk._service.services.runs.responses import csv_text, finite
 
 
 def test_numbers_that_are_not_finite_are_null_with_their_indices() -> None:

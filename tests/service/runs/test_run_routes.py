@@ -15,7 +15,7 @@ import pytest
 
 from pai_sdk._data.run.events.binary_columns import MEDIA_TYPE, read_columns
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._service.runs import job_runs
+from pai_sdk._service.services.runs import job_runs
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body, running_service

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, update
 from typer.testing import CliRunner
 
 from pai_sdk import Estimator, Processor, Session
-from pai_sdk._service import backup
+from pai_sdk._service.services import backup
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._wire.pai.request import SCHEDULE_LABEL

@@ -14,14 +14,14 @@ import pytest
 from sqlalchemy import create_engine, select
 from sqlalchemy.orm import Session
 
+from pai_sdk._service.background.schedules import ScheduleRunner
 from pai_sdk._service.http_server import IdleWatch
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.principal import Principal
-from pai_sdk._service.jobs.changes import Changes
-from pai_sdk._service.jobs.job_table import Jobs
-from pai_sdk._service.jobs.queueing.submission import NewJob
-from pai_sdk._service.jobs.schedules.schedule_runner import ScheduleRunner
-from pai_sdk._service.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.changes import Changes
+from pai_sdk._service.services.jobs.job_table import Jobs
+from pai_sdk._service.services.jobs.queueing.submission import NewJob
+from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.disk import DiskWatch
 from pai_sdk._service.state.models import Job, ScheduleRow

@@ -14,10 +14,10 @@ from odps import ODPS
 
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._data.trace import OdpsSink
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.odps.table_rights import ALL_TABLES, TableRights
 from pai_sdk._service.odps.table_store import TableStore
 from pai_sdk._service.odps.tables_app import TablesApp
-from pai_sdk._service.rate import KeyRates
 from tests.support.waiting import PATIENCE_S, until
 
 KEY = Credentials("test-id", "test-secret")

@@ -20,7 +20,7 @@ import pytest
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace, clear_trace_map
-from pai_sdk._service.rate import KeyRates
+from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk.errors import InvalidInputError, TraceError
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.tables.conftest import KEY, Tables, serving

@@ -17,8 +17,8 @@ import requests
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._core.version import __version__
+from pai_sdk._service.services.tickets import Tickets
 from pai_sdk._service.settings import ForeignCloud
-from pai_sdk._service.tickets import Tickets
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, keep_to_a_quiet_port, running_service
 from tests.service.web.browsing import Answer, ask_as_browser, code_in, headers_of_page, sign_in

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BeforeValidator
 
 import pai_sdk._wire.pai.request  # noqa: F401 - all models that are sent
-from pai_sdk._service.jobs.reading import read_model
+from pai_sdk._service.services.jobs.reading import read_model
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.compute import ComputeResource, SchedulerConfig, SpotSpec
 from pai_sdk._wire.pai.fields import RangeFields

@@ -1,1 +1,0 @@
-"""Algorithms and models that users register on the service."""

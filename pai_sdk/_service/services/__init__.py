@@ -1,0 +1,1 @@
+"""What the service does, one module for each resource; routes and background call it."""

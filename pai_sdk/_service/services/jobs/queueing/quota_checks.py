@@ -1,0 +1,97 @@
+"""Checks the quota of a user: at the creation of a job, and before it starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from pai_sdk._service.identity.principal import OPERATOR
+from pai_sdk._service.identity.quotas import NO_QUOTA, Quota, quota_of
+from pai_sdk._service.services.jobs.host_resources import Need, need_or_instances
+from pai_sdk._service.state.models import Job
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.status import JobStatus
+
+__all__ = [
+    "ACTIVE",
+    "QUEUED",
+    "QuotaUse",
+    "check_quota",
+    "missing_in_quota",
+    "refuse_larger_than_quota",
+    "use_of",
+]
+
+QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
+"""Statuses of a job that has not started."""
+
+ACTIVE = (JobStatus.INITIALIZING, JobStatus.RUNNING)
+"""Statuses of a job with allocated resources."""
+
+
+@dataclass(frozen=True)
+class QuotaUse:
+    """Usage of a quota: by started and by queued jobs."""
+
+    cpus: float
+    gpus: int
+    running: int
+    queued: int
+
+
+def missing_in_quota(quota: Quota, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
+    """Describes what a quota lacks for a job in addition to the running ones; empty if it can start."""
+    needs = list(running)
+    for resource, limit, amount, used in (
+        ("CPUs", quota.cpus, need.cpus, sum(other.cpus for other in needs)),
+        ("GPUs", quota.gpus, need.gpus, sum(other.gpus for other in needs)),
+        ("running job", quota.running, 1, len(needs)),
+    ):
+        # A job without this resource never waits for it.
+        if limit is not None and amount and amount > max(0, limit - used):
+            yield f"{amount:g} {resource} ({max(0, limit - used):g} of {limit:g} are free)"
+
+
+def check_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
+    """Raises WireError if a new job of a user could never start, or too many of their jobs are queued."""
+    if owner == OPERATOR:
+        return  # the service's own key has no quota
+    refuse_larger_than_quota(session, owner, request)
+    quota = quota_of(session, owner)
+    if quota.queued is not None and _count_queued(session, owner) >= quota.queued:
+        message = f"The quota of user {owner!r} is {quota.queued} queued jobs, and all of it is used."
+        raise _refused(f"{message} Submit the job again when one of them has begun.")
+
+
+def refuse_larger_than_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
+    """Raises WireError if a job could not start alone within its user's quota."""
+    quota = NO_QUOTA if owner == OPERATOR else quota_of(session, owner)
+    missing = list(missing_in_quota(quota, need_or_instances(request)))
+    if missing:
+        message = f"The job needs more than the quota of user {owner!r} allows: {', '.join(missing)}."
+        raise _refused(f"{message} Ask for less, or ask an administrator for a greater quota.")
+
+
+def use_of(session: Session, owner: str) -> QuotaUse:
+    """Returns how much of their quota a user's jobs use."""
+    requests = session.scalars(select(Job.request).where(Job.owner == owner, Job.status.in_(ACTIVE)))
+    needs = [need_or_instances(TrainingJobRequest.model_validate(request)) for request in requests]
+    return QuotaUse(
+        sum(need.cpus for need in needs),
+        sum(need.gpus for need in needs),
+        len(needs),
+        _count_queued(session, owner),
+    )
+
+
+def _count_queued(session: Session, owner: str) -> int:
+    queued = select(func.count()).select_from(Job).where(Job.owner == owner, Job.status.in_(QUEUED))
+    return session.scalar(queued) or 0
+
+
+def _refused(message: str) -> WireError:
+    return WireError(400, "UserQuotaExceeded", message)

@@ -1,0 +1,1 @@
+"""The runs of jobs and folders, and the responses about them."""

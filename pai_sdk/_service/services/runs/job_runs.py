@@ -1,0 +1,235 @@
+"""The runs of a service: its jobs, with the local files of their instances."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+from weakref import WeakSet
+
+from sqlalchemy import func, select
+
+from pai_sdk._data.logs.reader import LogReader
+from pai_sdk._data.run.report.layout import RunLayout
+from pai_sdk._data.run.watch.records import RunRecord
+from pai_sdk._data.storage.base import Store
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.visibility import visible_jobs
+from pai_sdk._service.oss.bucket_store import BucketStore
+from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.services.jobs.job_table import Jobs
+from pai_sdk._service.services.jobs.log_reader import JobLogReader
+from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
+from pai_sdk._service.services.runs.on_demand_manager import OnDemandManager
+from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
+from pai_sdk._service.services.runs.source import RunMark, checkpoint_marks, folders_in
+from pai_sdk._service.state.folder import DataFolder
+from pai_sdk._service.state.models import Event, Job
+from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk._wire.requests import RecordedRequest, output_uris
+
+if TYPE_CHECKING:
+    from pai_sdk._data.run.watch.manager import RunManager
+
+__all__ = ["JobRuns"]
+
+_POINTS_BYTES = 48 << 20  # cache of points; other runs are read again on demand
+_THREADS = 2
+_REFRESH_S = 0.5
+_JOBS_PER_QUERY = 500
+_EVERYTHING = Principal.operator("")
+_MODEL, _TRACE = "model", "trace"
+
+
+class JobRuns:
+    """The runs of the jobs of a service that a user can see.
+
+    Each active user has a manager, which reads only the runs that they can see. So nothing that it counts,
+    compares or streams is of another run. It is closed when they are idle.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        logs: JobLogReader,
+        folder: DataFolder,
+        store: ObjectStore,
+        max_stream_s: float,
+        principal: Principal = _EVERYTHING,
+    ) -> None:
+        self.responses = ResponseCache()
+        self.rows = RowCache()
+        self.max_stream_s = max_stream_s
+        self._jobs = jobs
+        self._logs = logs
+        self._folder = folder
+        self._store = store
+        self._principal = principal
+        self._lock = threading.Lock()  # guards the next two
+        self._by_user: dict[str, JobRuns] = {}  # by user, with their current rights
+        # Including those of earlier rights. The set is weak: these are dropped when no request uses them and their
+        # managers are idle.
+        self._to_close: WeakSet[JobRuns] = WeakSet()
+        self._manager = OnDemandManager(self._new_manager)
+        # The version and the last record of each job; used by the manager's thread only, hence without the lock.
+        self._cached_records: dict[str, tuple[int, RunRecord]] = {}
+
+    @property
+    def manager(self) -> RunManager:
+        """Returns the running manager."""
+        return self._manager.get()
+
+    def _new_manager(self) -> RunManager:
+        from pai_sdk._data.run.watch.manager import RunManager
+
+        # A new manager has read nothing: it needs all records.
+        self._cached_records = {}
+        manager = RunManager(
+            records=self._records,
+            refresh_s=_REFRESH_S,
+            memory_bytes=_POINTS_BYTES,
+            threads=_THREADS,
+            opener=self._open,
+        )
+        return manager.start()
+
+    def finished_at(self, run_id: str | None) -> float:
+        """Returns the monotonic time at which the job of a run finished; minus infinity if it has not."""
+        return self._jobs.finish_times.of(run_id and run_id.partition("/")[0])
+
+    def visible_to(self, principal: Principal) -> JobRuns:
+        """Returns the source of the runs that a user can see; it is cached while their rights are unchanged."""
+        # An administrator sees all runs, and shares the manager of the service.
+        if principal.view_key == self._principal.view_key or principal.has_right("admin"):
+            return self
+        with self._lock:
+            runs = self._by_user.get(principal.user)
+            if runs is None or runs._principal.view_key != principal.view_key:
+                runs = JobRuns(self._jobs, self._logs, self._folder, self._store, self.max_stream_s, principal)
+                self._by_user[principal.user] = runs
+                self._to_close.add(runs)
+        return runs
+
+    def close(self) -> None:
+        """Stops all managers."""
+        self._manager.close()
+        # Closed outside of the lock: a manager may wait 5 s for its thread.
+        with self._lock:
+            children = [*self._to_close]
+        for child in children:
+            child.close()
+
+    @property
+    def is_closing(self) -> bool:
+        """Returns True if the service is shutting down."""
+        return self._jobs.changes.closed
+
+    def log(self, run_id: str, instance: str | None) -> LogReader:
+        """Opens the log of a job; raises WireError if there is no such job or instance."""
+        return self._logs.open(self._job(run_id), instance)
+
+    def files(self, run_id: str) -> Mapping[str, Store]:
+        """Returns the output channels of a job, local or published, and its logs."""
+        job, sandbox = self._job(run_id), self._sandbox(run_id)
+        stores: dict[str, Store] = {}
+        for name, uri in output_uris(job.request).items():
+            if uri.startswith("oss://"):
+                stores[name] = BucketStore(self._store, OssUri.parse(uri).as_dir())
+                if name == _MODEL:
+                    trace = BucketStore(self._store, OssUri.parse(f"{uri.rstrip('/')}/{_TRACE}/"))
+                    if next(trace.list(), None) is not None:
+                        stores.setdefault(_TRACE, trace)
+        # Local folders are not published yet, so they replace the published ones. A trace without its own channel
+        # is in the channel of the model.
+        stores |= folders_in(sandbox.output_dir(_MODEL), sandbox.root, only=[_TRACE])
+        stores |= folders_in(sandbox.ml / "output", sandbox.root)
+        if sandbox.logs_dir.is_dir():
+            stores["logs"] = LocalStore(sandbox.logs_dir, links="inside")
+        return dict(sorted(stores.items()))
+
+    def queue_positions(self) -> Mapping[str, int]:
+        """Returns the positions of jobs in the queues of their owners."""
+        position = func.row_number().over(partition_by=Job.owner, order_by=(Job.priority.desc(), Job.number))
+        queued = select(Job.id, position.label("place"), visible_jobs(self._principal).label("is_visible"))
+        with self._jobs.database.read() as session:
+            rows = session.execute(queued.where(Job.status.in_(QUEUED)))
+            return {row.id: row.place for row in rows if row.is_visible}
+
+    def marks(self, run_id: str) -> Sequence[RunMark]:
+        """Returns the statuses, events and checkpoints of a job."""
+        job = self._job(run_id)
+        marks = [RunMark("status", change.status, change.started_at) for change in job.transitions]
+        with self._jobs.database.read() as session:
+            events = session.scalars(select(Event).where(Event.job_id == run_id).order_by(Event.number))
+            marks += [RunMark("event", event.text, event.happened_at) for event in events]
+        local = Path(RunLayout(str(self._sandbox(run_id).ml / "output")).checkpoints)
+        # A local folder is not published yet, or not completely.
+        published = None if local.is_dir() else _published(job, "checkpoints")
+        if published is not None:
+            return [*marks, *self._published_checkpoints(published)]
+        return [*marks, *checkpoint_marks(local, self._sandbox(run_id).root)]
+
+    def _published_checkpoints(self, uri: str) -> Iterator[RunMark]:
+        folder = OssUri.parse(uri).as_dir()
+        marker = RunLayout("").checkpoint_marker(0).rpartition("/")[2]
+        for info in self._store.list(folder.bucket, folder.key):
+            name, _, last = info.key[len(folder.key) :].partition("/")
+            if last == marker and (step := RunLayout.step_of(name)) is not None:
+                yield RunMark("checkpoint", f"checkpoint {step}", info.modified_at, step)
+
+    def _open(self, uri: str) -> Store:
+        """Opens the folder of a record: the local one, or the published one."""
+        if uri.startswith("oss://"):
+            return BucketStore(self._store, OssUri.parse(uri))
+        return LocalStore(uri, links="inside")  # a job can put any link into its folder
+
+    def _records(self) -> list[RunRecord]:
+        """Returns the record of each run; reads only the jobs whose version has changed."""
+        visible = select(Job.id, Job.version).where(visible_jobs(self._principal))
+        with self._jobs.database.read() as session:
+            versions = {row.id: row.version for row in session.execute(visible)}
+            changed = [run_id for run_id, version in versions.items() if self._version_of(run_id) != version]
+            for start in range(0, len(changed), _JOBS_PER_QUERY):
+                is_in_batch = Job.id.in_(changed[start : start + _JOBS_PER_QUERY])
+                for job in session.scalars(select(Job).where(is_in_batch)):
+                    self._cached_records[job.id] = (job.version, self._record(job))
+        self._cached_records = {
+            run_id: entry for run_id, entry in self._cached_records.items() if run_id in versions
+        }
+        return [record for _, record in self._cached_records.values()]
+
+    def _version_of(self, run_id: str) -> int:
+        return self._cached_records[run_id][0] if run_id in self._cached_records else -1
+
+    def _record(self, job: Job) -> RunRecord:
+        local = Path(RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard)
+        # A job that has not started has no files: this avoids scans of the folders of thousands of queued jobs.
+        has_files = job.started_at is not None
+        is_published = has_files and JobStatus(job.status).is_terminal and not local.is_dir()
+        return RunRecord(
+            job.id,
+            status=job.status,
+            name=job.name,
+            labels={label.key: label.value for label in job.labels},
+            hparams=RecordedRequest.model_validate(job.request).hyperparameter_values,
+            created_at=job.created_at,
+            ended_at=job.ended_at,
+            uri=((_published(job, "tensorboard") if is_published else None) or str(local)) if has_files else "",
+        )
+
+    def _job(self, run_id: str) -> Job:
+        self._jobs.require_visible(run_id, self._principal)
+        return self._jobs.get(run_id)
+
+    def _sandbox(self, job_id: str) -> Sandbox:
+        return Sandbox(self._folder.job_dir(job_id))
+
+
+def _published(job: Job, channel: str) -> str | None:
+    """Returns the URI to which an output channel of a job is published; None if it has no such channel."""
+    uri = output_uris(job.request).get(channel)
+    return uri if uri is not None and uri.startswith("oss://") else None
