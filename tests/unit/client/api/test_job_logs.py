@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._client.api.job_logs import JobLogs, _end_of
+from pai_sdk._client.api.job_logs import JobLogs
+from pai_sdk._client.api.later_parts import _end_of
 from pai_sdk._client.api.responses import ApiResponse as Answer
 from pai_sdk._client.api.responses import api_error
 from pai_sdk._client.api.transport import Transport
