@@ -20,6 +20,7 @@ from pai_sdk._host.execution.docker.options import LocalOptions
 from pai_sdk._host.execution.unused_fields import unused_fields
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.spec import InputChannel, OutputChannel
 from pai_sdk.errors import InvalidInputError, LocalRunError, Problem
 
 _SCHEMES = _CODE_TYPES = ("file", "oss")
@@ -73,25 +74,31 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
         yield Problem("source_dir", f"code in {code.location_type!r} cannot be read from this machine", hint)
     if compute and compute.resource_id:
         yield Problem("resource_id", "is a quota of the service", "leave it out for a local run")
-    for channel in request.input_channels:
-        where = f"inputs[{channel.name!r}]"
-        if channel.dataset_id:
-            hint = "give a local path or an oss:// URI"
-            yield Problem(where, f"dataset {channel.dataset_id} exists in its service only", hint)
-        elif uri_scheme(channel.input_uri or "") not in _SCHEMES:
-            hint = "give a local path (a folder where it is mounted) or an oss:// URI"
-            yield Problem(where, f"{channel.input_uri!r} cannot be reached from this machine", hint)
-        elif (channel.input_uri or "").startswith("file:") and not file_path(channel.input_uri or "").exists():
-            yield Problem(where, f"{file_path(channel.input_uri or '')} does not exist")
-    for output in request.output_channels:
-        where = f"outputs[{output.name!r}]"
-        if output.dataset_id or uri_scheme(output.output_uri or "") not in _SCHEMES:
-            target = output.dataset_id or repr(output.output_uri)
-            yield Problem(where, f"{target} cannot be written from this machine", "give a local folder or oss://")
-        elif (output.output_uri or "").startswith("file:"):
-            path = file_path(output.output_uri or "")
-            if problem := _folder_problem(path):
-                yield Problem(where, f"{path} cannot be written to: {problem}", "name a folder of yours")
+    for channels in (map(_input_problem, request.input_channels), map(_output_problem, request.output_channels)):
+        yield from filter(None, channels)
+
+
+def _input_problem(channel: InputChannel) -> Problem | None:
+    where, uri = f"inputs[{channel.name!r}]", channel.input_uri or ""
+    if channel.dataset_id:
+        hint = "give a local path or an oss:// URI"
+        return Problem(where, f"dataset {channel.dataset_id} exists in its service only", hint)
+    if uri_scheme(uri) not in _SCHEMES:
+        hint = "give a local path (a folder where it is mounted) or an oss:// URI"
+        return Problem(where, f"{channel.input_uri!r} cannot be reached from this machine", hint)
+    if uri.startswith("file:") and not file_path(uri).exists():
+        return Problem(where, f"{file_path(uri)} does not exist")
+    return None
+
+
+def _output_problem(channel: OutputChannel) -> Problem | None:
+    where, uri = f"outputs[{channel.name!r}]", channel.output_uri or ""
+    if channel.dataset_id or uri_scheme(uri) not in _SCHEMES:
+        target = channel.dataset_id or repr(channel.output_uri)
+        return Problem(where, f"{target} cannot be written from this machine", "give a local folder or oss://")
+    if uri.startswith("file:") and (problem := _folder_problem(file_path(uri))):
+        return Problem(where, f"{file_path(uri)} cannot be written to: {problem}", "name a folder of yours")
+    return None
 
 
 def _folder_problem(path: Path) -> str:
