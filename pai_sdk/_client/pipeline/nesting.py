@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pai_sdk._client.pipeline.checks import check_parameters
@@ -34,40 +34,54 @@ def nested_steps(
     `steps` and `parameters` are those of the inner pipeline; `arguments`, `after` and `when` may refer to steps of
     the outer one.
     """
-    values = _values_of(parameters, arguments)
-    nested: dict[str, PipelineStep] = {}
-
-    def of_outer(value: Any) -> Any:
-        """Returns the value with references to the steps of the outer pipeline."""
-        if isinstance(value, PipelineParameter):
-            return values[value.name] if parameters.get(value.name) is value else value
-        if isinstance(value, OutputReference | ResultReference) and steps.get(value.step.name) is not value.step:
-            return value  # of a third pipeline: an error when the outer one is checked
-        if isinstance(value, OutputReference):
-            return OutputReference(nested[value.step.name], value.channel)
-        if isinstance(value, ResultReference):
-            return ResultReference(nested[value.step.name], value.path)
-        if isinstance(value, Condition):
-            return Condition(value.symbol, of_outer(value.left), of_outer(value.right))
-        if isinstance(value, Mapping):
-            return {key: of_outer(item) for key, item in value.items()}
-        return [of_outer(item) for item in value] if isinstance(value, list | tuple) else value
-
-    def work_of(work: JobWork | CallWork | EachWork) -> JobWork | CallWork | EachWork:
-        if isinstance(work, EachWork):
-            template = replace(work.template, **of_outer(work.template.bindings))
-            return replace(work, values=of_outer(work.values), template=template)
-        return replace(work, **of_outer(work.bindings))
-
+    rebinding = _Rebinding(steps, parameters, _values_of(parameters, arguments))
+    nested = rebinding.nested
     for step in steps.values():
         nested[step.name] = replace(
             step,
             name=f"{name}/{step.name}",
-            work=work_of(step.work),
+            work=rebinding.work(step.work),
             after=(*after, *(nested.get(previous.name, previous) for previous in step.after)),
-            when=_both(when, None if step.when is None else of_outer(step.when)),
+            when=_both(when, None if step.when is None else rebinding.value(step.when)),
         )
         yield nested[step.name]
+
+
+@dataclass(frozen=True)
+class _Rebinding:
+    """Binds the references of an inner pipeline to values and steps of the outer one."""
+
+    steps: Mapping[str, PipelineStep]
+    parameters: Mapping[str, PipelineParameter]
+    arguments: Mapping[str, Any]  # the value of each parameter
+    nested: dict[str, PipelineStep] = field(default_factory=dict)  # the steps so far, by their inner names
+
+    def value(self, value: Any) -> Any:
+        """Returns the value with references to the steps of the outer pipeline."""
+        if isinstance(value, PipelineParameter):
+            return self.arguments[value.name] if self.parameters.get(value.name) is value else value
+        if isinstance(value, OutputReference | ResultReference):
+            return self._reference(value)
+        if isinstance(value, Condition):
+            return Condition(value.symbol, self.value(value.left), self.value(value.right))
+        if isinstance(value, Mapping):
+            return {key: self.value(item) for key, item in value.items()}
+        return [self.value(item) for item in value] if isinstance(value, list | tuple) else value
+
+    def work(self, work: JobWork | CallWork | EachWork) -> JobWork | CallWork | EachWork:
+        """Returns the work of a step with references to the steps of the outer pipeline."""
+        if isinstance(work, EachWork):
+            template = replace(work.template, **self.value(work.template.bindings))
+            return replace(work, values=self.value(work.values), template=template)
+        return replace(work, **self.value(work.bindings))
+
+    def _reference(self, reference: OutputReference | ResultReference) -> OutputReference | ResultReference:
+        name = reference.step.name
+        if self.steps.get(name) is not reference.step:
+            return reference  # of a third pipeline: an error when the outer one is checked
+        if isinstance(reference, OutputReference):
+            return OutputReference(self.nested[name], reference.channel)
+        return ResultReference(self.nested[name], reference.path)
 
 
 def _values_of(parameters: Mapping[str, PipelineParameter], arguments: Mapping[str, Any]) -> dict[str, Any]:
