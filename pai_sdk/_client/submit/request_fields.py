@@ -79,15 +79,7 @@ def compute_resource(
     problems: Problems,
 ) -> ComputeResource | None:
     """Returns public instances, or instances of a quota; a mixture of both is a problem."""
-    if (
-        isinstance(instance_count, bool)
-        or not isinstance(instance_count, int)
-        or not 1 <= instance_count <= _MAX_INT32
-    ):
-        problems.add(
-            "instance_count", f"{instance_count!r} is not a number of instances", "a whole number, 1 or more"
-        )
-        instance_count = 1
+    count = _instance_count(instance_count, problems)
     if resource_type not in (None, "General", "Lingjun"):
         problems.add("resource_type", f"{resource_type!r} is not known", "General or Lingjun")
     _check_lingjun(resource_type, resource_id, instance_type, problems)
@@ -95,29 +87,7 @@ def compute_resource(
     with problems.under("spot_spec"):
         spot = None if spot_spec is None else SpotSpec.model_validate(spot_spec)
     if instance_type is not None:
-        is_local = backend_for_type(instance_type).is_local
-        if not is_local and _is_nearly_local(instance_type):
-            hint = "containers on this machine are 'local' and 'local_gpu'"
-            problems.add("instance_type", f"{instance_type!r} is not known", hint)
-        spec = None
-        for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
-            if other is not None and is_local and name == "instance_spec":
-                with problems.under("instance_spec"):
-                    spec = InstanceSpec.model_validate(other)  # the limits of each container
-            elif other is not None:
-                problems.add(
-                    name, "contradicts instance_type", "public instances or a quota of your own, not both"
-                )
-        with problems.under("instance_type"):
-            use_spot = True if spot else None
-            return ComputeResource(
-                ecs_spec=instance_type,
-                ecs_count=instance_count,
-                instance_spec=spec,
-                spot_spec=spot,
-                use_spot_instance=use_spot,
-            )
-        return None
+        return _public_instances(instance_type, count, instance_spec, resource_id, spot, problems)
     if instance_spec is None:
         hint = "such as instance_type='ecs.c6.large', or instance_spec with resource_id"
         problems.add("instance_type", "is missing", hint)
@@ -128,7 +98,46 @@ def compute_resource(
         problems.add("spot_spec", "works only with instance_type", "a quota has no spot instances")
     with problems.under("instance_spec"):
         spec = InstanceSpec.model_validate(instance_spec)
-        return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=instance_count)
+        return ComputeResource(resource_id=resource_id, instance_spec=spec, instance_count=count)
+    return None
+
+
+def _instance_count(value: Any, problems: Problems) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_INT32:
+        return value
+    problems.add("instance_count", f"{value!r} is not a number of instances", "a whole number, 1 or more")
+    return 1
+
+
+def _public_instances(
+    instance_type: str,
+    count: int,
+    instance_spec: InstanceSpec | Mapping[str, Any] | None,
+    resource_id: str | None,
+    spot: SpotSpec | None,
+    problems: Problems,
+) -> ComputeResource | None:
+    """Returns public or local instances of a type; what belongs to a quota is a problem."""
+    is_local = backend_for_type(instance_type).is_local
+    if not is_local and _is_nearly_local(instance_type):
+        hint = "containers on this machine are 'local' and 'local_gpu'"
+        problems.add("instance_type", f"{instance_type!r} is not known", hint)
+    spec = None
+    if instance_spec is not None and is_local:
+        with problems.under("instance_spec"):
+            spec = InstanceSpec.model_validate(instance_spec)  # the limits of each container
+        instance_spec = None
+    for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
+        if other is not None:
+            problems.add(name, "contradicts instance_type", "public instances or a quota of your own, not both")
+    with problems.under("instance_type"):
+        return ComputeResource(
+            ecs_spec=instance_type,
+            ecs_count=count,
+            instance_spec=spec,
+            spot_spec=spot,
+            use_spot_instance=True if spot else None,
+        )
     return None
 
 
