@@ -160,34 +160,15 @@ class FunctionTrials:
         if self._study.population is not None:
             self._create_run(folder, live)
 
-        def on_report(report: Report) -> None:
-            if not live.points:  # the first report; without a report there is no event file
-                session.hparams(live.params)
-            self._on_report(live, report)
-
-        session = self._sessions[live.number] = ReportSession(folder, on_report=on_report)
-
-        def on_result(metrics: Mapping[str, Any]) -> None:
-            if session.last_step is None:  # only a result: no event file is written for it
-                self._on_report(live, Report(dict(metrics), 1, 0.0, None, None))
-            else:
-                session.report(metrics)
-
+        session = self._sessions[live.number] = self._session(folder, live)
         error: BaseException | None = None
         try:
-            # Other trials continue from the checkpoints of a member, so they are saved before the trial is
-            # finished.
             if self._is_abandoned(live):  # `_stop_calls` ran before this session was registered
                 return
-            with session if self._study.population is not None else nullcontext(), session.bound():
-                value = call_training(self._function, dict(live.params), on_result)
-            error = None if live.points else _without_metrics(value)
+            error = self._call(live, session)
         except StopTraining:
             if live.pruned_at is None:  # the call was abandoned
                 return
-        except (Exception, SystemExit) as raised:  # a script that calls sys.exit must not end the search
-            _check_objective(raised)
-            error = raised
         finally:
             self._sessions.pop(live.number, None)
         with self._lock:
@@ -197,6 +178,34 @@ class FunctionTrials:
                 self._study.ran_in(live, str(folder))
             self._end(live, error)
         self._on_change()
+
+    def _session(self, folder: Path, live: LiveTrial) -> ReportSession:
+        def on_report(report: Report) -> None:
+            if not live.points:  # the first report; without a report there is no event file
+                session.hparams(live.params)
+            self._on_report(live, report)
+
+        session = ReportSession(folder, on_report=on_report)
+        return session
+
+    def _call(self, live: LiveTrial, session: ReportSession) -> BaseException | None:
+        """Calls the function; returns the error with which the trial fails."""
+
+        def on_result(metrics: Mapping[str, Any]) -> None:
+            if session.last_step is None:  # only a result: no event file is written for it
+                self._on_report(live, Report(dict(metrics), 1, 0.0, None, None))
+            else:
+                session.report(metrics)
+
+        try:
+            # Other trials continue from the checkpoints of a member, so they are saved before the trial is
+            # finished.
+            with session if self._study.population is not None else nullcontext(), session.bound():
+                value = call_training(self._function, dict(live.params), on_result)
+            return None if live.points else _without_metrics(value)
+        except (Exception, SystemExit) as error:  # a script that calls sys.exit must not end the search
+            _check_objective(error)
+            return error
 
     def _create_run(self, folder: Path, live: LiveTrial) -> None:
         """Creates the run of a member of a population, with the newest checkpoint of its parent."""
