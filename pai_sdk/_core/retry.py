@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -124,54 +124,62 @@ class RetryPolicy:
         if _is_single.get():
             return _attempt_once(function, is_transient, on_retry)
         start = self.clock()
-        first: Exception | None = None
         try:
             # Most calls succeed at once, and tenacity takes longer than a small request.
             return function()
         except Exception as error:
-            first = error
+            attempts = _Attempts(self, function, on_retry, start, self.deadline_s, error)
         # Imported late: it takes as long as the rest of this library.
         import tenacity
 
-        def attempt() -> T:
-            nonlocal first
-            if first is not None:
-                error, first = first, None
-                raise error
-            return function()
-
-        remaining_s = self.deadline_s
-
-        def pause(state: tenacity.RetryCallState) -> float:
-            nonlocal remaining_s
-            # A pause that was interrupted, by a stopped transfer or by a test, counts in full.
-            remaining_s = self.deadline_s - max(self.clock() - start, state.idle_for)
-            requested_s = getattr(_error_of(state), "retry_after_s", None)
-            pause_s = self.pause_s(state.attempt_number, requested_s)
-            return pause_s if requested_s is not None else min(pause_s, max(remaining_s, 0.0))
-
-        def is_exhausted(state: tenacity.RetryCallState) -> bool:
-            is_late = remaining_s <= 0 or state.upcoming_sleep > remaining_s
-            return is_late or (self.max_attempts is not None and state.attempt_number >= self.max_attempts)
-
-        def report(state: tenacity.RetryCallState) -> None:
-            error = _error_of(state)
-            if error is None:
-                return
-            if self.deadline_s - remaining_s + state.upcoming_sleep >= _WARN_AFTER_S:
-                more = None if self.max_attempts is None else self.max_attempts - state.attempt_number
-                self.warnings.warn(error, remaining_s=remaining_s, remaining_attempts=more)
-            if on_retry is not None:
-                on_retry(state.attempt_number, error, state.upcoming_sleep)
-
         return tenacity.Retrying(
             retry=tenacity.retry_if_exception(is_transient),
-            wait=pause,
-            stop=is_exhausted,
-            before_sleep=report,
+            wait=attempts.pause,
+            stop=attempts.is_exhausted,
+            before_sleep=attempts.report,
             sleep=self.sleep,
             reraise=True,
-        )(attempt)
+        )(attempts.attempt)
+
+
+@dataclass
+class _Attempts(Generic[T]):
+    """The attempts of a call whose first one has failed, for tenacity."""
+
+    policy: RetryPolicy
+    function: Callable[[], T]
+    on_retry: Callable[[int, BaseException, float], None] | None
+    started_at: float  # by the policy's clock
+    remaining_s: float
+    first_error: Exception | None  # None once `attempt` has raised it
+
+    def attempt(self) -> T:
+        if self.first_error is not None:
+            error, self.first_error = self.first_error, None
+            raise error
+        return self.function()
+
+    def pause(self, state: tenacity.RetryCallState) -> float:
+        # A pause that was interrupted, by a stopped transfer or by a test, counts in full.
+        self.remaining_s = self.policy.deadline_s - max(self.policy.clock() - self.started_at, state.idle_for)
+        requested_s = getattr(_error_of(state), "retry_after_s", None)
+        pause_s = self.policy.pause_s(state.attempt_number, requested_s)
+        return pause_s if requested_s is not None else min(pause_s, max(self.remaining_s, 0.0))
+
+    def is_exhausted(self, state: tenacity.RetryCallState) -> bool:
+        max_attempts = self.policy.max_attempts
+        is_late = self.remaining_s <= 0 or state.upcoming_sleep > self.remaining_s
+        return is_late or (max_attempts is not None and state.attempt_number >= max_attempts)
+
+    def report(self, state: tenacity.RetryCallState) -> None:
+        error, max_attempts = _error_of(state), self.policy.max_attempts
+        if error is None:
+            return
+        if self.policy.deadline_s - self.remaining_s + state.upcoming_sleep >= _WARN_AFTER_S:
+            more = None if max_attempts is None else max_attempts - state.attempt_number
+            self.policy.warnings.warn(error, remaining_s=self.remaining_s, remaining_attempts=more)
+        if self.on_retry is not None:
+            self.on_retry(state.attempt_number, error, state.upcoming_sleep)
 
 
 @contextmanager
