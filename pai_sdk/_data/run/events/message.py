@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import NamedTuple
 
 from pai_sdk._data.run.events.other import BFLOAT16, HALF, STRING, TYPES, OtherEvent, dimensions, tensor_of
@@ -93,16 +93,20 @@ def parse_message(record: bytes, plugins: MutableMapping[str, str], *, is_mindsp
         elif field == 7 and wire == 2 and not is_mindspore:
             end_status = _end_status(record, start, stop)
     message = EventMessage(wall, wall_at, step, step_at, step_size, version, [], [])
-    if graph is not None:
-        message.other_events.append(OtherEvent("graph", "", step, wall, graph))
-    if end_status is not None:
-        message.other_events.append(OtherEvent("end", "", step, wall, end_status))
-    for summary_start, summary_end in summaries:
-        for field, wire, _, start, stop in fields(record, summary_start, summary_end):
-            if field == 1 and wire == 2:
-                # Only the first value of a tag has to name its plugin, so later records need it, too.
-                _read_value(record, start, stop, message, plugins, is_mindspore)
+    contents = ("graph", graph), ("end", end_status)
+    message.other_events.extend(OtherEvent(kind, "", step, wall, it) for kind, it in contents if it is not None)
+    for start, stop in _values_in(record, summaries):
+        # Only the first value of a tag has to name its plugin, so later records need it, too.
+        _read_value(record, start, stop, message, plugins, is_mindspore)
     return message
+
+
+def _values_in(record: bytes, summaries: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yields where the values of summaries start and stop."""
+    for summary_start, summary_stop in summaries:
+        for field, wire, _, start, stop in fields(record, summary_start, summary_stop):
+            if field == 1 and wire == 2:
+                yield start, stop
 
 
 def _read_value(
@@ -123,13 +127,7 @@ def _read_value(
         None,
     )
     if simple is not None:
-        number_at = simple[1]
-        exact = value_fields.get(EXACT_FIELD)
-        if exact is not None and exact[0] == 1:
-            value = _FLOAT64.unpack_from(record, exact[1])[0]
-            message.scalars.append(Scalar(tag, value, exact[1], "<f8", ((number_at, 4),)))
-        else:
-            message.scalars.append(Scalar(tag, _FLOAT32.unpack_from(record, number_at)[0], number_at, "<f4"))
+        message.scalars.append(_simple_scalar(record, tag, simple[1], value_fields.get(EXACT_FIELD)))
         return
     if is_mindspore and 9 in value_fields:
         _, start, stop = value_fields[9]
@@ -167,6 +165,13 @@ def _read_value(
         # Metadata without a value, as torch 2.13.0 and tensorboardX 2.6.5 write hyperparameters.
         kind = plugin if plugin == "hparams" else "metadata"
         message.other_events.append(OtherEvent(kind, tag, message.step, message.wall, plugin_content))
+
+
+def _simple_scalar(record: bytes, tag: str, number_at: int, exact: tuple[int, int, int] | None) -> Scalar:
+    """Returns the number of a value: the double beside it, if there is one."""
+    if exact is None or exact[0] != 1:
+        return Scalar(tag, _FLOAT32.unpack_from(record, number_at)[0], number_at, "<f4")
+    return Scalar(tag, _FLOAT64.unpack_from(record, exact[1])[0], exact[1], "<f8", ((number_at, 4),))
 
 
 def _end_status(record: bytes, at: int, end: int) -> bytes | None:

@@ -9,7 +9,7 @@ import math
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pai_sdk._data.run.events.protobuf import fields, varints
 
@@ -130,7 +130,35 @@ def tensor_of(message: bytes, *, is_mindspore: bool = False) -> npt.NDArray[Any]
     """Returns the array of a tensor message, of text an array of bytes; raises ValueError for other messages."""
     import numpy as np
 
-    kind, shape, content, strings = 0, [], None, []
+    kind, shape, content, strings, numbers = _tensor_fields(message, is_mindspore=is_mindspore)
+    if not is_mindspore and kind == STRING:
+        return _shaped(np.array([*strings, None], object)[:-1], shape, b"")
+    code = (_MINDSPORE_TYPES if is_mindspore else TYPES).get(kind)
+    if code is None:
+        raise ValueError(f"a tensor of type {kind} is not read")
+    if content:
+        values = _fixed(content, code)
+    else:
+        values = _as_type(np.concatenate(numbers) if numbers else np.empty(0, code), np.dtype(code), kind)
+    if not is_mindspore and kind == BFLOAT16:
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    return _shaped(values, shape, 0)
+
+
+class _TensorFields(NamedTuple):
+    kind: int  # its type
+    shape: list[int]
+    content: bytes | None  # all numbers in the layout of memory
+    strings: list[bytes]
+    numbers: list[npt.NDArray[Any]]  # where there is no content
+
+
+def _tensor_fields(message: bytes, *, is_mindspore: bool) -> _TensorFields:
+    import numpy as np
+
+    kind, content = 0, None
+    shape: list[int] = []
+    strings: list[bytes] = []
     numbers: list[npt.NDArray[Any]] = []
     fixed, packed = (_MINDSPORE_FIXED, _MINDSPORE_VARINTS) if is_mindspore else (_FIXED, _VARINTS)
     for field, wire, number, start, stop in fields(message, 0, len(message)):
@@ -148,18 +176,7 @@ def tensor_of(message: bytes, *, is_mindspore: bool = False) -> npt.NDArray[Any]
             numbers.append(_fixed(message[start:stop], fixed[field]))
         elif field in packed:
             numbers.append(np.array([number] if wire == 0 else varints(message, start, stop), np.uint64))
-    if not is_mindspore and kind == STRING:
-        return _shaped(np.array([*strings, None], object)[:-1], shape, b"")
-    code = (_MINDSPORE_TYPES if is_mindspore else TYPES).get(kind)
-    if code is None:
-        raise ValueError(f"a tensor of type {kind} is not read")
-    if content:
-        values = _fixed(content, code)
-    else:
-        values = _as_type(np.concatenate(numbers) if numbers else np.empty(0, code), np.dtype(code), kind)
-    if not is_mindspore and kind == BFLOAT16:
-        values = (values.astype(np.uint32) << 16).view(np.float32)
-    return _shaped(values, shape, 0)
+    return _TensorFields(kind, shape, content, strings, numbers)
 
 
 def _fixed(content: bytes, code: str) -> npt.NDArray[Any]:
