@@ -163,13 +163,10 @@ class FolderWalk:
                 real_path = self._real_path(entry, path, folder.real_paths)
                 if real_path is None:
                     yield from self._file(entry, path, folder.real_paths)
-                elif real_path:
-                    inner = self._entries(path)
-                    first = next(inner, None)
-                    if first is not None:
-                        branch.append(_Folder(f"{path}/", (*folder.real_paths, real_path), chain((first,), inner)))
-                    elif self._folders and f"{path}/".startswith(prefix):
-                        yield WalkEntry(f"{path}/", entry.stat())
+                elif real_path and (inner := self._inner_folder(path, (*folder.real_paths, real_path))):
+                    branch.append(inner)
+                elif real_path and self._folders and f"{path}/".startswith(prefix):
+                    yield WalkEntry(f"{path}/", entry.stat())
             except UnicodeEncodeError:
                 escaped = ascii(os.fsencode(path))[2:-1]
                 self._report(Problem(escaped, "its name is not UTF-8", "rename it"))
@@ -178,6 +175,12 @@ class FolderWalk:
                 continue
             except OSError as error:
                 self._report(Problem(path, f"cannot be read: {error.strerror or error}", self._hint))
+
+    def _inner_folder(self, path: str, real_paths: tuple[str, ...]) -> _Folder | None:
+        """Returns the folder with its entries; None if it is empty."""
+        entries = self._entries(path)
+        first = next(entries, None)
+        return None if first is None else _Folder(f"{path}/", real_paths, chain((first,), entries))
 
     def file(self, path: str, status: os.stat_result, target: str = "") -> Iterator[WalkEntry]:
         """Yields one file, or reports that it is not a regular one."""
