@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pai_sdk._core.extras import missing_extra
@@ -125,9 +125,9 @@ def parse_type(text: str) -> pa.DataType:
 
 
 def _parsed(text: str, ntz_unit: str) -> pa.DataType:
-    tokens = _tokens(text)
-    type_ = _parse(tokens, text, ntz_unit)
-    if (token := next(tokens, None)) is not None:
+    parser = _TypeParser(text, ntz_unit)
+    type_ = parser.parse()
+    if token := parser.token():
         raise ValueError(f"{text!r} is not a type: {token!r} is unexpected")
     return type_
 
@@ -174,70 +174,82 @@ def _tokens(text: object) -> Iterator[str]:
         position = match.end()
 
 
-def _parse(tokens: Iterator[str], text: str, ntz_unit: str, depth: int = 0) -> pa.DataType:
-    import pyarrow as pa
+class _TypeParser:
+    """Parses a type in MaxCompute's notation, from left to right."""
 
-    if depth > _DEEPEST:
-        raise ValueError(f"{text[:100]!r}… is nested more than {_DEEPEST} deep")
+    def __init__(self, text: str, ntz_unit: str) -> None:
+        self._text = text
+        self._tokens = _tokens(text)
+        self._ntz_unit = ntz_unit
 
-    def inner() -> pa.DataType:
-        return _parse(tokens, text, ntz_unit, depth + 1)
+    def token(self) -> str:
+        """Returns the next token; empty at the end."""
+        return next(self._tokens, "")
 
-    def expect(*signs: str) -> str:
-        if (token := next(tokens, "")) not in signs:
-            raise ValueError(f"{text!r} is not a type: {' or '.join(map(repr, signs))} is missing")
+    def parse(self, depth: int = 0) -> pa.DataType:
+        """Parses the type that the next tokens start with."""
+        import pyarrow as pa
+
+        if depth > _DEEPEST:
+            raise ValueError(f"{self._text[:100]!r}… is nested more than {_DEEPEST} deep")
+        name = self.token().lower()
+        name = _ALIASES.get(name, name)
+        if name in ("array", "map", "struct"):
+            return self._nested(name, depth + 1)
+        if name in ("decimal", "varchar", "char"):
+            return self._sized(name)
+        if name in ("timestamp", "datetime", _NTZ):
+            return pa.timestamp(self._ntz_unit if name == _NTZ else "ns" if name == "timestamp" else "ms")
+        if name not in _ARROW_NAMES:
+            names = [*_ARROW_NAMES, "timestamp", _NTZ, "datetime", "decimal", "array", "map", "struct"]
+            raise ValueError(f"{self._text!r} is not a type; {name_hint(name, names, max_names=16)}")
+        return _plain(_ARROW_NAMES[name])
+
+    def _expect(self, *signs: str) -> str:
+        if (token := self.token()) not in signs:
+            raise ValueError(f"{self._text!r} is not a type: {' or '.join(map(repr, signs))} is missing")
         return token
 
-    name = next(tokens, "").lower()
-    name = _ALIASES.get(name, name)
-    if name == "array":
-        expect("<")
-        element = inner()
-        expect(">")
-        return pa.list_(pa.field("element", element))
-    if name == "map":
-        expect("<")
-        key = inner()
-        expect(",")
-        item = inner()
-        expect(">")
-        return pa.map_(key, item)
-    if name == "struct":
-        fields, sign = [], expect("<")
-        while sign != ">":
-            field = next(tokens, "")
-            expect(":")
-            fields.append(pa.field(field, inner()))
-            sign = expect(",", ">")
-        return pa.struct(fields)
-    if name in ("decimal", "varchar", "char"):
-        return _sized(name, tokens, expect)
-    if name in ("timestamp", "datetime", _NTZ):
-        return pa.timestamp(ntz_unit if name == _NTZ else "ns" if name == "timestamp" else "ms")
-    if name not in _ARROW_NAMES:
-        names = [*_ARROW_NAMES, "timestamp", _NTZ, "datetime", "decimal", "array", "map", "struct"]
-        raise ValueError(f"{text!r} is not a type; {name_hint(name, names, max_names=16)}")
-    return _plain(_ARROW_NAMES[name])
+    def _nested(self, name: str, depth: int) -> pa.DataType:
+        """Parses the types in the brackets of a type that has others."""
+        import pyarrow as pa
 
+        fields, sign = [], self._expect("<")
+        if name == "struct":
+            while sign != ">":
+                field = self.token()
+                self._expect(":")
+                fields.append(pa.field(field, self.parse(depth)))
+                sign = self._expect(",", ">")
+            return pa.struct(fields)
+        first = self.parse(depth)
+        if name == "array":
+            self._expect(">")
+            return pa.list_(pa.field("element", first))
+        self._expect(",")
+        item = self.parse(depth)
+        self._expect(">")
+        return pa.map_(first, item)
 
-def _sized(name: str, tokens: Iterator[str], expect: Callable[..., str]) -> pa.DataType:
-    import pyarrow as pa
+    def _sized(self, name: str) -> pa.DataType:
+        """Parses the numbers in the brackets of a type that has some."""
+        import pyarrow as pa
 
-    def number() -> int:
-        token = next(tokens, "")
+        self._expect("(")
+        first = self._number(name)
+        if name != "decimal":
+            self._expect(")")
+            return pa.string()
+        scale = self._number(name) if self._expect(",", ")") == "," else None
+        if scale is not None:
+            self._expect(")")
+        return pa.decimal128(first, scale or 0)
+
+    def _number(self, name: str) -> int:
+        token = self.token()
         if not token.isdecimal() or len(token) > 9:
             raise ValueError(f"{name} needs a number in its brackets, not {token[:60]!r}")
         return int(token)
-
-    expect("(")
-    first = number()
-    if name != "decimal":
-        expect(")")
-        return pa.string()
-    scale = number() if expect(",", ")") == "," else None
-    if scale is not None:
-        expect(")")
-    return pa.decimal128(first, scale or 0)
 
 
 def _plain(arrow_name: str) -> pa.DataType:
