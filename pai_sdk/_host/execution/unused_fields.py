@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from pai_sdk._wire.base import wire_name, wire_names
+from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
 __all__ = ["unused_fields"]
@@ -29,15 +30,8 @@ def unused_fields(request: TrainingJobRequest, *, used: Collection[str]) -> list
 
 def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
     yield from (wire_name(field) for field in _TOP_LEVEL if getattr(request, field) is not None)
-    if resource := request.compute_resource:
-        if resource.spot_spec is not None or resource.use_spot_instance:
-            yield "ComputeResource.SpotSpec"
-        if resource.resource_id is not None:
-            yield "ComputeResource.ResourceId"
-        if resource.instance_spec and resource.instance_spec.gpu_type is not None:
-            yield "ComputeResource.InstanceSpec.GPUType"
-        if resource.instance_spec and resource.instance_spec.shared_memory is not None:
-            yield "ComputeResource.InstanceSpec.SharedMemory"
+    if request.compute_resource:
+        yield from _resource_fields(request.compute_resource)
     for where, channels in (
         ("InputChannels", request.input_channels),
         ("OutputChannels", request.output_channels),
@@ -50,3 +44,14 @@ def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
             yield f"InputChannels.{channel.name}.Options"
     if request.settings is not None:
         yield from (f"Settings.{name}" for name in request.settings.to_wire() if name != "Tags")
+
+
+def _resource_fields(resource: ComputeResource) -> Iterator[str]:
+    if resource.spot_spec is not None or resource.use_spot_instance:
+        yield "ComputeResource.SpotSpec"
+    if resource.resource_id is not None:
+        yield "ComputeResource.ResourceId"
+    if resource.instance_spec and resource.instance_spec.gpu_type is not None:
+        yield "ComputeResource.InstanceSpec.GPUType"
+    if resource.instance_spec and resource.instance_spec.shared_memory is not None:
+        yield "ComputeResource.InstanceSpec.SharedMemory"

@@ -59,10 +59,8 @@ class Launch:
         shared = SharedFolder(self.sandbox.shared_dir, instances)
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
-        algorithm = request.algorithm_spec
-        # Root's containers would create it unwritable.
-        if give_to and algorithm and algorithm.metric_definitions:
-            Path(RunLayout(str(self.sandbox.ml / "output")).log_metrics).mkdir(parents=True, exist_ok=True)
+        if give_to:
+            self._create_metrics_folder()
         shared.prepare(self._environments(options, limits, give_to=give_to), self._requirements())
         if os.getuid() == 0 and user != "0:0":
             self._give(user)
@@ -84,22 +82,7 @@ class Launch:
         # Written before the first container: after an interruption, `state` or `remove` must find all of them.
         journal.write_job(job)
         try:
-            network = self._network(options, count=len(instances))
-            with self._cached_requirements(image_uri, image, user, give_to) as cached:
-                for instance in instances:
-                    arguments = create_arguments(
-                        self.sandbox,
-                        self.spec.job_id,
-                        request,
-                        instance,
-                        image=image,
-                        mounts=replace(self.mounts, requirements=cached),
-                        limits=limits,
-                        user=user,
-                        network=network,
-                        grace_s=options.grace_s,
-                    )
-                    self.engine.start_container(arguments)
+            self._start_containers(options, limits, image_uri=image_uri, image=image, user=user, give_to=give_to)
         except PaiError:
             raise
         except APIError as error:
@@ -109,6 +92,40 @@ class Launch:
         except Exception as error:
             raise _explained(error, image_uri, self.mounts) from error
         shared.go()
+
+    def _start_containers(
+        self,
+        options: LocalOptions,
+        limits: ContainerLimits,
+        *,
+        image_uri: str,
+        image: str,
+        user: str,
+        give_to: str,
+    ) -> None:
+        network = self._network(options, count=len(self.spec.instances))
+        with self._cached_requirements(image_uri, image, user, give_to) as cached:
+            for instance in self.spec.instances:
+                arguments = create_arguments(
+                    self.sandbox,
+                    self.spec.job_id,
+                    self.spec.request,
+                    instance,
+                    image=image,
+                    mounts=replace(self.mounts, requirements=cached),
+                    limits=limits,
+                    user=user,
+                    network=network,
+                    grace_s=options.grace_s,
+                )
+                self.engine.start_container(arguments)
+
+    def _create_metrics_folder(self) -> None:
+        """Creates the folder of the metrics that are found in logs, if there are any."""
+        # Root's containers would create it unwritable.
+        algorithm = self.spec.request.algorithm_spec
+        if algorithm and algorithm.metric_definitions:
+            Path(RunLayout(str(self.sandbox.ml / "output")).log_metrics).mkdir(parents=True, exist_ok=True)
 
     def _image_uri(self) -> str:
         algorithm = self.spec.request.algorithm_spec

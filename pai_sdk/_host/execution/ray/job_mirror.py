@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,46 +177,42 @@ class JobMirror:
                 remote.call("begin", self._instance_job(ranks[remote.name], started))
 
     def _poll_until_finished(self, present: dict[int, Remote | None], nodes: Sequence[dict[str, str]]) -> None:
-        # By reference: one `look` per instance, which waits on the node for news, and at most one `stop`.
-        calls: dict[Any, tuple[int, str]] = {}
-        stopping: set[int] = set()
-        complete = {rank for rank, remote in present.items() if remote is None}
-
-        def ask(rank: int, method: str, *arguments: Any) -> None:
-            remote = present[rank]
-            if remote is not None:
-                calls[remote.ask(method, *arguments)] = rank, method
-
-        for rank in present.keys() - complete:
-            ask(rank, "look", *self._cursor(rank), _NEWS_TIMEOUT_S)
-        while len(complete) < len(present):
+        polls = _Polls(present, {rank for rank, remote in present.items() if remote is None})
+        for rank in polls.running:
+            polls.ask(rank, "look", *self._cursor(rank), _NEWS_TIMEOUT_S)
+        while polls.running:
             self._is_stopped()
             if self._ending is not None:
-                for rank in present.keys() - complete - stopping:
-                    stopping.add(rank)
-                    ask(rank, "stop", self._ending.code, self._ending.message)
-            for reference in self._cluster.ready(list(calls), timeout_s=_POLL_INTERVAL_S):
-                rank, method = calls.pop(reference)
-                remote = present[rank]
-                if remote is None:
-                    continue
-                try:
-                    news = remote.result(reference)
-                except NodeAway:
-                    time.sleep(_POLL_INTERVAL_S)
-                    # The call may not have arrived: repeat it, a stop request too.
-                    stopping -= {rank} if method == "stop" else set()
-                    news = None
-                except InstanceLost:
-                    present[rank] = None
-                    complete.add(rank)
-                    self._mark_lost(rank, nodes)
-                    continue
-                if method == "look":
-                    if news is not None and self._apply_news(rank, news, present):
-                        complete.add(rank)
-                    else:
-                        ask(rank, "look", *self._cursor(rank), _NEWS_TIMEOUT_S)
+                for rank in polls.running - polls.stopping:
+                    polls.stopping.add(rank)
+                    polls.ask(rank, "stop", self._ending.code, self._ending.message)
+            for reference in self._cluster.ready(list(polls.calls), timeout_s=_POLL_INTERVAL_S):
+                self._receive(polls, reference, nodes)
+
+    def _receive(self, polls: _Polls, reference: Any, nodes: Sequence[dict[str, str]]) -> None:
+        """Handles the result of a call, and polls its instance again unless nothing follows."""
+        rank, method = polls.calls.pop(reference)
+        remote = polls.present[rank]
+        if remote is None:
+            return
+        try:
+            news = remote.result(reference)
+        except NodeAway:
+            time.sleep(_POLL_INTERVAL_S)
+            # The call may not have arrived: repeat it, a stop request too.
+            polls.stopping -= {rank} if method == "stop" else set()
+            news = None
+        except InstanceLost:
+            polls.present[rank] = None
+            polls.complete.add(rank)
+            self._mark_lost(rank, nodes)
+            return
+        if method != "look":
+            return
+        if news is not None and self._apply_news(rank, news, polls.present):
+            polls.complete.add(rank)
+        else:
+            polls.ask(rank, "look", *self._cursor(rank), _NEWS_TIMEOUT_S)
 
     def _apply_news(self, rank: int, news: dict[str, Any], present: dict[int, Remote | None]) -> bool:
         """Writes state, log and times of an instance; returns True if nothing follows."""
@@ -309,6 +305,28 @@ class JobMirror:
         if state != self._state or state.phase == "ended":
             self._journal.write_state(state)
             self._state = state
+
+
+@dataclass
+class _Polls:
+    """The calls to the instances of a job that have not returned."""
+
+    present: dict[int, Remote | None]  # by rank; None for a lost instance
+    complete: set[int]  # the ranks of which nothing follows
+    stopping: set[int] = field(default_factory=set)  # the ranks that were told to stop
+    # By reference: one `look` per instance, which waits on the node for news, and at most one `stop`.
+    calls: dict[Any, tuple[int, str]] = field(default_factory=dict)
+
+    @property
+    def running(self) -> set[int]:
+        """Returns the ranks of which more follows."""
+        return self.present.keys() - self.complete
+
+    def ask(self, rank: int, method: str, *arguments: Any) -> None:
+        """Calls a method of an instance, unless it is lost."""
+        remote = self.present[rank]
+        if remote is not None:
+            self.calls[remote.ask(method, *arguments)] = rank, method
 
 
 def _later(current: ExecutionState | None, json_text: str) -> ExecutionState | None:
