@@ -284,18 +284,8 @@ class Scheduler:
         except StagingCancelled:
             if not self.is_closing:
                 self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, STOPPED)
-        except StagingFailed as failure:
-            self._end(active, JobStatus.INITIALIZE_FAILED, failure.reason_code, failure.message)
-        except PaiError as error:
-            self._end(active, JobStatus.INITIALIZE_FAILED, "ExecutorFailed", str(error))
         except Exception as error:
-            logger.exception("job %s cannot begin", active.job.id)
-            # The files of the job may have filled it.
-            if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
-                self._end(active, JobStatus.INITIALIZE_FAILED, REASON_DISK_FULL, _DISK_FULL)
-                return
-            message = f"The service had an unexpected error ({type(error).__name__}); its log has the details."
-            self._end(active, JobStatus.INITIALIZE_FAILED, "InternalError", message)
+            self._end(active, JobStatus.INITIALIZE_FAILED, *_start_failure(active.job.id, error))
         else:
             active.step = "running"
 
@@ -365,3 +355,17 @@ class Scheduler:
         self._disk.record_success()
         del self._active[active.job.id]
         self.wake()
+
+
+def _start_failure(job_id: str, error: Exception) -> tuple[str, str]:
+    """Returns the reason why a job could not be started, as a code and a message."""
+    if isinstance(error, StagingFailed):
+        return error.reason_code, error.message
+    if isinstance(error, PaiError):
+        return "ExecutorFailed", str(error)
+    logger.error("job %s cannot begin", job_id, exc_info=error)
+    # The files of the job may have filled it.
+    if isinstance(error, OSError) and error.errno in DISK_IS_FULL:
+        return REASON_DISK_FULL, _DISK_FULL
+    message = f"The service had an unexpected error ({type(error).__name__}); its log has the details."
+    return "InternalError", message

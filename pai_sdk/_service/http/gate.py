@@ -70,60 +70,24 @@ class Gate:
         """Handles one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served")
-        request_id = str(uuid.uuid4()).upper()
-        scope.setdefault("state", {})["request_id"] = request_id
-
-        # A long poll or a stream may outlive the key of its request. Changes are not checked again: they were
-        # carried out when the response starts.
-        is_poll = scope["method"] == "POST" and scope["path"].endswith("/changes")
-        checks_key = is_poll or scope["method"] in ("GET", "HEAD")
-        has_started = is_revoked = False
-
-        async def send_with_headers(message: Message) -> None:
-            nonlocal has_started, is_revoked
-            has_content = message.get("more_body", False) or not has_started
-            if checks_key and has_content and not self._is_current(scope["state"]["principal"]):
-                is_revoked = True
-                raise _KeyRevokedError
-            has_started = True
-            if message["type"] == "http.response.start":
-                if self._audit is not None and scope["state"].keys() & {"principal", REFUSED_AS}:
-                    await self._audit(scope, message["status"])
-                with_missing_headers(message, (*self._headers, (b"x-acs-request-id", request_id.encode())))
-            await send(message)
-
-        async def refuse(error: WireError) -> None:
-            scope["state"][REFUSED_AS] = error.code
-            host = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
-            await wire_error_response(error, request_id=request_id, host=host)(scope, receive, send_with_headers)
-
+        exchange = _Exchange(
+            scope, receive, send, headers=self._headers, audit=self._audit, is_current=self._is_current
+        )
         try:
             check_body = self._admit(scope)
             body = await self._body(scope, receive)
             check_body(body)
         except WireError as error:
             logger.debug("%s refused: %s", scope["path"], error.code)
-            checks_key = False
-            await refuse(error)
+            await exchange.refuse(error)
             return
         try:
-            await self._app(scope, _replay(body, receive), send_with_headers)
+            await self._app(scope, _replay(body, receive), exchange.send)
         except Exception as error:  # the client has its response: the connection stays usable
-            if is_revoked:
-                logger.info("%s %s ends: the rights of its key have changed", scope["method"], scope["path"])
-                checks_key = False
-                if has_started:
-                    await send({"type": "http.response.body", "body": b"", "more_body": False})
-                else:
-                    await refuse(WireError(403, "InvalidAccessKeyId.NotFound", _CHANGED))
-                return
-            description = f"request {request_id} {scope['method']} {scope['path']}"
-            if is_disk_full(error):
-                logger.error("%s was refused: the disk is full", description)
-            elif is_read_only(error):
-                logger.error("%s was refused: the data folder cannot be written any more", description)
+            if exchange.is_revoked:  # the application may have wrapped the error of `send`
+                await exchange.end_revoked()
             else:
-                logger.exception("%s failed", description)
+                _log_failure(error, f"request {exchange.request_id} {scope['method']} {scope['path']}")
 
     async def _body(self, scope: Scope, receive: Receive) -> bytes:
         length = dict(scope["headers"]).get(b"content-length", b"")
@@ -143,6 +107,75 @@ class Gate:
     def _too_large(self) -> WireError:
         message = f"The body has more than {self._max_body_bytes} bytes; hand large values over as an input."
         return WireError(413, "RequestTooLarge", message)
+
+
+class _Exchange:
+    """One request and its response, which ends when the key of the request is revoked."""
+
+    def __init__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+        *,
+        headers: Sequence[tuple[bytes, bytes]],
+        audit: Audit | None,
+        is_current: Callable[[Principal], bool],
+    ) -> None:
+        self.request_id = str(uuid.uuid4()).upper()
+        self.is_revoked = False
+        scope.setdefault("state", {})["request_id"] = self.request_id
+        self._scope = scope
+        self._receive = receive
+        self._send = send
+        self._headers = (*headers, (b"x-acs-request-id", self.request_id.encode()))
+        self._audit = audit
+        self._is_current = is_current
+        # A long poll or a stream may outlive the key of its request. Changes are not checked again: they were
+        # carried out when the response starts.
+        is_poll = scope["method"] == "POST" and scope["path"].endswith("/changes")
+        self._checks_key = is_poll or scope["method"] in ("GET", "HEAD")
+        self._has_started = False
+
+    async def send(self, message: Message) -> None:
+        """Sends a message of the response, with the headers of every response."""
+        state = self._scope["state"]
+        has_content = message.get("more_body", False) or not self._has_started
+        if self._checks_key and has_content and not self._is_current(state["principal"]):
+            self.is_revoked = True
+            raise _KeyRevokedError
+        self._has_started = True
+        if message["type"] == "http.response.start":
+            if self._audit is not None and state.keys() & {"principal", REFUSED_AS}:
+                await self._audit(self._scope, message["status"])
+            with_missing_headers(message, self._headers)
+        await self._send(message)
+
+    async def refuse(self, error: WireError) -> None:
+        """Sends an error as the response."""
+        self._checks_key = False
+        self._scope["state"][REFUSED_AS] = error.code
+        host = dict(self._scope["headers"]).get(b"host", b"").decode("latin-1")
+        response = wire_error_response(error, request_id=self.request_id, host=host)
+        await response(self._scope, self._receive, self.send)
+
+    async def end_revoked(self) -> None:
+        """Ends the response of a request whose key was revoked: refuses it, or truncates it if it has started."""
+        scope = self._scope
+        logger.info("%s %s ends: the rights of its key have changed", scope["method"], scope["path"])
+        if self._has_started:
+            await self._send({"type": "http.response.body", "body": b"", "more_body": False})
+        else:
+            await self.refuse(WireError(403, "InvalidAccessKeyId.NotFound", _CHANGED))
+
+
+def _log_failure(error: Exception, description: str) -> None:
+    if is_disk_full(error):
+        logger.error("%s was refused: the disk is full", description)
+    elif is_read_only(error):
+        logger.error("%s was refused: the data folder cannot be written any more", description)
+    else:
+        logger.exception("%s failed", description)
 
 
 def headers_of(scope: Scope, *, once: Collection[str] = ()) -> dict[str, str]:

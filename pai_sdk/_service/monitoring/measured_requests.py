@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from contextlib import nullcontext
 
 from prometheus_client import Counter, Histogram
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -36,7 +37,7 @@ class MeasuredRequests:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
         status, response_s, is_stream, is_long_poll = _NO_RESPONSE, 0.0, False, _is_long_poll_of_log(scope)
-        measurements, received_at = self._measurements, time.perf_counter()
+        received_at = time.perf_counter()
 
         async def count_sent(message: Message) -> None:
             nonlocal status, response_s, is_stream, is_long_poll
@@ -56,16 +57,12 @@ class MeasuredRequests:
                 self._bytes_in.inc(len(message.get("body", b"")))
             return message
 
-        polls = self._polls if is_long_poll else None
-        measurements.requests_under_way.inc()
-        if polls is not None:
-            polls.inc()
+        under_way = self._measurements.requests_under_way.track_inprogress()
+        polls = self._polls.track_inprogress() if is_long_poll else nullcontext()
         try:
-            await self._app(scope, count_received, count_sent)
+            with under_way, polls:
+                await self._app(scope, count_received, count_sent)
         finally:
-            measurements.requests_under_way.dec()
-            if polls is not None:
-                polls.dec()
             if is_stream:
                 self._streams.dec()
             route, method = route_of(scope), scope["method"] if scope["method"] in _METHODS else "other"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
@@ -20,7 +21,7 @@ from pai_sdk._service.odps.table_rights import is_table
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.integrity import DAMAGED
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from pai_sdk._wire.pai.spec import CodeDir, OssLocation
+from pai_sdk._wire.pai.spec import CodeDir, InputChannel, OssLocation, OutputChannel
 from pai_sdk.errors import FileNameError, InvalidInputError, ObjectNotFoundError, PathConflictError, StorageError
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ REASON_NOT_SUPPORTED = "NotSupported"
 REASON_NOT_A_FILE_NAME = "InvalidObjectKey"
 REASON_DISK = "StagingFailed"
 REASON_DAMAGED = DAMAGED
+
+
+PutTable: TypeAlias = Callable[[Store, str, bool], None]
 
 
 class StagingFailed(Exception):
@@ -59,7 +63,7 @@ def stage(
     *,
     is_cancelled: Callable[[], bool],
     notify: Callable[[str], None] = lambda text: None,
-    put_table: Callable[[Store, str, bool], None] | None = None,
+    put_table: PutTable | None = None,
 ) -> None:
     """Copies code, inputs and earlier checkpoints into the sandbox. Idempotent: it clears the sandbox first.
 
@@ -71,16 +75,7 @@ def stage(
         # A killed attempt may have left incomplete files.
         files.clear(request)
         for output in request.output_channels:
-            description = f"output channel {output.name!r}"
-            if put_table is not None and is_table(output.output_uri):
-                put_table(files.output(output.name), output.output_uri or "", False)
-                continue
-            uri = store_uri(output.output_uri, description)
-            if not store.bucket_exists(uri.bucket):
-                raise StagingFailed(
-                    REASON_INPUT_MISSING,
-                    f"{description}: there is no bucket {uri.bucket!r} here.",
-                )
+            _prepare_output(store, files, output, put_table)
         code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
         if code is not None:
             copier.copy(_code_uri(code), files.code(), "the code", REASON_CODE_MISSING)
@@ -90,18 +85,7 @@ def stage(
                 copier.resume(uri, files.output(output.name), output.name, notify)
         record_resumed(files, [output.name for output in request.output_channels])
         for channel in request.input_channels:
-            description = f"input channel {channel.name!r}"
-            if put_table is not None and is_table(channel.input_uri):
-                put_table(files.input(channel.name), channel.input_uri or "", True)
-                continue
-            copier.copy(
-                store_uri(channel.input_uri, description),
-                files.input(channel.name),
-                description,
-                REASON_INPUT_MISSING,
-            )
-    except TableError as error:
-        raise StagingFailed(REASON_INPUT_MISSING, f"{description}: {error.message}") from error
+            _fill_input(copier, files, channel, put_table)
     except InvalidInputError as error:
         raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
     except StorageError as error:
@@ -110,6 +94,39 @@ def stage(
         files.clear()  # frees the disk: the job will not start
         reason = str(error).replace(f"{files.sandbox.root}/", "/")  # the path inside of the job
         raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {reason}.") from error
+
+
+def _prepare_output(
+    store: ObjectStore, files: JobFiles, output: OutputChannel, put_table: PutTable | None
+) -> None:
+    """Puts a table's description into the folder of its output; checks that the bucket of any other one exists."""
+    description = f"output channel {output.name!r}"
+    if put_table is not None and is_table(output.output_uri):
+        with _table_errors(description):
+            put_table(files.output(output.name), output.output_uri or "", False)
+        return
+    uri = store_uri(output.output_uri, description)
+    if not store.bucket_exists(uri.bucket):
+        raise StagingFailed(REASON_INPUT_MISSING, f"{description}: there is no bucket {uri.bucket!r} here.")
+
+
+def _fill_input(copier: _Copier, files: JobFiles, channel: InputChannel, put_table: PutTable | None) -> None:
+    description = f"input channel {channel.name!r}"
+    if put_table is not None and is_table(channel.input_uri):
+        with _table_errors(description):
+            put_table(files.input(channel.name), channel.input_uri or "", True)
+        return
+    uri = store_uri(channel.input_uri, description)
+    copier.copy(uri, files.input(channel.name), description, REASON_INPUT_MISSING)
+
+
+@contextmanager
+def _table_errors(description: str) -> Iterator[None]:
+    """Converts the errors of tables to those of the job."""
+    try:
+        yield
+    except TableError as error:
+        raise StagingFailed(REASON_INPUT_MISSING, f"{description}: {error.message}") from error
 
 
 def store_uri(uri: str | None, description: str) -> OssUri:
