@@ -166,15 +166,7 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
             Leftover(line, "pai in a class with an attribute pai", "write pai_sdk there if it is the package")
         )
     for node in uses.nodes:
-        line, column = node.lineno, node.col_offset
-        if isinstance(node, ast.ImportFrom):
-            tail = b"".join(lines[line - 1 :])[column:].decode(errors="replace")
-            match = _FROM.match(tail)
-            before = (match[0] if match else "")[: -len(_OLD)]
-            *above, last = _LINE_END.split(before) if match else [""]
-            line, column = line + len(above), len(last.encode()) + (0 if above else column)
-        elif isinstance(node, ast.Global | ast.Nonlocal):  # which have no places of their names
-            column += _column_of_name(lines[line - 1][column:])
+        line, column = _position_of_name(node, lines)
         if lines[line - 1][column : column + len(_OLD)] == _OLD.encode():
             positions.add((line, column))
         else:  # in an f-string, for which Python before 3.12 reports no position
@@ -182,12 +174,31 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
     for line, column in sorted(positions, reverse=True):
         content = lines[line - 1]
         lines[line - 1] = content[:column] + _NEW.encode() + content[column + len(_OLD) :]
+    findings.update(_missing_members(uses))
+    return b"".join(lines).decode(), sorted(findings)
+
+
+def _position_of_name(node: Any, lines: Sequence[bytes]) -> tuple[int, int]:
+    """Returns the line, from 1, and the column of `pai` in a node that has it."""
+    line, column = node.lineno, node.col_offset
+    if isinstance(node, ast.ImportFrom):
+        tail = b"".join(lines[line - 1 :])[column:].decode(errors="replace")
+        match = _FROM.match(tail)
+        before = (match[0] if match else "")[: -len(_OLD)]
+        *above, last = _LINE_END.split(before) if match else [""]
+        line, column = line + len(above), len(last.encode()) + (0 if above else column)
+    elif isinstance(node, ast.Global | ast.Nonlocal):  # which have no places of their names
+        column += _column_of_name(lines[line - 1][column:])
+    return line, column
+
+
+def _missing_members(uses: _Uses) -> Iterator[Leftover]:
+    """Yields the attributes of sessions and models that pai_sdk lacks."""
     for attribute in uses.attributes:
         if attribute.attr in SESSION_REPLACEMENTS:
-            findings.add(Leftover(attribute.lineno, f".{attribute.attr}", SESSION_REPLACEMENTS[attribute.attr]))
+            yield Leftover(attribute.lineno, f".{attribute.attr}", SESSION_REPLACEMENTS[attribute.attr])
         elif attribute.attr in _SERVING and uses.imports:
-            findings.add(Leftover(attribute.lineno, f".{attribute.attr}()", "serving is left out; use PAI-EAS"))
-    return b"".join(lines).decode(), sorted(findings)
+            yield Leftover(attribute.lineno, f".{attribute.attr}()", "serving is left out; use PAI-EAS")
 
 
 class _Uses(ast.NodeVisitor):
