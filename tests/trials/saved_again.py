@@ -78,7 +78,7 @@ def save_once(session, step):
             if way == "broken block":
                 raise KeyError("of the training")
         session._saver.wait()
-        session._raise_failure()
+        session._saver.raise_failure()
         return
     write(source)
     copy = write if way == "function" else None

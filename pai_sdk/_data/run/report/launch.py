@@ -33,7 +33,12 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._core.files import replace_file
-from pai_sdk._data.run.report.checkpoints import Checkpoint, latest_checkpoint, read_checkpoint
+from pai_sdk._data.run.report.checkpoints import (
+    Checkpoint,
+    complete_checkpoints,
+    latest_checkpoint,
+    read_checkpoint,
+)
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk.errors import CheckpointError
 
@@ -181,6 +186,23 @@ class Launch:
             logger.info("rank %s cannot record that it has asked for its checkpoint: %s", self._rank, error)
 
     # ---- both
+
+    def resume_from(self, folder: Path, newest: Checkpoint | None, *, has_saved: bool) -> Checkpoint | None:
+        """Returns the checkpoint that this rank continues from, and records that it has requested one.
+
+        `newest` is the newest one in the rank's folder. Before this process has saved one, a restarted rank does
+        not get a later step than rank 0.
+        """
+        if self._rank == 0:
+            self.record_start(newest)
+            return newest
+        if newest is None:
+            return self.resume_point()
+        reached = self.step_of_rank_0()
+        if has_saved or reached is None or (newest.step or 0) <= reached:
+            return newest
+        usable = (each for each in complete_checkpoints(folder) if (each.step or 0) <= reached)
+        return next(usable, None) or self.resume_point()
 
     def _of_this_job(self, checkpoint: Checkpoint | None) -> Mapping[str, Any] | None:
         """Returns the launch of a checkpoint if it belongs to this job."""

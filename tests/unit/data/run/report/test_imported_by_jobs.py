@@ -22,6 +22,10 @@ MODULES = [
     "pai_sdk._data.run.store.oss_folder",
     "pai_sdk._data.run.report.preemption",
     "pai_sdk._data.run.store.remote_run",
+    "pai_sdk._data.run.report.checkpoint_saver",
+    "pai_sdk._data.run.report.context",
+    "pai_sdk._data.run.report.metrics",
+    "pai_sdk._data.run.report.report_session",
     "pai_sdk._data.run.report.session",
     "pai_sdk._data.storage.oss.v4",
 ]

@@ -25,14 +25,14 @@ import pytest
 import pai_sdk
 from pai_sdk._data.run.events import read_scalars
 from pai_sdk._data.run.report import checkpoints
-from pai_sdk._data.run.report import session as session_module
+from pai_sdk._data.run.report import checkpoint_saver
+from pai_sdk._data.run.report.checkpoint_saver import SaveOptions
 from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig, is_complete, latest_checkpoint
 from pai_sdk._data.run.report.session import (
     Context,
     Report,
     ReportSession,
     StopTraining,
-    _Options,
     checkpoint_dir,
     get_all_reported_checkpoints,
     get_checkpoint,
@@ -130,14 +130,14 @@ def test_reports_of_several_threads_have_a_step_each(tmp_path: Path) -> None:
 def test_a_signal_handler_may_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may interrupt a report of its own thread at any place."""
     with ReportSession(tmp_path) as session:
-        real = session._record
+        real = session._recorder.record
 
         def interrupted(metrics: dict[str, float], step: int) -> None:
             real(metrics, step)
             if "stopped" not in metrics:
                 session.report({"stopped": 1.0}, step=9)
 
-        monkeypatch.setattr(session, "_record", interrupted)
+        monkeypatch.setattr(session._recorder, "record", interrupted)
         session.report({"x": 1.0}, step=9)
     assert scalars(tmp_path) == [("x", 9, 1.0), ("stopped", 9, 1.0)]
 
@@ -290,7 +290,7 @@ class _HeldSave:
             self.go.wait()
             return real(*args, **kwargs)
 
-        monkeypatch.setattr("pai_sdk._data.run.report.session.save", held)
+        monkeypatch.setattr("pai_sdk._data.run.report.checkpoint_saver.save", held)
 
 
 def test_a_report_does_not_wait_for_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +367,7 @@ def test_what_copies_a_checkpoint_may_report_others(tmp_path: Path) -> None:
             for step in range(2, 9):
                 session.report({}, step, model)
 
-        session.report({}, 1, model, options=_Options(copy=copy))
+        session.report({}, 1, model, options=SaveOptions(copy=copy))
         until(lambda: len(session.checkpoints()) == 8)
 
 
@@ -433,7 +433,7 @@ def test_a_failed_save_is_raised_by_the_next_report(tmp_path: Path, monkeypatch:
         report({"x": 1}, step=1, checkpoint=made(tmp_path / "model"))
         (tmp_path / "model" / "weights").write_text("the next step's, too early")
         held.go.set()
-        session._save(session._task({}, 9, made(tmp_path / "other"), _Options()))
+        session._saver.save(session._task({}, 9, made(tmp_path / "other"), SaveOptions()))
         until(lambda: is_complete(tmp_path / "checkpoints" / "9"))
         with pytest.raises(CheckpointError, match="changed while"):
             report({"x": 2}, step=2)
@@ -494,7 +494,7 @@ def test_close_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 def test_an_action_added_during_close_does_not_keep_the_closed_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     is_running, is_closing, go, is_done = (threading.Event() for _ in range(4))
     failures: list[BaseException] = []
-    worker = session_module._Worker("worker", failures.append)
+    worker = checkpoint_saver._Worker("worker", failures.append)
 
     def first() -> None:
         is_running.set()
