@@ -163,13 +163,16 @@ class _Handler(BaseHTTPRequestHandler):
         digest = seen.headers.get("content-md5")
         if fake.checks_md5 and digest and base64.b64decode(digest) != hashlib.md5(body).digest():
             return self._refuse(400, "InvalidDigest", "The Content-MD5 you specified was invalid.")
-        meta = {name: value for name, value in seen.headers.items() if name.startswith("x-oss-meta-")}
         if not seen.key and "delete" in seen.query:
             for key in ElementTree.fromstring(body).iter("Key"):
                 objects.pop(unquote(key.text or ""), None)
             return self._answer(200, b"<DeleteResult/>", {"Content-Type": "application/xml"})
         if not seen.key:
             return self._list(objects, seen.query)
+        return self._act_on_object(objects, seen, body)
+
+    def _act_on_object(self, objects: dict[str, StoredObject], seen: Seen, body: bytes) -> None:
+        meta = {name: value for name, value in seen.headers.items() if name.startswith("x-oss-meta-")}
         if "uploads" in seen.query or "uploadId" in seen.query:
             return self._parts(objects, seen, body, meta)
         if seen.method == "PUT" and "x-oss-copy-source" in seen.headers:

@@ -10,13 +10,13 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pai_sdk import Session, remote, report
+from pai_sdk import Session, TrainingJob, remote, report
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.state.folder import is_locked, read_info
 from tests.support.waiting import until
@@ -65,18 +65,7 @@ def run(folder: Path, *, jobs: int, kills: int, seed: int) -> Trial:
 
     def one(number: int) -> None:
         job = work.submit(number, seconds[number], str(starts))
-        try:
-            found: object = job.result(_LONGEST_S)
-        except ArithmeticError as error:
-            found = error.args[0]
-        wanted = number if number % 5 == 4 else {"square": number**2}
-        if found != wanted:
-            trial.faults.append(f"{number} has {found!r}")
-        values = [point.value for point in job.metrics("number")]
-        if values != [number, 2 * number, 3 * number]:
-            trial.faults.append(f"{number} has the metrics {values}")
-        if (starts / str(number)).read_text() != "started\n":
-            trial.faults.append(f"{number} was started more than once")
+        trial.faults.extend(_faults_of(job, number, starts))
 
     killer = threading.Thread(target=_kill, args=(data, kills, starts, jobs, trial))
     killer.start()
@@ -94,6 +83,21 @@ def run(folder: Path, *, jobs: int, kills: int, seed: int) -> Trial:
     until(lambda: not is_locked(data), "the end of the service")
     trial.took_s = time.monotonic() - begun
     return trial
+
+
+def _faults_of(job: TrainingJob, number: int, starts: Path) -> Iterator[str]:
+    try:
+        result: object = job.result(_LONGEST_S)
+    except ArithmeticError as error:
+        result = error.args[0]
+    expected = number if number % 5 == 4 else {"square": number**2}
+    if result != expected:
+        yield f"{number} has {result!r}"
+    values = [point.value for point in job.metrics("number")]
+    if values != [number, 2 * number, 3 * number]:
+        yield f"{number} has the metrics {values}"
+    if (starts / str(number)).read_text() != "started\n":
+        yield f"{number} was started more than once"
 
 
 def _kill(data: Path, kills: int, starts: Path, jobs: int, trial: Trial) -> None:

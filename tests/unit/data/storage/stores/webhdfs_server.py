@@ -55,7 +55,7 @@ class WebHdfs:
         self.lock = threading.Lock()
         self._made = 1
         self._clock_ms = 1_700_000_000_000
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hdfs": self}))
         self._server.daemon_threads = True
         threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
 
@@ -152,92 +152,99 @@ class WebHdfs:
         )
 
 
-def _handler(hdfs: WebHdfs) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True
+class _Handler(BaseHTTPRequestHandler):
+    hdfs: WebHdfs  # of the subclass of a server
 
-        def do_GET(self) -> None:
-            self._serve()
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
 
-        do_PUT = do_POST = do_DELETE = do_GET
+    def do_GET(self) -> None:
+        self._serve()
 
-        def log_message(self, *args: object) -> None:
-            pass
+    do_PUT = do_POST = do_DELETE = do_GET
 
-        def _serve(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            url = urlsplit(self.path)
-            query = {name: values[0] for name, values in parse_qs(url.query).items()}
-            path = unquote(url.path).removeprefix("/webhdfs/v1").rstrip("/") or "/"
-            op = query.get("op", "").upper()
-            try:
-                asked = Asked(op, "datanode" in query, path, query)
-                hdfs.before(asked)
-                with hdfs.lock:
-                    hdfs.asked.append(asked)
-                    user = query.get("user.name", "dr.who")
-                    if user in hdfs.forbidden:
-                        raise RemoteException(403, "AccessControlException", f"Permission denied: user={user}")
-                    self._answer(op, path, query, body, user)
-            except RemoteException as error:
-                names = {"exception": error.kind, "javaClassName": f"org.{error.kind}", "message": str(error)}
-                self._send(error.status, {"RemoteException": names})
+    def log_message(self, *args: object) -> None:
+        pass
 
-        def _answer(self, op: str, path: str, query: dict[str, str], body: bytes, user: str) -> None:
-            if op in ("CREATE", "APPEND", "OPEN") and "datanode" not in query:
-                if op != "CREATE":
-                    hdfs.node(path)
-                self._redirect(path, query)
-            elif op == "OPEN":
-                start = int(query.get("offset", 0))
-                content = hdfs.node(path).content or b""
-                self._send(200, content[start : start + int(query.get("length", len(content)))])
-            elif op == "CREATE":
-                hdfs.create(path, body, user, overwrite=query.get("overwrite") == "true")
-                self._send(201, b"")
-            elif op == "APPEND":
-                hdfs.append(path, body)
-                self._send(200, b"")
-            elif op == "GETFILESTATUS":
-                self._send(200, {"FileStatus": hdfs.status(path, "")})
-            elif op == "LISTSTATUS":
-                self._send(200, {"FileStatuses": {"FileStatus": self._list(path)}})
-            elif op == "MKDIRS":
-                hdfs.make_folders(path, user)
-                self._send(200, {"boolean": True})
-            elif op == "RENAME":
-                if "renameoptions" in query and not hdfs.ignores_rename_options:
-                    hdfs.node(path)
-                    if not hdfs.rename(path, query["destination"], query["renameoptions"]):
-                        raise RemoteException(403, "FileAlreadyExistsException", "rename destination exists")
-                    self._send(200, b"")
-                else:
-                    self._send(200, {"boolean": hdfs.rename(path, query["destination"], "")})
-            elif op == "DELETE":
-                self._send(200, {"boolean": hdfs.delete(path, recursive=query.get("recursive") == "true")})
-            else:
-                raise RemoteException(400, "UnsupportedOperationException", f"{op} is not supported")
+    def _serve(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        url = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(url.query).items()}
+        path = unquote(url.path).removeprefix("/webhdfs/v1").rstrip("/") or "/"
+        op = query.get("op", "").upper()
+        try:
+            asked = Asked(op, "datanode" in query, path, query)
+            self.hdfs.before(asked)
+            with self.hdfs.lock:
+                self.hdfs.asked.append(asked)
+                user = query.get("user.name", "dr.who")
+                if user in self.hdfs.forbidden:
+                    raise RemoteException(403, "AccessControlException", f"Permission denied: user={user}")
+                self._answer(op, path, query, body, user)
+        except RemoteException as error:
+            names = {"exception": error.kind, "javaClassName": f"org.{error.kind}", "message": str(error)}
+            self._send(error.status, {"RemoteException": names})
 
-        def _list(self, path: str) -> list[dict[str, object]]:
-            if hdfs.node(path).content is not None:
-                return [hdfs.status(path, "")]
-            return [hdfs.status(posixpath.join(path, name), name) for name in hdfs.children(path)]
+    def _answer(self, op: str, path: str, query: dict[str, str], body: bytes, user: str) -> None:
+        hdfs = self.hdfs
+        if op in ("CREATE", "APPEND", "OPEN") and "datanode" not in query:
+            if op != "CREATE":
+                hdfs.node(path)
+            self._redirect(path, query)
+        elif op == "OPEN":
+            start = int(query.get("offset", 0))
+            content = hdfs.node(path).content or b""
+            self._send(200, content[start : start + int(query.get("length", len(content)))])
+        elif op == "CREATE":
+            hdfs.create(path, body, user, overwrite=query.get("overwrite") == "true")
+            self._send(201, b"")
+        elif op == "APPEND":
+            hdfs.append(path, body)
+            self._send(200, b"")
+        elif op == "RENAME":
+            self._rename(path, query)
+        else:
+            self._send(200, self._answered(op, path, query, user))
 
-        def _redirect(self, path: str, query: dict[str, str]) -> None:
-            parameters = "&".join(f"{name}={quote(value)}" for name, value in [*query.items(), ("datanode", "1")])
-            self.send_response(307)
-            self.send_header("Location", f"http://127.0.0.1:{hdfs.port}/webhdfs/v1{quote(path)}?{parameters}")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
+    def _answered(self, op: str, path: str, query: dict[str, str], user: str) -> dict[str, object]:
+        if op == "GETFILESTATUS":
+            return {"FileStatus": self.hdfs.status(path, "")}
+        if op == "LISTSTATUS":
+            return {"FileStatuses": {"FileStatus": self._list(path)}}
+        if op == "MKDIRS":
+            self.hdfs.make_folders(path, user)
+            return {"boolean": True}
+        if op == "DELETE":
+            return {"boolean": self.hdfs.delete(path, recursive=query.get("recursive") == "true")}
+        raise RemoteException(400, "UnsupportedOperationException", f"{op} is not supported")
 
-        def _send(self, status: int, content: bytes | dict[str, object]) -> None:
-            body = content if isinstance(content, bytes) else json.dumps(content).encode()
-            self.send_response(status)
-            kind = "application/octet-stream" if isinstance(content, bytes) else "application/json"
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    def _rename(self, path: str, query: dict[str, str]) -> None:
+        hdfs = self.hdfs
+        if "renameoptions" not in query or hdfs.ignores_rename_options:
+            self._send(200, {"boolean": hdfs.rename(path, query["destination"], "")})
+            return
+        hdfs.node(path)
+        if not hdfs.rename(path, query["destination"], query["renameoptions"]):
+            raise RemoteException(403, "FileAlreadyExistsException", "rename destination exists")
+        self._send(200, b"")
 
-    return Handler
+    def _list(self, path: str) -> list[dict[str, object]]:
+        if self.hdfs.node(path).content is not None:
+            return [self.hdfs.status(path, "")]
+        return [self.hdfs.status(posixpath.join(path, name), name) for name in self.hdfs.children(path)]
+
+    def _redirect(self, path: str, query: dict[str, str]) -> None:
+        parameters = "&".join(f"{name}={quote(value)}" for name, value in [*query.items(), ("datanode", "1")])
+        self.send_response(307)
+        self.send_header("Location", f"http://127.0.0.1:{self.hdfs.port}/webhdfs/v1{quote(path)}?{parameters}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def _send(self, status: int, content: bytes | dict[str, object]) -> None:
+        body = content if isinstance(content, bytes) else json.dumps(content).encode()
+        self.send_response(status)
+        kind = "application/octet-stream" if isinstance(content, bytes) else "application/json"
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
