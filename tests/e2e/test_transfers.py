@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.storage.oss import file_download, file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._service.oss import ObjectStore
@@ -38,15 +38,14 @@ PROGRAM = f"""
 import sys
 from pathlib import Path
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.storage.oss import file_download
-from pai_sdk._data.storage.oss import file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 
 verb, endpoint, path = sys.argv[1:]
-file_upload.PART_BYTES = file_download.PART_BYTES = {PART}
 client = OssClient(endpoint, lambda: Credentials({KEY_ID!r}, {SECRET!r}), region={REGION!r})
+client.part_sizes = PartSizes({PART})
 uri = OssUri.parse({str(OBJECT)!r})
 upload(client, Path(path), uri) if verb == "upload" else download(client, uri, Path(path))
 """
@@ -56,12 +55,6 @@ upload(client, Path(path), uri) if verb == "upload" else download(client, uri, P
 def store(tmp_path: Path) -> Iterator[tuple[ObjectStore, str]]:
     with served(tmp_path / "store") as given:
         yield given
-
-
-@pytest.fixture(autouse=True)
-def same_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_upload, "PART_BYTES", PART)
-    monkeypatch.setattr(file_download, "PART_BYTES", PART)
 
 
 def a_file(path: Path, seed: int) -> str:
@@ -84,7 +77,9 @@ def sha256_of(path: Path) -> str:
 
 
 def client_of(endpoint: str) -> OssClient:
-    return OssClient(endpoint, lambda: Credentials(KEY_ID, SECRET), region=REGION)
+    client = OssClient(endpoint, lambda: Credentials(KEY_ID, SECRET), region=REGION)
+    client.part_sizes = PartSizes(PART)
+    return client
 
 
 def killed_at(number: int, verb: str, path: Path, endpoint: str, counts: Callable[[str, str], bool]) -> None:

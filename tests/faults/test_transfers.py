@@ -15,8 +15,8 @@ import pytest
 
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.storage.oss import file_download, file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
@@ -33,13 +33,6 @@ PART = 1 << 16
 SEEDS = range(int(os.environ.get("TRIAL_SEEDS", "2")))
 
 
-@pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_upload, "PART_BYTES", PART)
-    monkeypatch.setattr(file_download, "PART_BYTES", PART)
-    monkeypatch.setattr(file_download, "MAX_SINGLE_BYTES", 2 * PART)
-
-
 @pytest.fixture
 def oss() -> Iterator[FakeOss]:
     fake = FakeOss(BUCKET)
@@ -49,7 +42,9 @@ def oss() -> Iterator[FakeOss]:
 
 def client_of(proxy: FaultProxy) -> OssClient:
     retry = RetryPolicy(max_attempts=4, sleep=lambda seconds: None)
-    return OssClient(proxy.url, lambda: Credentials("id", "secret"), region="cn-test", retry=retry)
+    client = OssClient(proxy.url, lambda: Credentials("id", "secret"), region="cn-test", retry=retry)
+    client.part_sizes = PartSizes(PART, 2 * PART)
+    return client
 
 
 def made_tree(root: Path, seed: int) -> FileTree:

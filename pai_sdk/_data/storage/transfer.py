@@ -15,7 +15,6 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from pai_sdk._data.storage.objects import ObjectInfo, make_folder, must_be_no_file
-from pai_sdk._data.storage.oss.file_upload import part_bytes
 from pai_sdk._data.storage.pool import is_fatal_for_transfer
 from pai_sdk._data.storage.progress import ByteBar
 from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
@@ -65,7 +64,7 @@ def upload(
         TransferError: some files could not be uploaded; the others are in place.
     """
     path = Path(path)
-    tree = FileTree.scan(path, part_bytes=part_bytes, links=links)
+    tree = FileTree.scan(path, part_bytes=client.part_sizes.for_upload, links=links)
     if not tree.entries:
         raise InvalidInputError([Problem(str(path), "is a folder without files", "there is nothing to upload")])
     if path.is_dir():

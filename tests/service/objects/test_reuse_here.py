@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.storage.oss import file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
@@ -22,8 +22,7 @@ def client_of(wire: Wire) -> OssClient:
     return OssClient(wire.endpoint, lambda: Credentials(KEY_ID, SECRET), region=REGION)
 
 
-def test_one_changed_file_is_one_file_sent(wire: Wire, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 20)
+def test_one_changed_file_is_one_file_sent(wire: Wire, tmp_path: Path) -> None:
     root = tmp_path / "src"
     root.mkdir()
     for number in range(20):
@@ -31,6 +30,7 @@ def test_one_changed_file_is_one_file_sent(wire: Wire, tmp_path: Path, monkeypat
     (root / "weights").write_bytes(os.urandom(3 << 20))  # comes in parts, so its ETag is not its MD5
     (root / "weights").chmod(0o755)
     with client_of(wire) as client:
+        client.part_sizes = PartSizes(1 << 20)
         for step in range(3):  # from the second on, what is copied is a copy itself
             (root / "train.py").write_text(f"step {step}")
             tree = FileTree.scan(root)

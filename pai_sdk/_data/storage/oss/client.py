@@ -24,6 +24,7 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
 from pai_sdk._data.storage.oss.bucket import OssBucket
 from pai_sdk._data.storage.oss.connection import OssConnection
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.oss.parts import OssParts
 from pai_sdk._data.storage.oss.wire import (
     Body,
@@ -63,6 +64,7 @@ class OssClient:
 
     Attributes:
         parts: writes large objects in parts.
+        part_sizes: when a file is moved in parts, and how large these are.
         not_listed: buckets that the key may not list, and for which a warning was logged.
 
     Example:
@@ -96,6 +98,7 @@ class OssClient:
             trusted_endpoints=trusted_endpoints,
         )
         self.not_listed: set[str] = set()
+        self.part_sizes = PartSizes()
         # `cancelled_by` replaces these in a copy, which shares the connections.
         self._share(connection)
 

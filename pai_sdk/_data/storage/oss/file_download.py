@@ -20,10 +20,8 @@ from pai_sdk.errors import ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["MAX_SINGLE_BYTES", "PART_BYTES", "FileDownload"]
+__all__ = ["FileDownload"]
 
-PART_BYTES = 8 << 20
-MAX_SINGLE_BYTES = 16 << 20
 _CHUNK_BYTES = 1 << 20
 # Attempts when the bytes do not have the checksum of the object.
 _MAX_FETCHES = 3
@@ -76,9 +74,10 @@ class FileDownload:
 
     def _fetch_ranges(self, info: ObjectInfo, pool: TransferPool) -> str | None:
         """Fetches the missing ranges; returns the problem of the complete file, or None."""
-        starts = range(0, info.size_bytes, PART_BYTES)
-        ranges = [(start, min(start + PART_BYTES, info.size_bytes)) for start in starts]
-        with PartialFile(self._path, info, PART_BYTES) as part:
+        part_bytes = self._client.part_sizes.part_bytes
+        starts = range(0, info.size_bytes, part_bytes)
+        ranges = [(start, min(start + part_bytes, info.size_bytes)) for start in starts]
+        with PartialFile(self._path, info, part_bytes) as part:
             self._share.advance(sum(end - start for start, end in ranges if start in part.recorded))
             try:
                 pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)

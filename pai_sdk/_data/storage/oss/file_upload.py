@@ -19,12 +19,10 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
     from pai_sdk._data.storage.oss.parts import PartInfo
 
-__all__ = ["PART_BYTES", "FileUpload", "part_bytes"]
+__all__ = ["FileUpload"]
 
 _log = logging.getLogger(__name__)
 
-PART_BYTES = 8 << 20
-_MAX_PARTS = 9_000  # OSS allows 10,000
 _FINISHED_CODES = ("NoSuchUpload", "InvalidPart")
 
 
@@ -164,8 +162,3 @@ class FileUpload:
             raise FileChangedError(message) from error
         self._share.advance(len(content))
         return etag
-
-
-def part_bytes(size_bytes: int) -> int:
-    """Returns the size of the parts of a file; the last one may be shorter."""
-    return max(PART_BYTES, -(-size_bytes // _MAX_PARTS))

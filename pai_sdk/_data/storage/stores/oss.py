@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from pai_sdk._data.storage.base import FileMove, Store, checked_path
 from pai_sdk._data.storage.file_hash import hash_file
 from pai_sdk._data.storage.objects import META_EXECUTABLE, META_LINK, ObjectInfo, object_meta
-from pai_sdk._data.storage.oss import file_download, file_upload
+from pai_sdk._data.storage.oss.file_download import FileDownload
+from pai_sdk._data.storage.oss.file_upload import FileUpload
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.progress import NO_BAR, FileShare
 from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
@@ -68,12 +69,12 @@ class OssStore(Store):
     @property
     def largest_put_bytes(self) -> float:
         """The size of the largest file that is sent in one request."""
-        return file_upload.PART_BYTES
+        return self.client.part_sizes.part_bytes
 
     @property
     def largest_get_bytes(self) -> float:
         """The size of the largest object that is fetched in one request."""
-        return file_download.MAX_SINGLE_BYTES
+        return self.client.part_sizes.max_get_bytes
 
     def exists(self) -> bool:
         """True if the folder has an object, or an empty object represents it."""
@@ -160,12 +161,11 @@ class OssStore(Store):
             return super().put_file(move)
         uri, size_bytes = self._uri(move.path), file.size_bytes
         if size_bytes > self.largest_put_bytes:
-            hashed = file.hashed or hash_file(
-                local, size_bytes, file_upload.part_bytes(size_bytes), move.pool.stopped.is_set
-            )
+            part_bytes = self.client.part_sizes.for_upload(size_bytes)
+            hashed = file.hashed or hash_file(local, size_bytes, part_bytes, move.pool.stopped.is_set)
             move.check(hashed.sha256)
             meta = object_meta(hashed.sha256, executable=file.executable)
-            etag = file_upload.FileUpload(self.client, local, hashed, uri, meta, move.share).run(move.pool)
+            etag = FileUpload(self.client, local, hashed, uri, meta, move.share).run(move.pool)
         else:
             with local.open("rb") as stream:
                 content = stream.read(size_bytes)
@@ -183,9 +183,7 @@ class OssStore(Store):
     def _get_file(self, move: FileMove) -> StoredFile:
         file, target_path = move.file, move.target_path()
         entry = ObjectInfo(self._uri(file.path), file.size_bytes, file.etag, {})
-        download = file_download.FileDownload(
-            self.client, entry, target_path, move.share, skip_unchanged=move.skip_same
-        )
+        download = FileDownload(self.client, entry, target_path, move.share, skip_unchanged=move.skip_same)
         if file.size_bytes > self.largest_get_bytes:
             download.in_parts(move.pool)
         else:
@@ -216,7 +214,7 @@ class OssStore(Store):
         etags: list[str] = []
         size_bytes = 0
         try:
-            for part in _in_parts(chunks):
+            for part in _in_parts(chunks, self.client.part_sizes.part_bytes):
                 etags.append(self.client.parts.put(uri, upload_id, len(etags) + 1, part))
                 size_bytes += len(part)
             etag = self.client.parts.complete(uri, upload_id, etags)
@@ -267,13 +265,13 @@ class OssStore(Store):
         return info
 
 
-def _in_parts(chunks: Iterable[bytes]) -> Iterator[bytes]:
+def _in_parts(chunks: Iterable[bytes], first_part_bytes: int) -> Iterator[bytes]:
     """Yields the bytes in parts that grow with their number."""
     # OSS allows 10,000 parts: 8 MiB, doubled after each 1,000 parts, is enough for 5 TB.
     waiting, number = bytearray(), 0
     for chunk in chunks:
         waiting += chunk
-        while len(waiting) >= (part_bytes := file_upload.PART_BYTES << number // 1000):
+        while len(waiting) >= (part_bytes := first_part_bytes << number // 1000):
             yield bytes(waiting[:part_bytes])
             del waiting[:part_bytes]
             number += 1

@@ -15,7 +15,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pai_sdk._data.storage.objects import ObjectInfo, object_meta
-from pai_sdk._data.storage.oss.file_upload import PART_BYTES
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.progress import ByteBar
 from pai_sdk._data.storage.stored_file import StoredFile
@@ -28,6 +27,7 @@ from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem, Stor
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
+    from pai_sdk._data.storage.oss.part_sizes import PartSizes
 
 __all__ = ["TreeIndex", "is_folder_complete"]
 
@@ -101,7 +101,9 @@ class TreeIndex(SyncMemory):
             for number, entry in enumerate(tree.entries)
             if (info := objects.get(entry.path)) and _can_contain(info, entry.size_bytes)
         }
-        checks: list[Callable[[Mapping[int, str]], list[int]]] = [partial(_with_same_md5, tree)]
+        checks: list[Callable[[Mapping[int, str]], list[int]]] = [
+            partial(_with_same_md5, tree, self._client.part_sizes)
+        ]
         if self.has_manifest:
             at = 1 if tree.size_bytes <= _MAX_QUICK_HASH_BYTES else 0
             checks.insert(at, partial(_in_manifest, self._client, tree, self._folder))
@@ -227,17 +229,20 @@ def _can_contain(info: ObjectInfo, size_bytes: int) -> bool:
     return info.size_bytes == size_bytes and "archive" not in info.storage_class.lower()
 
 
-def _with_same_md5(tree: FileTree, etags: Mapping[int, str]) -> list[int]:
+def _with_same_md5(tree: FileTree, sizes: PartSizes, etags: Mapping[int, str]) -> list[int]:
     """Returns the numbers of files whose MD5 is the ETag of their objects, for uploads in one request."""
-    return [number for number, etag in etags.items() if _MD5.fullmatch(etag) and _has_md5(tree, number, etag)]
+    return [
+        number
+        for number, etag in etags.items()
+        if tree.entries[number].size_bytes <= sizes.part_bytes
+        and _MD5.fullmatch(etag)
+        and _has_md5(tree, number, etag)
+    ]
 
 
 def _has_md5(tree: FileTree, number: int, md5: str) -> bool:
-    entry = tree.entries[number]
-    if entry.size_bytes > PART_BYTES:
-        return False
     try:
-        content = (tree.root / entry.path).read_bytes()
+        content = (tree.root / tree.entries[number].path).read_bytes()
     except OSError:
         # Sending it will report the error.
         return False

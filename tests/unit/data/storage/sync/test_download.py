@@ -13,8 +13,8 @@ from oss2.utils import Crc64
 
 from pai_sdk._data.storage import progress
 from pai_sdk._data.storage.objects import ObjectInfo
-from pai_sdk._data.storage.oss import file_download
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.partial_file import PartialFile
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
@@ -31,9 +31,8 @@ LARGE = OssUri(BUCKET, "run/large")
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_download, "PART_BYTES", PART)
-    monkeypatch.setattr(file_download, "MAX_SINGLE_BYTES", 2 * PART)
+def small_parts(client: OssClient) -> None:
+    client.part_sizes = PartSizes(PART, 2 * PART)
 
 
 @pytest.fixture

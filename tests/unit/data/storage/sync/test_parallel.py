@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._data.storage.oss import file_download, file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.pool import LARGE_WORKERS, SMALL_BYTES, SMALL_WORKERS, TransferPool
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.stores.oss import OssStore
@@ -47,11 +47,9 @@ class Company:
 
 
 @pytest.fixture
-def large_are_small(monkeypatch: pytest.MonkeyPatch) -> None:
+def large_are_small(client: OssClient) -> None:
     """Parts of 64 KiB, so that a file of half a megabyte is a large one."""
-    monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(file_download, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(file_download, "MAX_SINGLE_BYTES", 1 << 17)
+    client.part_sizes = PartSizes(1 << 16, 1 << 17)
 
 
 def test_files_of_a_folder(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:

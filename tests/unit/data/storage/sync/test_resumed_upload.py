@@ -13,8 +13,8 @@ import pytest
 from pai_sdk._data.storage import base, file_hash, progress
 from pai_sdk._data.storage import tree as tree_module
 from pai_sdk._data.storage.file_hash import hash_file
-from pai_sdk._data.storage.oss import file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import upload, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
@@ -29,8 +29,8 @@ SIZE = 10 * PART - 5
 
 
 @pytest.fixture(autouse=True)
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(file_upload, "PART_BYTES", PART)
+def small_parts(client: OssClient) -> None:
+    client.part_sizes = PartSizes(PART)
 
 
 @pytest.fixture
@@ -274,7 +274,7 @@ def test_hashing_ends_when_the_transfer_is_stopped(tmp_path: Path) -> None:
 def test_an_uploaded_file_is_hashed_once(
     client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 20)
+    client.part_sizes = PartSizes(1 << 20)
     content = os.urandom((2 << 20) + 5000)
     (tmp_path / "large").write_bytes(content)
     hashed: list[tuple[str, int]] = []

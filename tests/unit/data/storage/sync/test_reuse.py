@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._data.storage.oss import file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.sync.manifest import manifest_uri
 from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree
@@ -210,10 +210,8 @@ def test_a_dead_line_is_one_error(client: OssClient, oss: FakeOss, tmp_path: Pat
     assert sent(oss) == sorted(FILES)  # those of the first upload; nothing was tried after the copies
 
 
-def test_large_files_that_came_in_parts_are_copied(
-    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 16)
+def test_large_files_that_came_in_parts_are_copied(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
+    client.part_sizes = PartSizes(1 << 16)
     write(tmp_path / "src", FILES)
     (tmp_path / "src" / "weights").write_bytes(os.urandom(300_000))
     upload(client, FileTree.scan(tmp_path / "src"))

@@ -13,9 +13,8 @@ import pytest
 
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.storage.oss import file_download as download_module
-from pai_sdk._data.storage.oss import file_upload as upload_module
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.transfer import download, manifest_uri, upload, upload_tree
 from pai_sdk._data.storage.tree import FileTree
@@ -42,12 +41,13 @@ HOSTILE = {
 }
 
 
+SMALL_PARTS = PartSizes(1 << 16, 1 << 17)
+
+
 @pytest.fixture
-def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+def small_parts(client: OssClient) -> None:
     """Parts of 64 KiB, so that a file of a megabyte is a large one."""
-    monkeypatch.setattr(upload_module, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(download_module, "PART_BYTES", 1 << 16)
-    monkeypatch.setattr(download_module, "MAX_SINGLE_BYTES", 1 << 17)
+    client.part_sizes = SMALL_PARTS
 
 
 def folder_with(root: Path, files: dict[str, bytes]) -> FileTree:
@@ -464,7 +464,6 @@ def test_an_interrupt_stops_what_has_not_begun() -> None:
     assert pool.stopped.is_set()
 
 
-@pytest.mark.usefixtures("small_parts")
 @pytest.mark.parametrize("files", [{f"f{number}": b"x" for number in range(99)}, {"large": bytes(1_000_000)}])
 def test_an_interrupt_does_not_wait_for_a_dead_line(oss: FakeOss, tmp_path: Path, files: dict[str, bytes]) -> None:
     tree = folder_with(tmp_path, files)
@@ -479,11 +478,10 @@ def test_an_interrupt_does_not_wait_for_a_dead_line(oss: FakeOss, tmp_path: Path
 
     oss.before = interrupt
     oss.fail("status", times=999, fits=lambda seen: seen.method == "PUT")
-    with (
-        OssClient(oss.endpoint, lambda: Credentials("id", "secret"), region="cn-test", retry=patient) as client,
-        pytest.raises(KeyboardInterrupt),
-    ):
-        upload_tree(client, tree, FOLDER, marker=False, workers=4)
+    with OssClient(oss.endpoint, lambda: Credentials("id", "secret"), region="cn-test", retry=patient) as client:
+        client.part_sizes = SMALL_PARTS
+        with pytest.raises(KeyboardInterrupt):
+            upload_tree(client, tree, FOLDER, marker=False, workers=4)
     assert oss.buckets[BUCKET] == {}
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._data.storage.oss import file_upload
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.sync import tree_index
 from pai_sdk._data.storage.sync.manifest import manifest_uri
 from pai_sdk._data.storage.sync.tree_index import is_folder_complete
@@ -172,11 +172,9 @@ def test_a_key_that_may_only_write_sends_everything_and_says_so_once(
     assert is_folder_complete(client, folder_of(tree))  # as far as anybody knows
 
 
-def test_such_a_key_gets_through_a_lost_answer(
-    client: OssClient, oss: FakeOss, tree: FileTree, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_such_a_key_gets_through_a_lost_answer(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
     """Whether the large file has come to be, it may not look; so it sends it once more."""
-    monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 16)
+    client.part_sizes = PartSizes(1 << 16)
     (tree.root / "weights").write_bytes(os.urandom(200_000))
     tree = FileTree.scan(tree.root)
     oss.fail("lost", fits=lambda seen: seen.method == "POST" and "uploadId" in seen.query)
@@ -197,8 +195,8 @@ class TestObjectsWhoseETagIsNoMd5:
     """They came in parts, are copies, or the bucket encrypts with KMS: the manifest knows them."""
 
     @pytest.fixture
-    def tree(self, tree: FileTree, monkeypatch: pytest.MonkeyPatch) -> FileTree:
-        monkeypatch.setattr(file_upload, "PART_BYTES", 1 << 16)
+    def tree(self, tree: FileTree, client: OssClient) -> FileTree:
+        client.part_sizes = PartSizes(1 << 16)
         (tree.root / "weights").write_bytes(os.urandom(200_000))
         return FileTree.scan(tree.root)
 
