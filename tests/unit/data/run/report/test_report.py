@@ -24,8 +24,7 @@ import pytest
 
 import pai_sdk
 from pai_sdk._data.run.events import read_scalars
-from pai_sdk._data.run.report import checkpoints
-from pai_sdk._data.run.report import checkpoint_saver
+from pai_sdk._data.run.report import checkpoint_saver, checkpoints
 from pai_sdk._data.run.report.checkpoint_saver import SaveOptions
 from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig, is_complete, latest_checkpoint
 from pai_sdk._data.run.report.session import (
