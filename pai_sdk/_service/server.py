@@ -50,7 +50,6 @@ from pai_sdk._service.oss.oss_app import create_app
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.process import allow_open_files, prepare_threads
 from pai_sdk._service.routes.api_app import Dispatcher, create_api
-from pai_sdk._service.routes.training_jobs import create_job
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.experiments import ExperimentTable
@@ -63,6 +62,7 @@ from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
 from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.job_runs import JobRuns
+from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
 from pai_sdk._service.standby import Leadership, Standby
 from pai_sdk._service.state.database import Database

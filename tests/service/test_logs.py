@@ -369,7 +369,7 @@ def test_a_page_of_long_lines_is_short_where_the_reader_counts_lines(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ten thousand of them at once would fill the service's memory, and the reader's."""
-    monkeypatch.setattr("pai_sdk._service.routes.job_logs._PAGE_BYTES", 1000)
+    monkeypatch.setattr("pai_sdk._service.services.job_logs._PAGE_BYTES", 1000)
     job_id, root = running(client)
     name = f"{job_id}-master-0"
     lines = [letter * 400 for letter in "abcde"] + ["f" * 5000, "g"]
@@ -395,7 +395,7 @@ def test_a_page_by_number_has_all_its_long_lines_and_is_read_in_pieces(
     client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch, count: int, window: dict[str, str]
 ) -> None:
     """It must not be short, since the next page by number begins behind it. It may be too large for the memory."""
-    monkeypatch.setattr("pai_sdk._service.routes.job_logs._PAGE_BYTES", 1000)
+    monkeypatch.setattr("pai_sdk._service.services.job_logs._PAGE_BYTES", 1000)
     read_at_once, read = list[int](), LogReader.page
 
     def reading(*args: Any, **options: Any) -> StoredPage:

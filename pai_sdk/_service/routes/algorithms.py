@@ -13,7 +13,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts
 from pai_sdk._service.routes.json_responses import success
-from pai_sdk._service.routes.parameters import PageNumber, PageSize, check_workspace
+from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.services.algorithms import PROVIDER
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
@@ -59,7 +59,7 @@ async def create_algorithm(request: Request, context: ContextOf, principal: Prin
     algorithm_id = await run_in_threadpool(
         context.algorithms.create,
         algorithm.algorithm_name,
-        workspace_id=await run_in_threadpool(check_workspace, context, principal, algorithm.workspace_id),
+        workspace_id=await run_in_threadpool(context.workspace_for, principal, algorithm.workspace_id),
         display_name=algorithm.display_name,
         description=algorithm.algorithm_description,
     )

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.routes.json_responses import request_id, success
-from pai_sdk._service.routes.parameters import Order, PageNumber, check_workspace, read_pairs
+from pai_sdk._service.routes.parameters import Order, PageNumber, read_pairs
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.experiments import ORDERS, ExperimentQuery
@@ -44,7 +44,7 @@ async def create_experiment(request: Request, context: ContextOf, principal: Pri
     experiment_id = await run_in_threadpool(
         context.experiments.create,
         experiment.name,
-        workspace_id=await run_in_threadpool(check_workspace, context, principal, experiment.workspace_id),
+        workspace_id=await run_in_threadpool(context.workspace_for, principal, experiment.workspace_id),
         bucket=context.bucket_of(principal),
         accessibility=experiment.accessibility or "PRIVATE",
         artifact_uri=experiment.artifact_uri,

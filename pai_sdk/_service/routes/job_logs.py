@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import re
 from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from sqlalchemy import func, select
 from starlette.responses import StreamingResponse
 
-from pai_sdk._data.logs.reader import LogReader, LogWindow, StoredPage
+from pai_sdk._data.logs.reader import StoredPage
 from pai_sdk._service.routes.json_responses import LongPoll, offering, request_id, success
 from pai_sdk._service.routes.parameters import PageNumber, TimeWindow
 from pai_sdk._service.services.budgets import LISTS, LOGS, BudgetedRoute, WorkOf, within
-from pai_sdk._service.services.context import ContextOf, ServiceContext
-from pai_sdk._service.services.jobs.changes import Subscription
-from pai_sdk._service.state.models import Event
+from pai_sdk._service.services.context import ContextOf
+from pai_sdk._service.services.job_logs import line_chunks, list_events, read_page, wait_for_lines
 from pai_sdk._wire.logs import EventList, LogLines
 from pai_sdk._wire.pai.wire import wire_time
 
@@ -26,10 +23,8 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
 
-_PAGE_BYTES = 4 << 20  # read at once: a page of 10,000 long lines would fill the memory
 _MIN_POLL_S = 0.04  # the first interval at which a long poll checks the size of the log
 _MAX_POLL_S = 0.2  # the maximum, after writes without a complete line
-_UNFINISHED_LINE_S = 0.5  # an incomplete line, such as a progress bar, is sent after this time
 _FIRST_LINE = re.compile(r"\bfirst-line\s*=\s*(\d{1,18})\b")
 _LINE_TIMES = re.compile(r"\bline-times\b")
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]
@@ -62,10 +57,10 @@ async def list_training_job_logs(
     name, poll_s = instance or worker or None, _MIN_POLL_S
     with context.changes.of(job_id) as news:
         while True:
-            page, log, size_bytes = await work.run(_read, context, job_id, name, start, page_size, window)
+            page, log, size_bytes = await work.run(read_page, context, job_id, name, start, page_size, window)
             if page.count or page.is_complete or poll.remaining_s <= 0 or context.changes.closed:
                 break
-            await _wait_for_lines(news, log, size_bytes, poll.deadline, poll_s, page.has_unfinished_line)
+            await wait_for_lines(news, log, size_bytes, poll.deadline, poll_s, page.has_unfinished_line)
             poll_s = min(poll_s * 1.5, _MAX_POLL_S)
     # A page by number must have all its lines, since the next one starts behind them; one by line can be short.
     count = page.count if first_line else max(0, min(page_size, page.total - start))
@@ -78,7 +73,7 @@ async def list_training_job_logs(
     if page.count >= count:
         has_times = bool(name and first_line and _LINE_TIMES.search(request.headers.get("prefer", "")))
         return success(request, await work.run(_fields, page, has_times), headers=headers)
-    chunks = _line_chunks(context, job_id, name, start, count, window, page)
+    chunks = line_chunks(context, job_id, name, start, count, window, page)
     text = work.stream_chunks(_json_of(request_id(request), chunks, page.total))
     return StreamingResponse(text, headers=headers, media_type="application/json")
 
@@ -95,7 +90,7 @@ def list_training_job_events(
 ) -> Response:
     """ListTrainingJobEvents."""
     context.jobs.get(job_id)
-    return success(request, _events(context, job_id, None, window, page_number, page_size))
+    return success(request, list_events(context, job_id, None, window, page_number, page_size))
 
 
 @router.get("/instances/{instance}/events", response_model=EventList)
@@ -111,47 +106,12 @@ def list_training_job_instance_events(
 ) -> Response:
     """ListTrainingJobInstanceEvents."""
     context.logs.instance_logs(context.jobs.get(job_id), instance)
-    return success(request, _events(context, job_id, instance, window, page_number, page_size))
-
-
-def _read(
-    context: ServiceContext, job_id: str, instance: str | None, start: int, limit: int, window: LogWindow
-) -> tuple[StoredPage, LogReader, int]:
-    # The order matters: the job before its log, so that the log of a finished job is complete; the size before the
-    # lines, so that the long poll detects a line that is written between the two.
-    log = context.logs.open(context.jobs.get(job_id), instance, window)
-    size_bytes = log.size_bytes
-    page = log.page(start, limit, max_bytes=_PAGE_BYTES, has_full_lines=True)
-    if page.error is not None and not page.count:
-        raise page.error
-    return page, log, size_bytes
+    return success(request, list_events(context, job_id, instance, window, page_number, page_size))
 
 
 def _fields(page: StoredPage, has_times: bool) -> LogLines:
     times = {"line_times": [wire_time(line.time) for line in page.lines()]} if has_times else {}
     return LogLines(logs=page.decoded_lines, total_count=str(page.total), **times)
-
-
-def _line_chunks(
-    context: ServiceContext,
-    job_id: str,
-    name: str | None,
-    start: int,
-    count: int,
-    window: LogWindow,
-    page: StoredPage,
-) -> Iterator[list[str]]:
-    """Yields the lines of a page that is too large for the memory. Lines that were counted never change."""
-    end = start + count
-    while True:
-        yield page.decoded_lines
-        start += page.count
-        if start >= end:
-            return
-        # Raises if the job was deleted meanwhile: the response is truncated, which clients detect.
-        page, _, _ = _read(context, job_id, name, start, end - start, window)
-        if not page.count:
-            raise RuntimeError(f"the log of job {job_id} ends before line {end}, which it had")
 
 
 def _json_of(request_id: str, chunks: Iterator[list[str]], total: int) -> Iterator[bytes]:
@@ -161,31 +121,3 @@ def _json_of(request_id: str, chunks: Iterator[list[str]], total: int) -> Iterat
         text = ",".join(json.dumps(line, ensure_ascii=False) for line in lines)
         yield (b"," if number else b"") + text.encode()
     yield f'],"TotalCount":"{total}"}}'.encode()
-
-
-async def _wait_for_lines(
-    news: Subscription, log: LogReader, size_bytes: int, deadline: float, poll_s: float, has_unfinished_line: bool
-) -> None:
-    clock = asyncio.get_running_loop().time
-    until = min(deadline, clock() + _UNFINISHED_LINE_S) if has_unfinished_line else deadline
-    while clock() < until:
-        if await news.wait(min(poll_s, until - clock())) or log.size_bytes != size_bytes:
-            return
-
-
-def _events(
-    context: ServiceContext, job_id: str, instance: str | None, window: LogWindow, page_number: int, page_size: int
-) -> EventList:
-    conditions = [Event.job_id == job_id]
-    if instance is not None:
-        conditions.append(Event.instance == instance)
-    if window.started_at is not None:
-        conditions.append(Event.happened_at >= window.started_at)
-    if window.ended_at is not None:
-        conditions.append(Event.happened_at <= window.ended_at)
-    with context.jobs.database.read() as session:
-        total = session.scalar(select(func.count()).select_from(Event).where(*conditions)) or 0
-        page = select(Event).where(*conditions).order_by(Event.number)
-        events = session.scalars(page.limit(page_size).offset((page_number - 1) * page_size)).all()
-    lines = [f"{wire_time(event.happened_at)} {event.text}" for event in events]
-    return EventList(events=lines, total_count=str(total))

@@ -11,7 +11,7 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.routes.json_responses import success
-from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, check_workspace, read_pairs
+from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, read_pairs
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.models import MODEL_COLUMNS, ModelQuery
@@ -56,7 +56,7 @@ async def create_model(request: Request, context: ContextOf, principal: Principa
     model_id = await run_in_threadpool(
         context.models.create,
         model.model_name,
-        workspace_id=await run_in_threadpool(check_workspace, context, principal, model.workspace_id),
+        workspace_id=await run_in_threadpool(context.workspace_for, principal, model.workspace_id),
         fields=model,
         labels=labels_by_key(model.labels or []),
     )

@@ -9,12 +9,10 @@ from fastapi import Depends, Query
 from pydantic import BeforeValidator
 
 from pai_sdk._data.logs.reader import LogWindow
-from pai_sdk._service.identity.principal import Principal, Right
-from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.numbers import checked_number
 
-__all__ = ["Order", "PageNumber", "PageSize", "TimeWindow", "check_workspace", "read_pairs"]
+__all__ = ["Order", "PageNumber", "PageSize", "TimeWindow", "read_pairs"]
 
 PageNumber = Annotated[int, BeforeValidator(checked_number), Query(alias="PageNumber", ge=1, le=100_000_000)]
 """`PageNumber`, from 1."""
@@ -61,11 +59,3 @@ def read_pairs(text: str | None) -> dict[str, str]:
             f"Labels: {''.join(wrong[0])[:60]!r} is not of the form key=value; write key=value,key=value."
         )
     return {key: value for key, _, value in pairs}
-
-
-def check_workspace(
-    context: ServiceContext, principal: Principal, workspace_id: str | None, right: Right = "submit"
-) -> str:
-    """Returns the workspace that a request names, or the default one, if the user has the right in it."""
-    requested = context.workspaces.default_id if workspace_id is None else workspace_id
-    return context.workspaces.require(requested, principal, right).id

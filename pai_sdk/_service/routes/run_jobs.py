@@ -2,49 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import os
-import time
-from collections.abc import Mapping
-from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
-import psutil
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
-from sqlalchemy import func, select
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk._service.http.auditing import record_created_id
-from pai_sdk._service.routes.training_jobs import create_job, delete_job, stop_job
+from pai_sdk._service.services import run_jobs
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
-from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
-from pai_sdk._service.services.jobs.reading import read_body
-from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
-from pai_sdk._service.services.jobs.usage import read_usage
+from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.jobs.rerun import RerunChanges, form_fields
 from pai_sdk._service.services.runs.list_responses import plain
-from pai_sdk._service.services.runs.responses import LIVE, json_bytes, json_response
-from pai_sdk._service.state.models import Event, Job
-from pai_sdk._service.wire_errors import WireError
+from pai_sdk._service.services.runs.responses import LIVE, json_response
+from pai_sdk._service.services.training_jobs import delete_job, stop_job
 from pai_sdk._wire.base import response_body
 from pai_sdk._wire.masking import public_fields
-from pai_sdk._wire.pai.status import JobStatus
-from pai_sdk._wire.requests import RecordedRequest, values_by_path
+from pai_sdk._wire.requests import RecordedRequest
 from pai_sdk._wire.run_jobs import (
-    InstanceOfRun,
-    InstanceUsageSeries,
-    JobDifference,
     JobDifferences,
-    JobEvent,
-    JobFailure,
     JobOfRun,
-    JobStatusChange,
     NoFields,
     RerunForm,
     RerunJob,
-    UsageLimits,
     UsageOfRun,
 )
 from pai_sdk._wire.runs import ExtensionBody
@@ -52,14 +32,6 @@ from pai_sdk._wire.runs import ExtensionBody
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/runs/{run_id}", route_class=BudgetedRoute)
-
-_TAIL_LINES = 400
-_TAIL_LINES_IN_RESPONSE = 40
-_MAX_TRACEBACK = 20_000
-_MAX_EVENTS = 1000
-_MAX_DIFFERENCES = 2000
-_MIN_STEP_S = 10.0
-_MAX_SAMPLES = 500
 
 
 class RerunRequest(BaseModel):
@@ -75,45 +47,10 @@ class RerunRequest(BaseModel):
 @within(RUNS)
 def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
     """Read the job of a run: status, place in the queue, statuses and events, instances, request, failure."""
-    with context.jobs.database.read() as session:
-        job = context.jobs.get(run_id)
-        query = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MAX_EVENTS)
-        events = [*session.scalars(query)][::-1]
-        queue_position = _queue_position(session, job)
-    queued_at = next((change.started_at for change in job.transitions), job.created_at)
-    failure = _failure(context, job) if JobStatus(job.status).is_failure else None
-    body = JobOfRun(
-        status=job.status,
-        message=job.reason_message or "",
-        queue_place=queue_position,
-        queued_s=None if job.started_at is None else job.started_at - queued_at,
-        created_at=job.created_at,
-        started_at=job.started_at,
-        ended_at=job.ended_at,
-        history=[
-            JobStatusChange(status=change.status, time=change.started_at, text=change.reason_message or "")
-            for change in job.transitions
-        ],
-        events=[
-            JobEvent(time=event.happened_at, text=event.text, kind=event.instance or "job") for event in events
-        ],
-        failure=failure,
-        instances=[
-            InstanceOfRun(
-                name=instance["name"],
-                status=instance["status"],
-                exit_code=instance.get("exit_code"),
-                started_at=job.started_at,
-                ended_at=job.ended_at,
-            )
-            for instance in job.instances
-        ],
-        request=public_fields(job.request),
-        labels={label.key: label.value for label in job.labels},
-    )
-    fields = plain_object(response_body(body))
-    if failure is not None:
-        fields["failure"]["traceback"] = failure.traceback  # not truncated: its exception is in the last line
+    body = run_jobs.job_of_run(context, run_id)
+    fields = plain(response_body(body))
+    if body.failure is not None:
+        fields["failure"]["traceback"] = body.failure.traceback  # not truncated: its exception is in the last line
     return json_response(fields, LIVE, work)
 
 
@@ -121,28 +58,7 @@ def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
 @within(RUNS)
 def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
     """Read processor and memory of each instance of a job, over its life; GPUs are not measured."""
-    job = context.jobs.get(run_id)
-    end = job.ended_at or time.time()
-    start = job.started_at or job.created_at
-    step_s = max(_MIN_STEP_S, math.ceil((end - start) / _MAX_SAMPLES))
-    cores, memory_bytes = os.cpu_count() or 1, psutil.virtual_memory().total
-    instances = []
-    for log in context.logs.instance_logs(job, None):
-        work.check()
-        usage_of = partial(read_usage, log.path, start=start - 1, end=end + step_s, step_s=step_s)
-        cpu, memory = dict(usage_of("CpuCoreUsage")), dict(usage_of("MemoryUsage"))
-        instances.append(
-            InstanceUsageSeries(
-                name=log.name,
-                times=[*cpu],
-                cpu=[round(value * cores / 100, 4) for value in cpu.values()],
-                memory_bytes=[round(memory.get(time_s, 0) * memory_bytes / 100) for time_s in cpu],
-                gpu=[],
-                gpu_memory_bytes=[],
-            )
-        )
-    limits = UsageLimits(cpu=cores, memory_bytes=memory_bytes)
-    return json_response(response_body(UsageOfRun(instances=instances, limits=limits)), LIVE)
+    return json_response(response_body(run_jobs.usage_of_run(context, work, run_id)), LIVE)
 
 
 @router.get("/diff", response_model=JobDifferences)
@@ -154,18 +70,7 @@ def compare_jobs_of_runs(
     other: Annotated[str, Query(alias="with", max_length=200, description="The other job.")],
 ) -> Response:
     """In which fields the requests of two jobs differ."""
-    # Secrets are compared by value, and displayed as masks.
-    first, second = (_comparable(context.jobs.get(job_id)) for job_id in (run_id, other))
-    before, after = values_by_path(public_fields(first)), values_by_path(public_fields(second))
-    work.hold(len(before) + len(after), "fields")
-    first_values, second_values = values_by_path(first), values_by_path(second)
-    paths = [
-        path
-        for path in {**before, **after}
-        if before.get(path) != after.get(path) or first_values.get(path) != second_values.get(path)
-    ]
-    rows = [_difference(path, before, after) for path in paths[:_MAX_DIFFERENCES]]
-    differences = JobDifferences(rows=rows, same=len({**before, **after}) - len(paths))
+    differences = run_jobs.compare_jobs(context, work, run_id, other)
     return json_response(response_body(differences), LIVE)
 
 
@@ -200,72 +105,7 @@ async def rerun_job(
     request: Request, context: ContextOf, principal: PrincipalOf, run_id: str, body: RerunRequest
 ) -> Response:
     """Create a job like this one, with changes, a name and output folders of its own."""
-
-    def create() -> str:
-        stored = _request_of(context.jobs.get(run_id))
-        changed = changed_request(stored, body.changes, f"{run_id} {body.token}")
-        return create_job(context, read_body(json_bytes(changed.to_wire())), principal)[0]
-
-    job_id = await run_in_threadpool(create)
+    job_id = await run_in_threadpool(run_jobs.rerun_job, context, principal, run_id, body.changes, body.token)
     record_created_id(request, job_id)
     context.runner.wake()
     return json_response(response_body(RerunJob(id=job_id)), LIVE)
-
-
-def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> JobDifference:
-    if path not in before:
-        return JobDifference(path=path, kind="added", after=after[path])
-    if path not in after:
-        return JobDifference(path=path, kind="removed", before=before[path])
-    return JobDifference(path=path, kind="changed", before=before[path], after=after[path])
-
-
-def plain_object(value: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns an object for JSON: numbers that are not finite become strings."""
-    result: dict[str, Any] = plain(value)
-    return result
-
-
-def _comparable(job: Job) -> dict[str, Any]:
-    """Returns the request of a job, without the labels that are different in every job."""
-    return _request_of(job).without_labels(*JOB_SPECIFIC_LABELS).to_wire()
-
-
-def _request_of(job: Job) -> RecordedRequest:
-    return RecordedRequest.model_validate(job.request).model_copy(update={"workspace_id": job.workspace_id})
-
-
-def _queue_position(session: Any, job: Job) -> int | None:
-    """Returns the position of a job in the queue of its owner, from 1; None for a job that has started."""
-    if job.status not in QUEUED:
-        return None
-    in_line = Job.status.in_(QUEUED), Job.owner == job.owner
-    is_before = (Job.priority > job.priority) | ((Job.priority == job.priority) & (Job.number < job.number))
-    ahead = session.scalar(select(func.count()).select_from(Job).where(*in_line, is_before))
-    return int(ahead or 0) + 1
-
-
-def _failure(context: ServiceContext, job: Job) -> JobFailure:
-    """Returns the reason of a failure: the exception in the log of the job, else the reason that was recorded."""
-    try:
-        page = context.logs.open(job, job.failed_instance).page(-_TAIL_LINES, _TAIL_LINES)
-        lines = [line.text for line in page.lines()]
-    except WireError:  # the job has no log
-        lines = []
-    traceback = find_traceback(lines)
-    reason = job.reason_message or job.reason_code or ""
-    cause = root_cause(traceback)
-    return JobFailure(
-        cause=cause or reason or "The service knows no reason.",
-        explanation=reason if cause else "",
-        advice="",
-        code=job.reason_code,
-        exit_code=job.exit_code,
-        instance=job.failed_instance,
-        last_lines=lines[-_TAIL_LINES_IN_RESPONSE:],
-        traceback=(traceback if len(traceback) <= _MAX_TRACEBACK else _shortened(traceback)) or None,
-    )
-
-
-def _shortened(traceback: str) -> str:
-    return "\n".join(plain(line) for line in shortened(traceback))

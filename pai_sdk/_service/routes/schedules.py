@@ -10,18 +10,13 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.identity.principal import LOCAL_USER, Principal
+from pai_sdk._service.identity.principal import LOCAL_USER
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
-from pai_sdk._service.routes.training_jobs import check_job
+from pai_sdk._service.services import schedules
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
-from pai_sdk._service.services.jobs.queueing.quota_checks import refuse_larger_than_quota
-from pai_sdk._service.services.jobs.reading import join_problems
-from pai_sdk._service.services.jobs.resolution import Resolved
-from pai_sdk._service.services.jobs.schedules.schedule_table import schedule_problems
+from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.state.models import ScheduleRow
-from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.wire import wire_time
@@ -40,19 +35,7 @@ router = APIRouter(prefix="/api/v1/schedules", route_class=BudgetedRoute)
 async def create_schedule(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateSchedule: `Request` is the body of CreateTrainingJob, and is checked as a job is."""
     new = await read_json(NewSchedule, request)
-
-    def create() -> ScheduleRow:
-        job = _checked_job(context, new, principal)
-        return context.schedules.create(
-            new.name,
-            owner=principal.user,
-            workspace_id=job.workspace_id,
-            cron=new.cron,
-            zone=new.time_zone,
-            request=job.request.to_wire(),
-        )
-
-    created = await run_in_threadpool(create)
+    created = await run_in_threadpool(schedules.create_schedule, context, new, principal)
     record_created_id(request, created.id)
     return success(request, _schedule(created))
 
@@ -95,22 +78,6 @@ def delete_schedule(request: Request, context: ContextOf, schedule_id: str) -> R
     """DeleteSchedule. Its jobs stay."""
     context.schedules.delete(schedule_id)
     return success(request)
-
-
-def _checked_job(context: ServiceContext, new: NewSchedule, principal: Principal) -> Resolved:
-    """Checks a new schedule and its job; WireError names every problem."""
-    problems = list(schedule_problems(new.name, new.cron, new.time_zone))
-    try:
-        job = check_job(context, new.request, principal)
-        with context.jobs.database.read() as session:
-            refuse_larger_than_quota(session, principal.user, job.request)
-    except WireError as error:
-        if not problems:
-            raise
-        problems.append(error.message)
-    if problems:
-        raise invalid_parameter(join_problems(problems))
-    return job
 
 
 def _schedule(row: ScheduleRow, **more: Any) -> ScheduleRecord:

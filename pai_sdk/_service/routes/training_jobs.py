@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.auditing import record_in_transaction
 from pai_sdk._service.http.bodies import accepts
-from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.routes.json_responses import LongPoll, etag, list_success, offering, success
-from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, TimeWindow, check_workspace
+from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, TimeWindow
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.services.experiments import experiment_names
-from pai_sdk._service.services.jobs.creation import read_request
-from pai_sdk._service.services.jobs.host_resources import Capacity, refuse_oversized
-from pai_sdk._service.services.jobs.job_table import existing_job, latest_metrics
 from pai_sdk._service.services.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
-from pai_sdk._service.services.jobs.progress_figures import latest_progress
-from pai_sdk._service.services.jobs.queueing.submission import NewJob
 from pai_sdk._service.services.jobs.reading import read_body
-from pai_sdk._service.services.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
-from pai_sdk._service.services.jobs.resolution import Resolved
-from pai_sdk._service.services.jobs.snapshot import LinkOf, error_info, job_in_full, job_in_list, output_models
+from pai_sdk._service.services.jobs.snapshot import error_info, job_in_list, output_models
+from pai_sdk._service.services.training_jobs import create_job, delete_job, read_job, stop_job, visible_before
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.training_jobs import CreatedJob, JobErrorInfo, JobList, OutputModelList
 
-__all__ = ["check_job", "create_job", "delete_job", "router", "stop_job"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
@@ -85,7 +74,7 @@ def list_training_jobs(
         is_temp_algo=is_temp_algo,
         labels=read_labels(labels),
         started_at=window.started_at,
-        ended_at=_visible_before(context, window.ended_at),
+        ended_at=visible_before(context, window.ended_at),
         sort_by=sort_by,
         descending=order.upper() == "DESC",
         page_number=page_number,
@@ -124,7 +113,7 @@ async def get_training_job(request: Request, context: ContextOf, job_id: str) ->
             if poll.remaining_s <= 0 or context.changes.closed:
                 return Response(status_code=304, headers={**headers, "ETag": client_etag})
             await news.wait(poll.remaining_s)
-    version, fields = await run_in_threadpool(_snapshot, context, job_id, context.link_to_job(request))
+    version, fields = await run_in_threadpool(read_job, context, job_id, context.link_to_job(request))
     return success(request, fields, headers={**headers, "ETag": etag(version)})
 
 
@@ -157,66 +146,3 @@ def list_training_job_output_models(request: Request, context: ContextOf, job_id
 def _offers(context: ServiceContext) -> dict[str, str]:
     """Returns the features beyond PAI's API; clients rely on announced ones only."""
     return offering("submission-dedupe", "runs", *context.beyond_pai) if context.jobs.dedupes else {}
-
-
-def _visible_before(context: ServiceContext, ended_at: float | None) -> float | None:
-    """Returns the time after which created jobs are not listed; in the test mode of a foreign cloud, lists lag."""
-    if context.settings.foreign is None:
-        return ended_at
-    return min(time.time() - context.settings.foreign.list_lag_s, ended_at or math.inf)
-
-
-def stop_job(context: ServiceContext, job_id: str) -> None:
-    """Stops a job; a finished one stays as it is."""
-    context.jobs.request_stop(job_id)
-    context.runner.wake()
-
-
-def delete_job(context: ServiceContext, job_id: str) -> None:
-    """Deletes a finished job with its log and its folder; objects in the object store stay."""
-    context.jobs.delete(job_id)
-    context.logs.forget(job_id)
-    context.runner.discard(job_id)
-
-
-def check_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> Resolved:
-    """Checks the request of a user for a job; returns the job."""
-    job = read_request(
-        body,
-        workspace_of=partial(check_workspace, context, principal),
-        slots=context.settings.slots,
-        algorithms=context.algorithms,
-    )
-    refuse_oversized(job.request, Capacity.of(context.settings, context.executor))
-    if job.request.experiment_config is not None:
-        context.experiments.require_visible(job.request.experiment_config.experiment_id, principal, "submit")
-    refuse_unknown_buckets(
-        job.request,
-        lambda bucket, right: (
-            context.bucket_exists(bucket) and context.bucket_rights.is_allowed(principal, bucket, right)
-        ),
-    )
-    return job
-
-
-def create_job(
-    context: ServiceContext,
-    body: dict[str, Any],
-    principal: Principal,
-    in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
-) -> tuple[str, str]:
-    """Creates a job of a user; returns its id and the notice about it. For `in_transaction` see `NewJob`."""
-    job = check_job(context, body, principal)
-    notice = unused_notice(job.request, context.executor)
-    notices = (notice, image_notice(job.request, context.executor))
-    submission = NewJob(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, in_transaction)
-    job_id = context.jobs.create(submission)
-    return job_id, notice
-
-
-def _snapshot(context: ServiceContext, job_id: str, link_of: LinkOf) -> tuple[int, dict[str, object]]:
-    # One transaction: the version fits to the other fields.
-    with context.jobs.database.read() as session:
-        job = existing_job(session, job_id)
-        metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)
-        return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]), link_of)

@@ -12,10 +12,10 @@ from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.identity.principal import Right
 from pai_sdk._service.identity.users import UserInfo
 from pai_sdk._service.routes.json_responses import success
-from pai_sdk._service.routes.parameters import PageSize, check_workspace
+from pai_sdk._service.routes.parameters import PageSize
+from pai_sdk._service.services import users
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
-from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.users import (
@@ -48,28 +48,19 @@ class _UserChanges(UserChanges):
 async def create_user(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
     """CreateUser: creates a user without a key, who has a bucket and is a member of a workspace."""
     new_user = await read_json(_NewUser, request)
-
-    def create() -> UserInfo:
-        workspace_id = check_workspace(context, principal, new_user.workspace_id)
-        bucket = context.bucket_of_user(new_user.name)
-        if context.bucket_exists(bucket):
-            context.users.check_free(new_user.name)  # the bucket of a user is no other problem
-            message = f"There is a bucket {bucket!r} already, which may be someone else's; choose another name."
-            raise WireError(409, "BUCKET_EXISTS", message)
-        context.users.add(new_user.name, new_user.right, workspace_id=workspace_id)
-        context.create_user_bucket(new_user.name)  # after an interruption, the next start creates it
-        return context.users.get(new_user.name)
-
     record_created_id(request, new_user.name)
-    return success(request, _record(context, await run_in_threadpool(create)))
+    created = await run_in_threadpool(
+        users.create_user, context, principal, new_user.name, new_user.right, new_user.workspace_id
+    )
+    return success(request, _record(context, created))
 
 
 @router.get("", response_model=UserList)
 @within(LISTS)
 def list_users(request: Request, context: ContextOf) -> Response:
     """ListUsers, by name."""
-    users = [_record(context, user) for user in context.users.list()]
-    return success(request, UserList(users=users, total_count=len(users)))
+    records = [_record(context, user) for user in context.users.list()]
+    return success(request, UserList(users=records, total_count=len(records)))
 
 
 @router.get("/{name}", response_model=ServiceUser)

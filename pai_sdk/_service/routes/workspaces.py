@@ -13,7 +13,7 @@ from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.workspaces import WorkspaceInfo
 from pai_sdk._service.routes.json_responses import success
-from pai_sdk._service.routes.parameters import PageNumber, PageSize, check_workspace
+from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
@@ -103,7 +103,7 @@ def get_config(
     config_key: Annotated[str, Query(alias="ConfigKey")] = _STORAGE,
 ) -> Response:
     """GetConfig. The default place of files is the bucket of the user who asks."""
-    check_workspace(context, principal, workspace_id, "read")
+    context.workspaces.require(workspace_id, principal, "read")
     if config_key != _STORAGE:
         raise WireError(
             404, "CONFIG_NOT_FOUND", f"The workspace has no config {config_key[:60]!r}, only {_STORAGE}."
@@ -120,7 +120,7 @@ def list_configs(
     config_keys: Annotated[str | None, Query(alias="ConfigKeys")] = None,
 ) -> Response:
     """ListConfigs."""
-    check_workspace(context, principal, workspace_id, "read")
+    context.workspaces.require(workspace_id, principal, "read")
     is_requested = config_keys is None or _STORAGE in config_keys.split(",")
     configs = [_storage(context, principal)] if is_requested else []
     return success(request, WorkspaceConfigList(configs=configs, total_count=len(configs)))

@@ -83,6 +83,11 @@ class ServiceContext:
         """The offers of actions that PAI's API does not have; none in the test mode of a foreign cloud."""
         return ("changes",) if self.settings.foreign is None else ()
 
+    def workspace_for(self, principal: Principal, workspace_id: str | None) -> str:
+        """Returns the workspace that a request names, or the default one, if the user may submit jobs there."""
+        requested = self.workspaces.default_id if workspace_id is None else workspace_id
+        return self.workspaces.require(requested, principal, "submit").id
+
     def bucket_of(self, principal: Principal) -> str:
         """Returns the bucket of a user; for the key of the service, its default bucket."""
         return self.settings.bucket if principal.user == OPERATOR else self.bucket_of_user(principal.user)

@@ -18,8 +18,7 @@ import requests
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._service.routes.runs import event_stream
-from pai_sdk._service.services.runs import job_runs
+from pai_sdk._service.services.runs import event_stream, job_runs
 from pai_sdk._service.services.runs.cursors import Position, join_cursor, read_cursor
 from pai_sdk._service.services.runs.topics import read_topics
 from pai_sdk._service.wire_errors import WireError

@@ -2,35 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from pai_sdk._service.routes.runs.runs import XName, call_manager
-from pai_sdk._service.services.budgets import COMPARE, DIFF, BudgetedRoute, Work, WorkOf, within
+from pai_sdk._service.routes.runs.runs import XName
+from pai_sdk._service.services.budgets import COMPARE, DIFF, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.runs.compare import (
+    MAX_RUNS,
+    check_comparison,
+    count_entries,
+    runs_with,
+    selected_runs,
+)
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, comparison_response, value_bytes
 from pai_sdk._service.services.runs.list_responses import diff_row
 from pai_sdk._service.services.runs.on_demand_manager import loaded
 from pai_sdk._service.services.runs.responses import LIVE, best_of, json_list, tagged
+from pai_sdk._service.services.runs.runs import call_manager
 from pai_sdk._service.services.runs.source import RunsOf
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.runs import ComparisonBody, HparamsComparison
-from pai_sdk.errors import RunNotFoundError
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.plots.buckets import Comparison
-    from pai_sdk._data.run.watch.manager import RunManager
-    from pai_sdk._data.run.watch.records import RunBrief
 
-__all__ = ["check_comparison", "router"]
+__all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
-_MAX_RUNS = 10_000
-_SMOOTHING_COSTS = 3  # smoothing copies the points: three times their memory
 _Text = Annotated[str, Field(max_length=4096)]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -38,7 +40,7 @@ _Finite = Annotated[float, Field(allow_inf_nan=False)]
 class _Selection(BaseModel):
     model_config = ConfigDict(extra="forbid", populate_by_name=True)
 
-    runs: list[_Text] | None = Field(None, max_length=_MAX_RUNS, description="Ids of runs.")
+    runs: list[_Text] | None = Field(None, max_length=MAX_RUNS, description="Ids of runs.")
     filter: str | None = Field(None, max_length=16_384, description="Or a filter, as for the list of runs.")
 
 
@@ -80,12 +82,12 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
     manager = loaded(runs)
     selected = _selected(body)
     media_type, is_double = best_of(request, (JSON, CSV, PAIC)), body.precision == "double"
-    briefs = _briefs(manager, selected, work)
+    briefs = selected_runs(manager, selected, work)
     size_bytes = value_bytes(media_type, is_double=is_double)
     for tag in body.tags:
         check_comparison(work, briefs, tag, is_smoothed=body.smooth > 0)
     if not body.group_by:
-        entries = sum(_entries(briefs, tag, body.buckets) for tag in body.tags)
+        entries = sum(count_entries(briefs, tag, body.buckets) for tag in body.tags)
         work.require(entries * size_bytes, f"{len(briefs)} runs, {len(body.tags)} tags, {body.buckets} buckets")
     options: dict[str, Any] = {"x": body.x, "start": body.start, "end": body.end, "buckets": body.buckets}
     options |= {"smooth": body.smooth, "group_by": tuple(body.group_by), "band": body.band}
@@ -95,7 +97,7 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
             work.check()
             yield tag, call_manager(manager.compare, selected, tag, **options)
 
-    members = [[brief.id for brief in _having(briefs, tag)] for tag in body.tags] if body.group_by else []
+    members = [[brief.id for brief in runs_with(briefs, tag)] for tag in body.tags] if body.group_by else []
     content = comparison_response(
         comparisons(), media_type, {}, members, work=work, has_last=body.last, is_double=is_double
     )
@@ -113,45 +115,10 @@ def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequ
     """
     manager = loaded(runs)
     selected = _selected(body)
-    briefs = _briefs(manager, selected, work)
+    briefs = selected_runs(manager, selected, work)
     work.hold(sum(len(brief.hparams) for brief in briefs), "hyperparameters")
     row = diff_row(call_manager(manager.hparams_diff, selected, metric=body.metric))
     return tagged(request, json_list("differing", row.pop("differing"), row, work), JSON, LIVE)
-
-
-def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smoothed: bool) -> None:
-    """Refuses a comparison of one metric that would need too many points in memory."""
-    points = sum(brief.tags[tag].count for brief in _having(briefs, tag))
-    if is_smoothed:
-        work.hold(_SMOOTHING_COSTS * points, f"points of {tag[:100]!r} in memory, as smoothing copies each")
-    work.hold(points, f"points of {tag[:100]!r} in memory")
-
-
-def _entries(briefs: Sequence[RunBrief], tag: str, buckets: int) -> int:
-    """Returns the number of entries in the curves of a metric; exact if the view has all points."""
-    counts = [brief.tags[tag].count for brief in _having(briefs, tag)]
-    if all(count <= 2 * buckets for count in counts):
-        return sum(counts)
-    return len(counts) * buckets
-
-
-def _having(briefs: Sequence[RunBrief], tag: str) -> list[RunBrief]:
-    """Returns the runs that have a metric, in the order in which members of a group are numbered."""
-    return [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
-
-
-def _briefs(manager: RunManager, selected: str | list[str], work: Work) -> list[RunBrief]:
-    """Returns the selected runs; unknown ids are skipped, and refused by the comparison."""
-    if isinstance(selected, str):
-        page = call_manager(manager.runs, selected, "-created", _MAX_RUNS)
-        if page.total > _MAX_RUNS:
-            raise work.exceeded(f"compares {page.total:,} runs, and {_MAX_RUNS:,} are allowed")
-        return [*page.runs]
-    briefs = []
-    for run_id in dict.fromkeys(selected):
-        with suppress(RunNotFoundError):
-            briefs.append(manager.run(run_id).brief)
-    return briefs
 
 
 def _selected(body: _Selection) -> str | list[str]:

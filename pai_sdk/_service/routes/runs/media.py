@@ -2,34 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from pai_sdk._service.routes.runs.runs import call_manager, get_watched_run
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.runs.curve_responses import JSON
-from pai_sdk._service.services.runs.list_responses import plain
+from pai_sdk._service.services.runs.media import media_items
 from pai_sdk._service.services.runs.responses import LIVE, json_list, tagged
+from pai_sdk._service.services.runs.runs import call_manager, get_watched_run
 from pai_sdk._service.services.runs.source import RunsOf
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.runs import MediaList
-
-if TYPE_CHECKING:
-    from pai_sdk._data.run.events.reader import Entry
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
 _KINDS = ("image", "histogram", "text", "audio")
-_MAX_ITEMS = 200
-_MAX_BINS = 64
-_MAX_TEXT_LENGTH = 20_000
 _MAX_IMAGE_BYTES = 15 << 20
 _IMAGE_TYPES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
-_Item = TypeVar("_Item")
 
 
 @router.get("/media", response_model=MediaList)
@@ -49,23 +41,7 @@ def list_media(
     run = get_watched_run(runs, run_id)
     summaries = [summary for summary in run.tags().values() if summary.kind in _KINDS]
     tags = [{"tag": summary.tag, "kind": summary.kind, "count": summary.count} for summary in summaries]
-    items: Iterable[dict[str, Any]] = ()
-    if kind == "image" and tag:
-        items = [
-            {"index": image.number, "step": image.step, "wall": image.wall, "size_bytes": image.size_bytes}
-            for image in _thinned(call_manager(run.images, tag))
-        ]
-    elif kind == "text" and tag:
-        items = (
-            {**_location(index, entry), "text": _truncated(entry.value)}
-            for index, entry in _thinned([*enumerate(call_manager(run.text, tag))])
-        )
-    elif kind == "histogram" and tag:
-        items = (
-            {**_location(index, entry), "bins": _bins(entry.value.tolist())}
-            for index, entry in _thinned([*enumerate(call_manager(run.histograms, tag))])
-        )
-    content = json_list("items", items, {"tags": tags}, work)
+    content = json_list("items", media_items(run, kind, tag), {"tags": tags}, work)
     return tagged(request, content, JSON, LIVE)
 
 
@@ -90,28 +66,3 @@ def read_image(
     work.spend(len(content))
     # The bytes are from a job: without nosniff, a browser could run them as HTML.
     return tagged(request, content, media_type, {**LIVE, "X-Content-Type-Options": "nosniff"})
-
-
-def _thinned(items: Sequence[_Item]) -> Sequence[_Item]:
-    """Selects at most 200 items, including the first and the last one."""
-    if len(items) <= _MAX_ITEMS:
-        return items
-    last = len(items) - 1
-    return [items[round(at * last / (_MAX_ITEMS - 1))] for at in range(_MAX_ITEMS)]
-
-
-def _location(index: int, entry: Entry) -> dict[str, Any]:
-    return {"index": index, "step": entry.step, "wall": entry.wall}
-
-
-def _truncated(text: str) -> str:
-    if len(text) <= _MAX_TEXT_LENGTH:
-        return text
-    return f"{text[:_MAX_TEXT_LENGTH]}… ({len(text):,} characters)"
-
-
-def _bins(rows: Sequence[Sequence[float]]) -> list[list[Any]]:
-    """Merges neighbouring bins to at most 64."""
-    width = -(-len(rows) // _MAX_BINS) or 1
-    joined = [rows[at : at + width] for at in range(0, len(rows), width)]
-    return [[plain(group[0][0]), plain(group[-1][1]), plain(sum(row[2] for row in group))] for group in joined]

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from pai_sdk._service.routes.runs.runs import get_watched_run, no_job
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, within
+from pai_sdk._service.services.runs.runs import get_watched_run, no_job
 from pai_sdk._service.services.runs.source import RunsOf
 from pai_sdk._wire.runs import ExtensionBody
 

@@ -4,35 +4,40 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
-from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, Work, WorkOf, within
-from pai_sdk._service.services.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
+from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, series_response
-from pai_sdk._service.services.runs.list_responses import FIELDS, QUEUE_POSITION, brief_row, tag_row, tags_of
+from pai_sdk._service.services.runs.list_responses import FIELDS, brief_row, tag_row
 from pai_sdk._service.services.runs.on_demand_manager import loaded
-from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, best_of, json_bytes, json_list, tagged
-from pai_sdk._service.services.runs.source import RunMark, RunsOf, RunSource
+from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, best_of, json_list, tagged
+from pai_sdk._service.services.runs.runs import (
+    RunsQuery,
+    call_manager,
+    first_nonfinite,
+    get_watched_run,
+    no_job,
+    points_after,
+    runs_page,
+    version_of,
+)
+from pai_sdk._service.services.runs.source import RunsOf
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.runs import RunDetails, RunEventList, RunList, RunScalars, RunTagList
-from pai_sdk.errors import InvalidInputError, RunNotFoundError
 
 if TYPE_CHECKING:
-    from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._data.run.watch.records import RunBrief
-    from pai_sdk._data.run.watch.watched_run import WatchedRun
 
-__all__ = ["XName", "call_manager", "get_watched_run", "names_of", "no_job", "router"]
+__all__ = ["XName", "names_of", "router"]
 
 router = APIRouter(prefix="/api/v1/runs", route_class=BudgetedRoute)
 
 _MAX_RUNS = 10_000
 _MAX_NAMES = 1000
-_MARKED_TAGS = 100
 _PARTS_OF_JOBS = ("job", "usage", "diff", "rerun")
 _TERMINAL = frozenset({"Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"})
 _Names = Annotated[str, Query(max_length=65_536)]
@@ -61,36 +66,12 @@ def list_runs(
     runs on the page. For the next page, send `next` as `cursor`.
     """
     manager = loaded(runs)
-    version = _version_of(manager)
+    version = version_of(manager)
     key = (filter, sort, fields, tags, limit, cursor)
     content = runs.responses.get(key, version)
     if content is None:
-        row_fields, requested_tags = _fields_of(fields), names_of(tags, "tags")
-        page = call_manager(manager.runs, filter, sort, limit, cursor or None)
-        row_tags = requested_tags or tags_of(page.runs)
-        state = manager.state
-        positions = runs.queue_positions() if QUEUE_POSITION in row_fields else {}
-        view = (state.epoch, tuple(row_tags), tuple(row_fields))
-
-        def row(brief: RunBrief) -> Mapping[str, Any] | bytes:
-            if brief.id in positions:
-                return {**brief_row(brief, row_tags, row_fields, state.epoch), QUEUE_POSITION: positions[brief.id]}
-            return runs.rows.row(
-                view,
-                brief.id,
-                brief.version,
-                lambda: json_bytes(brief_row(brief, row_tags, row_fields, state.epoch)),
-            )
-
-        extra = {
-            "tags": row_tags,
-            "next": page.next,
-            "total": page.total,
-            "version": f"{state.epoch}.{page.version}",
-            "loading": state.loaded_at is None,
-            "error": state.error,
-        }
-        content = json_list("runs", map(row, page.runs), extra, work)
+        query = RunsQuery(filter, sort, limit, cursor or None, _fields_of(fields), names_of(tags, "tags"))
+        content = runs_page(runs, manager, query, work)
         runs.responses.put(key, version, content)
     return tagged(request, content, JSON, LIVE)
 
@@ -109,7 +90,7 @@ def list_run_tags(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: 
 def list_run_events(request: Request, runs: RunsOf, work: WorkOf, run_id: str) -> Response:
     """List the marks of a run on the x axis: statuses, events, checkpoints, first values that are not finite."""
     run = get_watched_run(runs, run_id)
-    marks = sorted([*runs.marks(run_id), *_first_nonfinite(run, work)], key=lambda mark: mark.time or 0.0)
+    marks = sorted([*runs.marks(run_id), *first_nonfinite(run, work)], key=lambda mark: mark.time or 0.0)
     return tagged(request, json_list("events", map(asdict, marks), {}, work), JSON, LIVE)
 
 
@@ -140,21 +121,8 @@ def read_scalars(
     _check_range(start, end)
     if after and (buckets or smooth or start is not None or end is not None):
         raise invalid_parameter("after: cannot be combined with buckets, smooth, from and to.")
-    series = call_manager(run.scalars, tag)
-    key = f"scalars:{run_id}:{tag}"
-    previous = read_cursor(after, [key]).get(key)
-    first = 0 if previous is None else previous.offset
-    is_reset = bool(after) and (
-        previous is None or first > len(series) or previous.epoch != epoch_of_points(series, first)
-    )
-    if is_reset:
-        first = 0
-    state = runs.manager.state
-    position = Position(epoch_of_points(series, len(series)), state.version, len(series))
-    header = {"run": run_id, "tag": tag, "first": first, "reset": is_reset, "cursor": join_cursor({key: position})}
-    content = call_manager(
-        series_response, series[first:], media_type, header, x, start, end, buckets, smooth, work
-    )
+    series, header = points_after(runs, run, tag, after)
+    content = call_manager(series_response, series, media_type, header, x, start, end, buckets, smooth, work)
     return tagged(request, content, media_type, _headers(runs, run.brief, v))
 
 
@@ -173,18 +141,6 @@ def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Versi
     row = brief_row(brief, [], FIELDS, runs.manager.state.epoch)
     content = json_list("tags", map(tag_row, brief.tags.values()), row, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
-
-
-def get_watched_run(runs: RunSource, run_id: str) -> WatchedRun:
-    """Returns a run, or raises WireError."""
-    run: WatchedRun = call_manager(loaded(runs, run_id).run, run_id)
-    return run
-
-
-def no_job(run_id: str) -> WireError:
-    """Returns the error of a request about the job of a run without a job."""
-    message = f"Run {run_id[:200]!r} is a folder of files, without a job: nothing can be stopped or run again."
-    return WireError(404, "RUN_HAS_NO_JOB", message)
 
 
 def names_of(text: str, parameter: str) -> list[str]:
@@ -212,21 +168,6 @@ def _fields_of(text: str) -> Sequence[str]:
     return names or FIELDS
 
 
-def call_manager(method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """Calls a method of the manager, and turns its errors into responses."""
-    try:
-        return method(*arguments, **options)
-    except RunNotFoundError as error:
-        raise WireError(404, "RUN_NOT_FOUND", f"{str(error)[:500]}.") from error
-    except InvalidInputError as error:
-        raise invalid_parameter(str(error)[:2000]) from error
-
-
-def _version_of(manager: RunManager) -> str:
-    state = manager.state
-    return f"{state.epoch}.{state.version}.{state.loaded_at is None}.{state.error}"
-
-
 def _check_range(start: float | None, end: float | None) -> None:
     for name, value in (("from", start), ("to", end)):
         if value is not None and not math.isfinite(value):
@@ -237,17 +178,3 @@ def _headers(runs: RunsOf, brief: RunBrief, version: str) -> dict[str, str]:
     """Returns the headers for caching: a finished run that is requested by its version never changes."""
     is_final = brief.status in _TERMINAL and version == f"{runs.manager.state.epoch}.{brief.version}"
     return IMMUTABLE if is_final else LIVE
-
-
-def _first_nonfinite(run: WatchedRun, work: Work) -> Iterator[RunMark]:
-    import numpy as np
-
-    tags = [tag for tag, summary in run.tags().items() if summary.nan_count or summary.inf_count]
-    for tag in tags[:_MARKED_TAGS]:
-        work.check()
-        series = run.scalars(tag)
-        indices = np.flatnonzero(~np.isfinite(series.value))
-        if len(indices):
-            at = int(indices[0])
-            text = f"{tag} is {float(series.value[at])}"
-            yield RunMark("not_finite", text, float(series.wall[at]), int(series.step[at]))

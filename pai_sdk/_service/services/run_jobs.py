@@ -1,0 +1,194 @@
+"""The job of a run, for the page: status, usage, difference to another job; run again."""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+import psutil
+from sqlalchemy import func, select
+
+from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.services.budgets import Work
+from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
+from pai_sdk._service.services.jobs.reading import read_body
+from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request
+from pai_sdk._service.services.jobs.usage import read_usage
+from pai_sdk._service.services.runs.list_responses import plain
+from pai_sdk._service.services.runs.responses import json_bytes
+from pai_sdk._service.services.training_jobs import create_job
+from pai_sdk._service.state.models import Event, Job
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk._wire.requests import RecordedRequest, values_by_path
+from pai_sdk._wire.run_jobs import (
+    InstanceOfRun,
+    InstanceUsageSeries,
+    JobDifference,
+    JobDifferences,
+    JobEvent,
+    JobFailure,
+    JobOfRun,
+    JobStatusChange,
+    UsageLimits,
+    UsageOfRun,
+)
+
+__all__ = ["compare_jobs", "job_of_run", "rerun_job", "usage_of_run"]
+
+_TAIL_LINES = 400
+_TAIL_LINES_IN_RESPONSE = 40
+_MAX_TRACEBACK = 20_000
+_MAX_EVENTS = 1000
+_MAX_DIFFERENCES = 2000
+_MIN_STEP_S = 10.0
+_MAX_SAMPLES = 500
+
+
+def job_of_run(context: ServiceContext, run_id: str) -> JobOfRun:
+    """Returns the job of a run: status, place in the queue, statuses and events, instances, request, failure."""
+    with context.jobs.database.read() as session:
+        job = context.jobs.get(run_id)
+        query = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MAX_EVENTS)
+        events = [*session.scalars(query)][::-1]
+        queue_position = _queue_position(session, job)
+    queued_at = next((change.started_at for change in job.transitions), job.created_at)
+    failure = _failure(context, job) if JobStatus(job.status).is_failure else None
+    return JobOfRun(
+        status=job.status,
+        message=job.reason_message or "",
+        queue_place=queue_position,
+        queued_s=None if job.started_at is None else job.started_at - queued_at,
+        created_at=job.created_at,
+        started_at=job.started_at,
+        ended_at=job.ended_at,
+        history=[
+            JobStatusChange(status=change.status, time=change.started_at, text=change.reason_message or "")
+            for change in job.transitions
+        ],
+        events=[
+            JobEvent(time=event.happened_at, text=event.text, kind=event.instance or "job") for event in events
+        ],
+        failure=failure,
+        instances=[
+            InstanceOfRun(
+                name=instance["name"],
+                status=instance["status"],
+                exit_code=instance.get("exit_code"),
+                started_at=job.started_at,
+                ended_at=job.ended_at,
+            )
+            for instance in job.instances
+        ],
+        request=public_fields(job.request),
+        labels={label.key: label.value for label in job.labels},
+    )
+
+
+def usage_of_run(context: ServiceContext, work: Work, run_id: str) -> UsageOfRun:
+    """Returns processor and memory of each instance of a job, over its life."""
+    job = context.jobs.get(run_id)
+    end = job.ended_at or time.time()
+    start = job.started_at or job.created_at
+    step_s = max(_MIN_STEP_S, math.ceil((end - start) / _MAX_SAMPLES))
+    cores, memory_bytes = os.cpu_count() or 1, psutil.virtual_memory().total
+    instances = []
+    for log in context.logs.instance_logs(job, None):
+        work.check()
+        usage_of = partial(read_usage, log.path, start=start - 1, end=end + step_s, step_s=step_s)
+        cpu, memory = dict(usage_of("CpuCoreUsage")), dict(usage_of("MemoryUsage"))
+        instances.append(
+            InstanceUsageSeries(
+                name=log.name,
+                times=[*cpu],
+                cpu=[round(value * cores / 100, 4) for value in cpu.values()],
+                memory_bytes=[round(memory.get(time_s, 0) * memory_bytes / 100) for time_s in cpu],
+                gpu=[],
+                gpu_memory_bytes=[],
+            )
+        )
+    return UsageOfRun(instances=instances, limits=UsageLimits(cpu=cores, memory_bytes=memory_bytes))
+
+
+def compare_jobs(context: ServiceContext, work: Work, *job_ids: str) -> JobDifferences:
+    """Returns the fields in which the requests of two jobs differ."""
+    # Secrets are compared by value, and displayed as masks.
+    first, second = (_comparable(context.jobs.get(job_id)) for job_id in job_ids)
+    before, after = values_by_path(public_fields(first)), values_by_path(public_fields(second))
+    work.hold(len(before) + len(after), "fields")
+    first_values, second_values = values_by_path(first), values_by_path(second)
+    paths = [
+        path
+        for path in {**before, **after}
+        if before.get(path) != after.get(path) or first_values.get(path) != second_values.get(path)
+    ]
+    rows = [_difference(path, before, after) for path in paths[:_MAX_DIFFERENCES]]
+    return JobDifferences(rows=rows, same=len({**before, **after}) - len(paths))
+
+
+def rerun_job(
+    context: ServiceContext, principal: Principal, job_id: str, changes: RerunChanges, token: str
+) -> str:
+    """Creates a job like an earlier one, with changes; returns its id. The same token creates no second one."""
+    changed = changed_request(_request_of(context.jobs.get(job_id)), changes, f"{job_id} {token}")
+    return create_job(context, read_body(json_bytes(changed.to_wire())), principal)[0]
+
+
+def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> JobDifference:
+    if path not in before:
+        return JobDifference(path=path, kind="added", after=after[path])
+    if path not in after:
+        return JobDifference(path=path, kind="removed", before=before[path])
+    return JobDifference(path=path, kind="changed", before=before[path], after=after[path])
+
+
+def _comparable(job: Job) -> dict[str, Any]:
+    """Returns the request of a job, without the labels that are different in every job."""
+    return _request_of(job).without_labels(*JOB_SPECIFIC_LABELS).to_wire()
+
+
+def _request_of(job: Job) -> RecordedRequest:
+    return RecordedRequest.model_validate(job.request).model_copy(update={"workspace_id": job.workspace_id})
+
+
+def _queue_position(session: Any, job: Job) -> int | None:
+    """Returns the position of a job in the queue of its owner, from 1; None for a job that has started."""
+    if job.status not in QUEUED:
+        return None
+    in_line = Job.status.in_(QUEUED), Job.owner == job.owner
+    is_before = (Job.priority > job.priority) | ((Job.priority == job.priority) & (Job.number < job.number))
+    ahead = session.scalar(select(func.count()).select_from(Job).where(*in_line, is_before))
+    return int(ahead or 0) + 1
+
+
+def _failure(context: ServiceContext, job: Job) -> JobFailure:
+    """Returns the reason of a failure: the exception in the log of the job, else the reason that was recorded."""
+    try:
+        page = context.logs.open(job, job.failed_instance).page(-_TAIL_LINES, _TAIL_LINES)
+        lines = [line.text for line in page.lines()]
+    except WireError:  # the job has no log
+        lines = []
+    traceback = find_traceback(lines)
+    reason = job.reason_message or job.reason_code or ""
+    cause = root_cause(traceback)
+    return JobFailure(
+        cause=cause or reason or "The service knows no reason.",
+        explanation=reason if cause else "",
+        advice="",
+        code=job.reason_code,
+        exit_code=job.exit_code,
+        instance=job.failed_instance,
+        last_lines=lines[-_TAIL_LINES_IN_RESPONSE:],
+        traceback=(traceback if len(traceback) <= _MAX_TRACEBACK else _shortened(traceback)) or None,
+    )
+
+
+def _shortened(traceback: str) -> str:
+    return "\n".join(plain(line) for line in shortened(traceback))
