@@ -57,7 +57,7 @@ class OutputUploader:
     """Uploads the outputs of one job. Unchanged files are not sent again. Safe to use from several threads.
 
     `_lock` is held for a complete upload: the final one waits for a live one in progress, and then sends only what
-    is new. Between processes, the caller holds a lock (`sync.lock` of a local job). `targets` opens the store of a
+    is new. Between processes, the caller holds a lock (that of the local job). `targets` opens the store of a
     channel when there is something to send; `is_cancelled` is called between files.
     """
 

@@ -17,7 +17,7 @@ from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpos
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.local.job_files import InputCache, copy_output, copy_tree
 from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
-from pai_sdk._client.backend.local.readers import Readers
+from pai_sdk._client.backend.local.readers import STATE, Readers
 from pai_sdk._client.backend.local.retries import LocalRetries
 from pai_sdk._client.backend.local.support import (
     check_supported,
@@ -75,9 +75,6 @@ logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.05
 _POLL_INTERVAL_PER_JOB_S = 0.01  # additional interval per job: 1 % of a core if a job takes 0.1 ms
-_STATE = "state"
-_WAITS_AGAIN_WITHIN_S = 30.0  # a waiting client polls the state every few seconds
-_READS_ON_WITHIN_S = 600.0  # a pager may display a page of a log for minutes
 
 
 class LocalBackend:
@@ -112,8 +109,7 @@ class LocalBackend:
         self._latest = LatestMetrics()
         self._outputs = LocalOutputs(self._jobs, self._executor, self._oss, self._latest)
         self._retries = LocalRetries(self._jobs, self._executor, self._launch)
-        self._waiting = Readers("waiting.lock", expires_after_s=_WAITS_AGAIN_WITHIN_S)
-        self._readers = Readers("readers.lock", expires_after_s=_READS_ON_WITHIN_S)
+        self._readers = Readers()
 
     @classmethod
     def open(cls, connection: Connection) -> LocalBackend:
@@ -135,7 +131,6 @@ class LocalBackend:
 
     def close(self) -> None:
         """Closes the connections to the engine; jobs continue."""
-        self._waiting.close()
         self._readers.close()
         self._executor.close()
 
@@ -181,7 +176,10 @@ class LocalBackend:
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Copies code and inputs, and starts the containers; after an error nothing is left behind."""
         request = plan.request
-        with file_errors_explained(self.data_dir), self._jobs.submitting(request) as (job_id, is_new):
+        with (
+            file_errors_explained(self.data_dir),
+            self._jobs.submitting(request, self._executor) as (job_id, is_new),
+        ):
             if not is_new:
                 logger.info("this plan was submitted by another process: it is job %s", job_id)
                 return job_id
@@ -305,10 +303,10 @@ class LocalBackend:
     def _record_for_waiter(self, job_id: str) -> JobRecord:
         """Returns the current record; protects an unfinished job from `prune`, since the caller polls again."""
         root = self._jobs.sandbox(job_id).root
-        self._waiting.start(root, _STATE)
+        self._readers.start(root, STATE)
         record = self._record(job_id, with_metrics=True)
         if record.status.is_terminal:
-            self._waiting.finish(root, _STATE)
+            self._readers.finish(root, STATE)
         return record
 
     def _record(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
@@ -495,9 +493,9 @@ class LocalBackend:
             if not self._record(job_id).status.is_terminal:
                 return False
             root = self._jobs.sandbox(job_id).root
-            # Both locks are held during the deletion, so that no other process starts to read the job.
-            with self._waiting.exclude(root) as has_no_waiters, self._readers.exclude(root) as has_no_readers:
-                if not (has_no_waiters and has_no_readers):
+            # Locked during the deletion, so that no other process starts to read the job.
+            with self._readers.exclude(root) as has_no_readers:
+                if not has_no_readers:
                     logger.warning("%s is being read or waited for, and is not removed; prune later", job_id)
                     return False
                 self.delete(job_id)

@@ -1,4 +1,12 @@
-"""The folder of local jobs: one folder a job, from which any process can read its state."""
+"""The folder of local jobs: one folder a job, from which any process can read its state.
+
+    jobs.lock              of all jobs, for a moment: a new job, a change of `facts.json`
+    <job>/submit.lock      while a process takes a step of the job: start, upload, save; see `LocalJobs.step_lock`
+    <job>/readers.lock     shared by those that read the job; see `Readers`
+
+A process that has the lock of a job may take `jobs.lock`. The reverse happens only for a job that is being
+created, whose lock no other process has.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +36,9 @@ from pai_sdk.errors import NotFoundError
 
 _REQUEST = "request.json"
 _METADATA = "facts.json"
-_SUBMIT_LOCK = "submit.lock"
+_STEP_LOCK = "submit.lock"
+_SYNC_LOCK = "sync.lock"  # of uploaders that an earlier release has started, while they send
+_POLL_INTERVAL_S = 0.05
 _MAX_CREATION_S = 60.0  # an incomplete folder of this age is left from a crash
 _EXIT_FIELDS = ("started_at", "ended_at", "reason_code", "reason_message")
 
@@ -53,7 +63,7 @@ class LocalJobs:
         return Sandbox(root)
 
     @contextmanager
-    def submitting(self, request: TrainingJobRequest) -> Iterator[tuple[str, bool]]:
+    def submitting(self, request: TrainingJobRequest, executor: Executor) -> Iterator[tuple[str, bool]]:
         """Creates the folder of a new job; yields its id and True. Other processes see that it is being started.
 
         If a job has the submission label of the request, another process submits the same plan: then this waits
@@ -65,14 +75,14 @@ class LocalJobs:
             with ExitStack() as stack:
                 # Serializes the search and the creation: of concurrent processes with one label, one creates the
                 # job, and the others find it.
-                with locked(self.folder.with_suffix(".lock")):
+                with self._locked():
                     earlier = submission and self.job_of(submission)
                     if not earlier:
                         job_id = f"{LOCAL.job_prefix}{os.urandom(6).hex()}"
                         root = self.folder / job_id
                         root.mkdir(mode=0o700)
                         # Before the request is written: no process can see the job without this lock.
-                        stack.enter_context(locked(root / _SUBMIT_LOCK))
+                        stack.enter_context(locked(root / _STEP_LOCK))
                         metadata = {"created_at": time.time(), "labels": _labels_of(request), "synced": False}
                         _write(root / _METADATA, metadata)
                         _write(root / _REQUEST, request.to_wire())  # last: a folder with a request is a job
@@ -80,7 +90,7 @@ class LocalJobs:
                     yield job_id, True
                     return
             # If that start has failed, this process creates the job.
-            if self._wait_until_started(earlier):
+            if self._wait_until_started(earlier, executor):
                 yield earlier, False
                 return
 
@@ -91,19 +101,33 @@ class LocalJobs:
                 return job_id
         return None
 
-    def _wait_until_started(self, job_id: str) -> bool:
+    def _wait_until_started(self, job_id: str, executor: Executor) -> bool:
         """Waits until another process has started a job; returns whether the job exists then."""
-        # The starting process holds this lock, so acquiring it is the wait. It deletes the folder if the start
-        # fails.
-        with suppress(FileNotFoundError), locked(self.folder / job_id / _SUBMIT_LOCK):
-            return (self.folder / job_id / _REQUEST).exists()
-        return False
+        root = self.folder / job_id
+        # The starting process holds the lock, and deletes the folder if the start fails. A job that runs may be
+        # locked too, by its uploader.
+        while is_locked(root / _STEP_LOCK) and executor.state(root).phase in ("absent", "preparing"):
+            time.sleep(_POLL_INTERVAL_S)
+        return (root / _REQUEST).exists()
+
+    @contextmanager
+    def step_lock(self, job_id: str, *, waits: bool = True) -> Iterator[bool]:
+        """Locks a job for its next step; yields False if another process takes one."""
+        root = self.sandbox(job_id).root
+        with ExitStack() as stack:
+            has_lock = stack.enter_context(locked(root / _STEP_LOCK, waits=waits))
+            if has_lock and (root / _SYNC_LOCK).exists():
+                has_lock = stack.enter_context(locked(root / _SYNC_LOCK, waits=waits))
+            yield has_lock
+
+    def _locked(self) -> AbstractContextManager[bool]:
+        return locked(self.folder.with_suffix(".lock"))
 
     def state(self, job_id: str, executor: Executor) -> ExecutionState:
         """Returns the state of a job by its instances; a job whose submitter was killed has ended."""
         root = self.sandbox(job_id).root
         state = executor.state(root)
-        if state.phase == "absent" and not is_locked(root / _SUBMIT_LOCK):
+        if state.phase == "absent" and not is_locked(root / _STEP_LOCK):
             state = executor.state(root)  # again: the submitter may have started it between the two checks
             if state.phase == "absent":
                 exits = self.metadata(job_id).get("attempts")
@@ -119,10 +143,6 @@ class LocalJobs:
     def retries(self, job_id: str) -> JobRetries:
         """Returns the retry policy of a job."""
         return JobRetries.of(self.request(job_id))
-
-    def start_lock(self, job_id: str) -> AbstractContextManager[bool]:
-        """Locks a job for starting another attempt; yields False if another process does that."""
-        return locked(self.sandbox(job_id).root / _SUBMIT_LOCK, waits=False)
 
     def record_exit(self, job_id: str, state: ExecutionState) -> bool:
         """Records the exit of an attempt before the next one starts; returns False if the job was stopped."""
@@ -193,7 +213,8 @@ class LocalJobs:
     def update_metadata(self, job_id: str) -> Iterator[dict[str, Any]]:
         """Locks and yields the metadata for changes; saves it at the end."""
         root = self.sandbox(job_id).root
-        with locked(root / "facts.lock"):
+        # Not the lock of the job: an upload may hold that one for minutes.
+        with self._locked():
             metadata = self.metadata(job_id)
             yield metadata
             # Only after the block has succeeded: an error in it leaves the file unchanged.

@@ -12,6 +12,16 @@ from pathlib import Path
 
 from pai_sdk._core.files import locked
 
+__all__ = ["STATE", "Readers"]
+
+STATE = "state"
+"""The part of a job that a waiting process reads; the other parts are the names of instances, with their logs."""
+
+_LOCK = "readers.lock"
+_EARLIER_LOCK = "waiting.lock"  # of processes of an earlier release that wait for a job
+_READS_ON_WITHIN_S = 600.0  # a pager may display a page of a log for minutes
+_WAITS_AGAIN_WITHIN_S = 30.0  # a waiting process polls the state every few seconds
+
 
 @dataclass
 class _Reading:
@@ -24,29 +34,34 @@ class _Reading:
 class Readers:
     """The readers of this process. A job with readers is locked (flock, shared) until all have finished.
 
+    A reader that does not return, such as an open notebook, no longer protects the job: the lock expires
+    `_READS_ON_WITHIN_S` after the time of its file, which for waiting processes is in the past.
+
     Thread-safe: `_lock` guards the dict. The file lock is acquired while `_lock` is held, but without waiting. A
     process has one file lock for all its readers of a job.
     """
 
-    def __init__(self, lock: str, *, expires_after_s: float) -> None:
-        self._name = lock
-        # A reader without a read for so long, such as an open notebook, no longer protects the job.
-        self._expires_after_s = expires_after_s
+    def __init__(self) -> None:
         self._lock = threading.Lock()
         self._readings: dict[Path, _Reading] = {}
 
     def start(self, root: Path, part: str) -> None:
-        """Records that this process reads a part of a job: the log of an instance, or its state."""
+        """Records that this process reads a part of a job."""
+        file = root / _LOCK
         with self._lock, suppress(OSError):  # the folder may be deleted, or the disk full
+            last_read_at = file.stat().st_mtime if file.exists() else 0.0
             reading = self._readings.get(root)
             if reading is None:
                 with ExitStack() as stack:
                     # Not waiting: `prune` holds the lock exclusively, and is about to delete the job.
-                    if not stack.enter_context(locked(root / self._name, shared=True, waits=False)):
+                    if not stack.enter_context(locked(file, shared=True, waits=False)):
                         return
                     reading = self._readings[root] = _Reading(stack.pop_all())
             reading.parts.add(part)
-            os.utime(root / self._name)  # other processes read the time of the last read from it
+            now = time.time()
+            read_at = now if part != STATE else now - _READS_ON_WITHIN_S + _WAITS_AGAIN_WITHIN_S
+            # Other processes may read logs of the job, so a waiting one never sets the time back.
+            os.utime(file, (now, max(read_at, last_read_at)))
 
     def finish(self, root: Path, part: str) -> None:
         """Records that a part was read to its end."""
@@ -62,8 +77,9 @@ class Readers:
     @contextmanager
     def exclude(self, root: Path) -> Iterator[bool]:
         """Locks a job's folder against new readers; yields False if any process is reading the job."""
-        with locked(root / self._name, waits=False) as is_exclusive:
-            yield is_exclusive or time.time() - (root / self._name).stat().st_mtime > self._expires_after_s
+        with ExitStack() as stack:
+            limits_s = {_LOCK: _READS_ON_WITHIN_S, _EARLIER_LOCK: _WAITS_AGAIN_WITHIN_S}
+            yield all(_is_free(root / name, limit_s, stack) for name, limit_s in limits_s.items())
 
     def close(self) -> None:
         """Releases all locks."""
@@ -71,3 +87,11 @@ class Readers:
             for reading in self._readings.values():
                 reading.lock.close()
             self._readings.clear()
+
+
+def _is_free(lock: Path, expires_after_s: float, stack: ExitStack) -> bool:
+    """Locks a file until the stack is closed; returns whether no other process uses it."""
+    if lock.name == _EARLIER_LOCK and not lock.exists():
+        return True
+    is_exclusive = stack.enter_context(locked(lock, waits=False))
+    return is_exclusive or time.time() - lock.stat().st_mtime > expires_after_s

@@ -3,8 +3,8 @@
     running --exit--> waiting --due: exit recorded, folder renewed--> absent --> running
                          +------ stop ------> ended
 
-A process that starts an attempt holds the lock with which jobs are submitted. If it is killed, the next query
-finds the recorded exit, and continues from there.
+A process that starts an attempt holds the lock of the job. If it is killed, the next query finds the recorded
+exit, and continues from there.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LocalRetries:
         if time.monotonic() < self._not_before.get(job_id, 0.0):
             return
         # Not waiting: the process that holds the lock starts the attempt.
-        with self._jobs.start_lock(job_id) as has_lock:
+        with self._jobs.step_lock(job_id, waits=False) as has_lock:
             if not has_lock:
                 return
             try:

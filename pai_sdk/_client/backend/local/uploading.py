@@ -1,12 +1,12 @@
 """Uploads the outputs of local jobs to OSS: a process while the job runs, and the first query after its end.
 
-The process is detached from the submitting one, and continues after all clients have exited. It holds
-`uploader.lock` in the job's folder; a query of a running job without an uploader starts another one.
-It receives the key through a pipe, and never stores it. If the key expires, the next query of the job uploads the
-remaining files.
+The process is detached from the submitting one, and continues after all clients have exited. It locks its log,
+`uploader.log` in the job's folder; a query of a running job without an uploader starts another one. It receives
+the key through a pipe, and never stores it. If the key expires, the next query of the job uploads the remaining
+files.
 
-A process that uploads files holds `sync.lock` in the job's folder: the uploader and the query after the end
-exclude each other, and the second one uploads only the remaining files.
+A process that uploads files holds the lock of the job: the uploader and the query after the end exclude each
+other, and the second one uploads only the remaining files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ logger = logging.getLogger(__name__)
 _POLL_INTERVAL_S = 1.0
 _STARTS_WITHIN_S = 5.0
 _FINAL_TRIES = 10
-_LOCK = "uploader.lock"
+_LOG = "uploader.log"
+_EARLIER_LOCK = "uploader.lock"  # of uploaders that an earlier release has started
 _PROGRAM = (
     "import sys; sys.path.append(sys.argv[1]); from pai_sdk._client.backend.local.uploading import main; main()"
 )
@@ -81,7 +82,7 @@ class LocalOutputs:
         if not self.uploader(job_id, progress=False).has_live_channels:
             # No output is uploaded while the job runs: never checked again.
             self._next_start_at[job_id] = math.inf
-        elif not is_locked(self._jobs.sandbox(job_id).root / _LOCK):
+        elif not any(is_locked(self._jobs.sandbox(job_id).root / name) for name in (_LOG, _EARLIER_LOCK)):
             try:
                 self._start_process(job_id, interval_s)
             except (PaiError, OSError) as error:  # outputs are also saved after the job
@@ -97,7 +98,7 @@ class LocalOutputs:
     def send_live(self, job_id: str) -> str:
         """Uploads the live outputs of a running job; returns the errors as a string."""
         self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=False)
-        with locked(self._jobs.sandbox(job_id).root / "sync.lock"):
+        with self._jobs.step_lock(job_id):
             return self.uploader(job_id, progress=False).upload(live_only=True)
 
     def are_saved(self, job_id: str) -> bool:
@@ -109,7 +110,7 @@ class LocalOutputs:
         if self.are_saved(job_id) or not oss_outputs(self._jobs.request(job_id)):
             return  # without OSS outputs no state is written: the disk may be full
         self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=True)
-        with locked(self._jobs.sandbox(job_id).root / "sync.lock"):
+        with self._jobs.step_lock(job_id):
             if self.are_saved(job_id):  # by the process that held the lock before
                 return
             upload = partial(self.uploader(job_id, progress=progress).upload, live_only=False)
@@ -126,7 +127,7 @@ class LocalOutputs:
             "interval_s": interval_s,
             "oss": self._client(job_id).arguments(),
         }
-        log_file = self._jobs.sandbox(job_id).root / "uploader.log"
+        log_file = self._jobs.sandbox(job_id).root / _LOG
         descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as log:
             process = subprocess.Popen(
@@ -153,7 +154,7 @@ def main() -> None:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
         # Two clients can start a process at once: the second one exits.
-        with locked(Path(arguments["jobs"], arguments["job_id"], _LOCK), waits=False) as has_lock:
+        with locked(Path(arguments["jobs"], arguments["job_id"], _LOG), waits=False) as has_lock:
             if has_lock:
                 _send(arguments)
     except (NotFoundError, FileNotFoundError):
