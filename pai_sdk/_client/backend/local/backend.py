@@ -7,44 +7,38 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose, Upload
+from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk._client.backend.connection import Connection
-from pai_sdk._client.backend.local.job_files import InputCache, copy_output, copy_tree
 from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
 from pai_sdk._client.backend.local.readers import STATE, Readers
 from pai_sdk._client.backend.local.retries import LocalRetries
+from pai_sdk._client.backend.local.staging import Staging, copy_output, mounts_of
 from pai_sdk._client.backend.local.support import (
     check_supported,
     file_errors_explained,
     file_path,
     file_uri,
-    links_notice,
     unused_locally,
 )
 from pai_sdk._client.backend.local.uploading import LocalOutputs
-from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_values
+from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_files, metric_values
 from pai_sdk._client.backend.specs import LOCAL, Capabilities
-from pai_sdk._client.code.package import package_code
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
 from pai_sdk._data.storage.store import Store, open_store
-from pai_sdk._data.storage.stores.oss import OssStore
 from pai_sdk._data.storage.transfer import download
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
-from pai_sdk._host.execution.base import Mounts
 from pai_sdk._host.execution.contract import launch_spec
 from pai_sdk._host.execution.docker.containers import tolerate_missing_engine
 from pai_sdk._host.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk._host.execution.docker.executor import DockerExecutor
-from pai_sdk._host.execution.output_uploader import UPLOAD_INTERVAL_S, record_resumed
+from pai_sdk._host.execution.output_uploader import UPLOAD_INTERVAL_S
 from pai_sdk._host.lifecycle import JobLife
 from pai_sdk._wire.pai.record import (
     ErrorInfo,
@@ -57,7 +51,7 @@ from pai_sdk._wire.pai.record import (
 )
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
-from pai_sdk._wire.pai.spec import CodeDir, OssLocation
+from pai_sdk._wire.pai.spec import CodeDir
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import (
     ConflictError,
@@ -104,11 +98,11 @@ class LocalBackend:
             pip_cache=cache / "pip", requirements_dir=cache / "requirements"
         )
         self._jobs = LocalJobs(self.data_dir / "jobs")
-        self._cache = InputCache(self.data_dir / "cache" / "oss")
+        self._staging = Staging(cache / "oss", self._oss)
         self._logs = LocalLogs()
         self._latest = LatestMetrics()
-        self._outputs = LocalOutputs(self._jobs, self._executor, self._oss, self._latest)
-        self._retries = LocalRetries(self._jobs, self._executor, self._launch)
+        self._outputs = LocalOutputs(self._executor, self._oss, self._latest)
+        self._retries = LocalRetries(self._executor, self._launch)
         self._readers = Readers()
 
     @classmethod
@@ -175,97 +169,46 @@ class LocalBackend:
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Copies code and inputs, and starts the containers; after an error nothing is left behind."""
-        request = plan.request
-        with (
-            file_errors_explained(self.data_dir),
-            self._jobs.submitting(request, self._executor) as (job_id, is_new),
-        ):
+        jobs = self._jobs.submitting(plan.request, self._executor)
+        with file_errors_explained(self.data_dir), jobs as (job, is_new):
             if not is_new:
-                logger.info("this plan was submitted by another process: it is job %s", job_id)
-                return job_id
+                logger.info("this plan was submitted by another process: it is job %s", job.id)
+                return job.id
             try:
-                self._start(job_id, plan, progress=progress)
+                self._start(job, plan, progress=progress)
             except BaseException as error:
                 # The folder last: without it, the job's containers could not be found by its id.
                 with tolerate_missing_engine():
-                    self._executor.remove(self._jobs.sandbox(job_id).root)
+                    self._executor.remove(job.root)
                 if isinstance(error, KeyboardInterrupt):  # its traceback does not help
-                    raise KeyboardInterrupt(f"{job_id} was cancelled before it started") from None
+                    raise KeyboardInterrupt(f"{job.id} was cancelled before it started") from None
                 raise
-            return job_id
+            return job.id
 
     def find(self, request: TrainingJobRequest, *, of_any_age: bool = False) -> Sequence[str]:
         """Returns the job with the submission label of a request, if there is one."""
-        return [*filter(None, [self._jobs.job_of(request.label(SUBMISSION_LABEL) or "")])]
+        job = self._jobs.job_of(request.label(SUBMISSION_LABEL) or "")
+        return [] if job is None else [job.id]
 
-    def _start(self, job_id: str, plan: Plan, *, progress: bool) -> None:
-        self._jobs.sandbox(job_id).create(plan.request)
+    def _start(self, job: LocalJob, plan: Plan, *, progress: bool) -> None:
+        job.sandbox.create(plan.request)
         # Another session may query the job: it must use the storage of the service with which it was submitted.
         if self._embedded_dir is not None:
-            with self._jobs.update_metadata(job_id) as metadata:
+            with job.update_metadata() as metadata:
                 metadata["embedded"] = str(self._embedded_dir)
-        job = LocalJob(
-            self._jobs,
-            job_id,
-            stage=partial(self._stage, job_id, plan, progress=progress),
-            launch=partial(self._launch, job_id, progress=progress),
-        )
-        JobLife(self._executor, job).start()
+        files, stage = self._executor.files(job.root), self._staging.stage
+        staged = partial(stage, plan.request, files, plan.uploads, progress=progress)
+        launch = partial(self._launch, job, progress=progress)
+        JobLife(self._executor, replace(job, stage=staged, launch=launch)).start()
 
-    def _stage(self, job_id: str, plan: Plan, *, progress: bool) -> None:
-        """Fills the sandbox with code, inputs, and the checkpoints that the job resumes from."""
-        request, sandbox = plan.request, self._jobs.sandbox(job_id)
-        self._fill(request, plan.uploads, sandbox.usercode, progress=progress)
-        mounts = _mounts(request)
-        for channel in request.input_channels:
-            if channel.name in mounts.inputs:
-                notice = links_notice(channel.name, mounts.inputs[channel.name])
-                if notice:
-                    logger.warning("%s", notice)
-            else:
-                folder = sandbox.input_dir(channel.name)
-                self._cache.fill(self._oss(), OssUri.parse(channel.input_uri or ""), folder, progress=progress)
-        for output in request.output_channels:
-            if output.name in mounts.outputs:
-                # By this user: the engine would create a missing folder as root.
-                mounts.outputs[output.name].mkdir(parents=True, exist_ok=True)
-            elif output.name in RESUMED_CHANNELS:
-                self._bring_back(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
-        record_resumed(self._executor.files(sandbox.root), [output.name for output in request.output_channels])
-
-    def _launch(self, job_id: str, *, progress: bool = False) -> None:
+    def _launch(self, job: LocalJob, *, progress: bool = False) -> None:
         """Starts the containers of a job whose folder is complete."""
-        request = self._jobs.request(job_id)
         # `request.json` has placeholders of secrets: their values come from the process that starts an attempt.
+        request = job.request
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
-        spec = launch_spec(self._jobs.sandbox(job_id).root, job_id, request, mounts=_mounts(request))
+        spec = launch_spec(job.root, job.id, request, mounts=mounts_of(request))
         self._executor.start(spec, progress=progress)
-        self._outputs.ensure_uploading(job_id, self.upload_interval_s)
-
-    def _bring_back(self, uri: str, folder: Path, *, progress: bool) -> None:
-        """Downloads the files with which this job resumes an earlier one, if there are any."""
-        source = OssUri.parse(uri).as_dir()
-        skip = unfinished_files(OssStore(self._oss(), source))
-        with suppress(ObjectNotFoundError):
-            download(self._oss(), source, folder, progress=progress, skip=skip)
-
-    def _fill(
-        self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
-    ) -> None:
-        """Copies the code into the sandbox, so that later changes of the author do not affect the job."""
-        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
-        if code is None:
-            return
-        location = code.location_value
-        if isinstance(location, OssLocation):
-            uri = OssUri(location.bucket, location.key, location.endpoint)
-            download(self._oss(), uri, usercode, progress=progress)
-            return
-        root = Path(code.local_path)
-        planned = [upload.tree for upload in uploads if upload.tree.root == root or file_path(upload.uri) == root]
-        if not planned:  # the plan was loaded from a file
-            planned = [package_code(root)]
-        copy_tree(planned[0], usercode)
+        self._outputs.ensure_uploading(job, self.upload_interval_s)
 
     # ---- a job
 
@@ -302,7 +245,7 @@ class LocalBackend:
 
     def _record_for_waiter(self, job_id: str) -> JobRecord:
         """Returns the current record; protects an unfinished job from `prune`, since the caller polls again."""
-        root = self._jobs.sandbox(job_id).root
+        root = self._jobs.get(job_id).root
         self._readers.start(root, STATE)
         record = self._record(job_id, with_metrics=True)
         if record.status.is_terminal:
@@ -310,18 +253,18 @@ class LocalBackend:
         return record
 
     def _record(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
-        with self._jobs.may_be_deleted(job_id):
-            state = self._jobs.state(job_id, self._executor)
+        with self._jobs.may_be_deleted(job_id) as job:
+            state = job.state(self._executor)
             if state.phase == "ended":
                 if save:
-                    self._outputs.save(job_id)
+                    self._outputs.save(job)
             elif state.phase == "absent" and state.reason_code:
                 if save:
-                    self._retries.start_if_due(job_id, state)
+                    self._retries.start_if_due(job, state)
             else:
-                self._outputs.ensure_uploading(job_id, self.upload_interval_s)
-            record = self._jobs.record(job_id, state)
-            files = partial(self._outputs.metric_files, job_id)
+                self._outputs.ensure_uploading(job, self.upload_interval_s)
+            record = job.record(state)
+            files = partial(metric_files, job)
             # Event files are written in any case: other clients watch them.
             if not with_metrics:
                 self._latest.write(job_id, files, is_final=record.status.is_terminal)
@@ -361,13 +304,13 @@ class LocalBackend:
 
     def stop(self, job_id: str) -> None:
         """Requests that a job stops."""
-        self._jobs.stop(job_id, self._executor)
+        self._jobs.get(job_id).stop(self._executor)
 
     def delete(self, job_id: str) -> None:
         """Deletes a finished job, but not its outputs; refuses one whose outputs could not be saved."""
         record = self._record(job_id)
-        metadata = self._jobs.metadata(job_id)
-        if metadata.get("unsaved") and not metadata.get("synced"):
+        job = self._jobs.get(job_id)
+        if job.metadata.get("unsaved") and not job.are_outputs_saved:
             raise ConflictError(
                 f"job {job_id}: {record.reason_message}; it is not deleted, since they would be lost",
                 code="OutputsNotSaved",
@@ -377,15 +320,15 @@ class LocalBackend:
             raise ConflictError(
                 f"job {job_id} is {record.status}; stop it first", code="TrainingJobNotEnded", status_code=409
             )
-        self._executor.remove(self._jobs.sandbox(job_id).root)
+        self._executor.remove(job.root)
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Reads lines of one instance's log."""
-        with self._jobs.may_be_deleted(job_id) as sandbox:
-            can_restart = self._jobs.retries(job_id).num_retries > 0
+        with self._jobs.may_be_deleted(job_id) as job:
+            can_restart = job.retries.num_retries > 0
 
             def is_open() -> bool:
-                state = self._jobs.state(job_id, self._executor)
+                state = job.state(self._executor)
                 if state.phase == "ended":  # even if the state lacks this instance
                     return False
                 if can_restart:
@@ -394,26 +337,26 @@ class LocalBackend:
                     current.name == instance and current.exit_code is not None for current in state.instances
                 )
 
-            self._readers.start(sandbox.root, instance)
-            files = self._executor.files(sandbox.root)
+            self._readers.start(job.root, instance)
+            files = self._executor.files(job.root)
             page = self._logs.read(files, instance, start, limit, wait_s=wait_s, is_open=is_open)
             if page.complete:
-                self._readers.finish(sandbox.root, instance)
+                self._readers.finish(job.root, instance)
             return page
 
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
         """Returns when lines of a log were written."""
-        with self._jobs.may_be_deleted(job_id) as sandbox:
-            is_open = self._jobs.state(job_id, self._executor).phase != "ended"
-            times = self._logs.times(self._executor.files(sandbox.root), instance, start, count, is_open=is_open)
+        with self._jobs.may_be_deleted(job_id) as job:
+            is_open = job.state(self._executor).phase != "ended"
+            times = self._logs.times(self._executor.files(job.root), instance, start, count, is_open=is_open)
             return [wire_time(time) for time in times]
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """Yields the values that the job has reported or that its metric definitions match; oldest first."""
-        with self._jobs.may_be_deleted(job_id):
+        with self._jobs.may_be_deleted(job_id) as job:
             # Read before the log: a log that was read after the end is complete.
-            is_final = self._jobs.state(job_id, self._executor).phase == "ended"
-            points = metric_values(self._outputs.metric_files(job_id), name=name, is_final=is_final)
+            is_final = job.state(self._executor).phase == "ended"
+            points = metric_values(metric_files(job), name=name, is_final=is_final)
             return from_time(points, since)
 
     def events(self, job_id: str) -> Sequence[str]:
@@ -426,12 +369,12 @@ class LocalBackend:
 
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         """Returns the resource usage of the containers, as the engine reports it."""
-        self._jobs.sandbox(job_id)
+        self._jobs.get(job_id)
         return usage_of_job(self._executor.engine, job_id)
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to the container of an instance."""
-        self._jobs.sandbox(job_id)
+        self._jobs.get(job_id)
         entry = find_container_entry(job_id, instance, self._executor.engine)
         if entry is None:
             raise InvalidInputError([Problem("JOB", f"the container of {instance} does not run")])
@@ -442,7 +385,7 @@ class LocalBackend:
         record = self._record(job_id)
         if not record.status.is_failure:
             return None
-        state = self._executor.state(self._jobs.sandbox(job_id).root)
+        state = self._executor.state(self._jobs.get(job_id).root)
         code = next(
             (instance.exit_code for instance in state.instances if instance.name == state.failed_instance), None
         )
@@ -455,7 +398,7 @@ class LocalBackend:
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """Adds or replaces labels."""
-        with self._jobs.update_metadata(job_id) as metadata:
+        with self._jobs.get(job_id).update_metadata() as metadata:
             metadata["labels"] = {**metadata.get("labels", {}), **labels}
 
     def store(self, uri: str) -> Store:
@@ -492,9 +435,8 @@ class LocalBackend:
         try:
             if not self._record(job_id).status.is_terminal:
                 return False
-            root = self._jobs.sandbox(job_id).root
             # Locked during the deletion, so that no other process starts to read the job.
-            with self._readers.exclude(root) as has_no_readers:
+            with self._readers.exclude(self._jobs.get(job_id).root) as has_no_readers:
                 if not has_no_readers:
                     logger.warning("%s is being read or waited for, and is not removed; prune later", job_id)
                     return False
@@ -503,22 +445,12 @@ class LocalBackend:
             return False
         return True
 
-    def _oss(self, job_id: str | None = None) -> OssClient:
+    def _oss(self, job: LocalJob | None = None) -> OssClient:
         """Returns the client for `oss://`; for a job, of the service with which it was submitted."""
         if self._files is None:
             raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
-        embedded = self._jobs.metadata(job_id).get("embedded") if job_id is not None else None
+        embedded = job.metadata.get("embedded") if job is not None else None
         return self._files(None if embedded is None else Path(embedded))
-
-
-def _mounts(request: TrainingJobRequest) -> Mounts:
-    """Returns the local files and folders that are mounted into the containers of a job."""
-    inputs = {channel.name: channel.input_uri or "" for channel in request.input_channels}
-    outputs = {channel.name: channel.output_uri or "" for channel in request.output_channels}
-    return Mounts(
-        {name: file_path(uri) for name, uri in inputs.items() if not uri.startswith("oss://")},
-        {name: file_path(uri) for name, uri in outputs.items() if uri.startswith("file:")},
-    )
 
 
 def _differs(record: JobRecord, before: JobRecord) -> bool:

@@ -1,7 +1,7 @@
-"""The folder of local jobs: one folder a job, from which any process can read its state.
+"""Local jobs: one folder a job, from which any process can read its state.
 
     jobs.lock              of all jobs, for a moment: a new job, a change of `facts.json`
-    <job>/submit.lock      while a process takes a step of the job: start, upload, save; see `LocalJobs.step_lock`
+    <job>/submit.lock      while a process takes a step of the job: start, upload, save; see `LocalJob.step_lock`
     <job>/readers.lock     shared by those that read the job; see `Readers`
 
 A process that has the lock of a job may take `jobs.lock`. The reverse happens only for a job that is being
@@ -14,7 +14,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -45,201 +45,168 @@ _EXIT_FIELDS = ("started_at", "ended_at", "reason_code", "reason_message")
 _Outcome: TypeAlias = tuple[JobStatus, str | None, str | None]
 
 
-class LocalJobs:
-    """All local jobs of a user, in one folder."""
+@dataclass(frozen=True)
+class LocalJob:
+    """A job in its folder, and its `JobStore`; the calls that move its files are those of the backend."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    root: Path
+    stage: Callable[[], None] = lambda: None
+    launch: Callable[[], None] = lambda: None
+    save_outputs: Callable[[], str] = lambda: ""
 
-    def sandbox(self, job_id: str) -> Sandbox:
-        """Returns a job's folder, or raises `NotFoundError`."""
-        root = self.folder / job_id
-        if not job_id.startswith(LOCAL.job_prefix) or "/" in job_id or not (root / _REQUEST).exists():
-            raise NotFoundError(
-                f"there is no local job {job_id!r} in {self.folder}; `pai-sdk ps --local` lists them",
-                code="TrainingJobNotFound",
-                status_code=404,
-            )
-        return Sandbox(root)
+    @property
+    def id(self) -> str:
+        """Returns the id of the job."""
+        return self.root.name
 
-    @contextmanager
-    def submitting(self, request: TrainingJobRequest, executor: Executor) -> Iterator[tuple[str, bool]]:
-        """Creates the folder of a new job; yields its id and True. Other processes see that it is being started.
+    @property
+    def sandbox(self) -> Sandbox:
+        """Returns the folder of the job."""
+        return Sandbox(self.root)
 
-        If a job has the submission label of the request, another process submits the same plan: then this waits
-        until that process has started the job, and yields its id and False.
-        """
-        submission = request.label(SUBMISSION_LABEL)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        while True:
-            with ExitStack() as stack:
-                # Serializes the search and the creation: of concurrent processes with one label, one creates the
-                # job, and the others find it.
-                with self._locked():
-                    earlier = submission and self.job_of(submission)
-                    if not earlier:
-                        job_id = f"{LOCAL.job_prefix}{os.urandom(6).hex()}"
-                        root = self.folder / job_id
-                        root.mkdir(mode=0o700)
-                        # Before the request is written: no process can see the job without this lock.
-                        stack.enter_context(locked(root / _STEP_LOCK))
-                        metadata = {"created_at": time.time(), "labels": _labels_of(request), "synced": False}
-                        _write(root / _METADATA, metadata)
-                        _write(root / _REQUEST, request.to_wire())  # last: a folder with a request is a job
-                if not earlier:
-                    yield job_id, True
-                    return
-            # If that start has failed, this process creates the job.
-            if self._wait_until_started(earlier, executor):
-                yield earlier, False
-                return
+    def must_exist(self) -> None:
+        """Raises `NotFoundError` if the job was deleted, or never existed."""
+        if not (self.root / _REQUEST).exists():
+            raise _not_found(self.id, self.root.parent)
 
-    def job_of(self, submission: str) -> str | None:
-        """Returns the job with this submission label."""
-        for job_id in self.ids():
-            if self.metadata(job_id).get("labels", {}).get(SUBMISSION_LABEL) == submission:
-                return job_id
-        return None
+    # ---- what is recorded
 
-    def _wait_until_started(self, job_id: str, executor: Executor) -> bool:
-        """Waits until another process has started a job; returns whether the job exists then."""
-        root = self.folder / job_id
-        # The starting process holds the lock, and deletes the folder if the start fails. A job that runs may be
-        # locked too, by its uploader.
-        while is_locked(root / _STEP_LOCK) and executor.state(root).phase in ("absent", "preparing"):
-            time.sleep(_POLL_INTERVAL_S)
-        return (root / _REQUEST).exists()
+    @property
+    def request(self) -> TrainingJobRequest:
+        """Returns the request of the job."""
+        return TrainingJobRequest.model_validate_json((self.root / _REQUEST).read_bytes())
 
-    @contextmanager
-    def step_lock(self, job_id: str, *, waits: bool = True) -> Iterator[bool]:
-        """Locks a job for its next step; yields False if another process takes one."""
-        root = self.sandbox(job_id).root
-        with ExitStack() as stack:
-            has_lock = stack.enter_context(locked(root / _STEP_LOCK, waits=waits))
-            if has_lock and (root / _SYNC_LOCK).exists():
-                has_lock = stack.enter_context(locked(root / _SYNC_LOCK, waits=waits))
-            yield has_lock
+    @property
+    def oss_outputs(self) -> dict[str, str]:
+        """Returns output channels in OSS: name to URI."""
+        uris = {channel.name: channel.output_uri or "" for channel in self.request.output_channels}
+        return {name: uri for name, uri in uris.items() if uri.startswith("oss://")}
 
-    def _locked(self) -> AbstractContextManager[bool]:
-        return locked(self.folder.with_suffix(".lock"))
+    @property
+    def are_outputs_saved(self) -> bool:
+        """Returns whether all outputs are saved; False if there was nothing to save."""
+        return bool(self.metadata.get("synced"))
 
-    def state(self, job_id: str, executor: Executor) -> ExecutionState:
-        """Returns the state of a job by its instances; a job whose submitter was killed has ended."""
-        root = self.sandbox(job_id).root
-        state = executor.state(root)
-        if state.phase == "absent" and not is_locked(root / _STEP_LOCK):
-            state = executor.state(root)  # again: the submitter may have started it between the two checks
-            if state.phase == "absent":
-                exits = self.metadata(job_id).get("attempts")
-                return self._waiting(job_id, _exit_of(exits[-1])) if exits else interrupted()
-        if state.phase != "ended" or not self.retries(job_id).allow(Sandbox(root).attempt, state.reason_code):
-            return state
-        return self._waiting(job_id, state)
-
-    def _waiting(self, job_id: str, ended: ExecutionState) -> ExecutionState:
-        """Returns the state of a job after an exit that another attempt follows."""
-        return waiting_state(ended, stopped_at=self.metadata(job_id).get("stopped_at"))
-
-    def retries(self, job_id: str) -> JobRetries:
-        """Returns the retry policy of a job."""
-        return JobRetries.of(self.request(job_id))
-
-    def record_exit(self, job_id: str, state: ExecutionState) -> bool:
-        """Records the exit of an attempt before the next one starts; returns False if the job was stopped."""
-        with self.update_metadata(job_id) as metadata:
-            # Stopped while it waited: the state of the job is final.
-            if metadata.get("stopped_at"):
-                return False
-            attempts = metadata.setdefault("attempts", [])
-            # A process that was killed during a start may have recorded this exit already.
-            if state.phase == "ended" and len(attempts) < self.sandbox(job_id).attempt:
-                attempts.append({name: getattr(state, name) for name in _EXIT_FIELDS})
-        return True
-
-    def stop(self, job_id: str, executor: Executor) -> None:
-        """Requests that a job stops, also one that waits for another attempt."""
-        root = self.sandbox(job_id).root
-        # Other jobs have no next attempt that could start after this stop.
-        if self.retries(job_id).num_retries:
-            with self.update_metadata(job_id) as metadata:
-                # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
-                metadata.setdefault("stopped_at", time.time())
-        executor.stop(root, reason_code=REASON_STOPPED_BY_USER, reason_message="The job was stopped by its user.")
-
-    @contextmanager
-    def may_be_deleted(self, job_id: str) -> Iterator[Sandbox]:
-        """Accesses a job's folder, which another process may delete at any time (`NotFoundError`)."""
-        sandbox = self.sandbox(job_id)
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """Returns the metadata of the job besides its request."""
         try:
-            yield sandbox
-        # Deleted during the block: `sandbox` raises NotFoundError. Otherwise another file is missing.
-        except FileNotFoundError:
-            self.sandbox(job_id)
-            raise
-
-    def ids(self) -> list[str]:
-        """Returns the ids of all jobs, the newest first."""
-        if not self.folder.is_dir():
-            return []
-        entries = [
-            entry
-            for entry in self.folder.iterdir()
-            if entry.name.startswith(LOCAL.job_prefix) and (entry / _REQUEST).exists()
-        ]
-        # Not by the time of the folder, which changes with its files.
-        entries.sort(key=lambda entry: self.metadata(entry.name).get("created_at", 0.0), reverse=True)
-        return [entry.name for entry in entries]
-
-    def remnants(self) -> list[Path]:
-        """Returns folders that are no jobs: of interrupted submissions and deletions."""
-        if not self.folder.is_dir():
-            return []
-        return [entry for entry in self.folder.iterdir() if _is_remnant(entry)]
-
-    def request(self, job_id: str) -> TrainingJobRequest:
-        """Returns the request of a job."""
-        text = (self.sandbox(job_id).root / _REQUEST).read_bytes()
-        return TrainingJobRequest.model_validate_json(text)
-
-    def metadata(self, job_id: str) -> dict[str, Any]:
-        """Returns the metadata of a job besides its request."""
-        try:
-            metadata: dict[str, Any] = json.loads((self.folder / job_id / _METADATA).read_bytes())
+            metadata: dict[str, Any] = json.loads((self.root / _METADATA).read_bytes())
         except (OSError, ValueError):
             return {}
         return metadata
 
     @contextmanager
-    def update_metadata(self, job_id: str) -> Iterator[dict[str, Any]]:
+    def update_metadata(self) -> Iterator[dict[str, Any]]:
         """Locks and yields the metadata for changes; saves it at the end."""
-        root = self.sandbox(job_id).root
         # Not the lock of the job: an upload may hold that one for minutes.
-        with self._locked():
-            metadata = self.metadata(job_id)
+        with locked(self.root.parent.with_suffix(".lock")):
+            metadata = self.metadata
             yield metadata
             # Only after the block has succeeded: an error in it leaves the file unchanged.
-            _write(root / _METADATA, metadata)
+            _write(self.root / _METADATA, metadata)
 
-    def record(self, job_id: str, state: ExecutionState) -> JobRecord:
-        """Returns the record of a job."""
-        request, metadata = self.request(job_id), self.metadata(job_id)
+    @property
+    def retries(self) -> JobRetries:
+        """Returns the retry policy of the job."""
+        return JobRetries.of(self.request)
+
+    @property
+    def attempt(self) -> int:
+        """Returns the number of the attempt after those whose exits are recorded."""
+        return len(self.metadata.get("attempts", ())) + 1
+
+    @property
+    def stop_requested(self) -> bool:
+        """Returns whether a stop was requested."""
+        return self.metadata.get("stopped_at") is not None
+
+    # ---- its steps
+
+    @contextmanager
+    def step_lock(self, *, waits: bool = True) -> Iterator[bool]:
+        """Locks the job for its next step; yields False if another process takes one."""
+        with ExitStack() as stack:
+            has_lock = stack.enter_context(locked(self.root / _STEP_LOCK, waits=waits))
+            if has_lock and (self.root / _SYNC_LOCK).exists():
+                has_lock = stack.enter_context(locked(self.root / _SYNC_LOCK, waits=waits))
+            yield has_lock
+
+    def wait_until_started(self, executor: Executor) -> bool:
+        """Waits until another process has started the job; returns whether the job exists then."""
+        # The starting process holds the lock, and deletes the folder if the start fails. A job that runs may be
+        # locked too, by its uploader.
+        while is_locked(self.root / _STEP_LOCK) and executor.state(self.root).phase in ("absent", "preparing"):
+            time.sleep(_POLL_INTERVAL_S)
+        return (self.root / _REQUEST).exists()
+
+    def state(self, executor: Executor) -> ExecutionState:
+        """Returns the state of the job by its instances; a job whose submitter was killed has ended."""
+        self.must_exist()
+        state = executor.state(self.root)
+        if state.phase == "absent" and not is_locked(self.root / _STEP_LOCK):
+            state = executor.state(self.root)  # again: the submitter may have started it between the two checks
+            if state.phase == "absent":
+                exits = self.metadata.get("attempts")
+                return self._waiting(_exit_of(exits[-1])) if exits else interrupted()
+        if state.phase != "ended" or not self.retries.allow(self.sandbox.attempt, state.reason_code):
+            return state
+        return self._waiting(state)
+
+    def _waiting(self, ended: ExecutionState) -> ExecutionState:
+        """Returns the state of the job after an exit that another attempt follows."""
+        return waiting_state(ended, stopped_at=self.metadata.get("stopped_at"))
+
+    def record_exit(self, state: ExecutionState) -> bool:
+        """Records the exit of an attempt before the next one starts; returns False if the job was stopped."""
+        with self.update_metadata() as metadata:
+            # Stopped while it waited: the state of the job is final.
+            if metadata.get("stopped_at"):
+                return False
+            attempts = metadata.setdefault("attempts", [])
+            # A process that was killed during a start may have recorded this exit already.
+            if state.phase == "ended" and len(attempts) < self.sandbox.attempt:
+                attempts.append({name: getattr(state, name) for name in _EXIT_FIELDS})
+        return True
+
+    def retry(self, state: ExecutionState, wait_s: float) -> bool:
+        """Returns False: the process that starts the next attempt records the exit before it."""
+        return False
+
+    def report(self, state: ExecutionState, unsaved: str) -> None:
+        """Records whether the outputs are saved, from which each process derives the outcome."""
+        with self.update_metadata() as metadata:
+            metadata["synced"] = not unsaved
+            metadata["unsaved"] = unsaved
+
+    def stop(self, executor: Executor) -> None:
+        """Requests that the job stops, also one that waits for another attempt."""
+        # Other jobs have no next attempt that could start after this stop.
+        if self.retries.num_retries:
+            with self.update_metadata() as metadata:
+                # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
+                metadata.setdefault("stopped_at", time.time())
+        message = "The job was stopped by its user."
+        executor.stop(self.root, reason_code=REASON_STOPPED_BY_USER, reason_message=message)
+
+    # ---- its record
+
+    def record(self, state: ExecutionState) -> JobRecord:
+        """Returns the record of the job."""
+        request, metadata = self.request, self.metadata
         status, code, message = outcome(state)
         if state.phase == "absent" and state.reason_code:
             status = JobStatus.SUBMITTED  # it waits for another attempt
         exited_at = state.ended_at if state.phase == "ended" else None
-        if exited_at is not None and not metadata.get("synced") and oss_outputs(request):
-            outputs = self.sandbox(job_id).ml / "output"
+        if exited_at is not None and not metadata.get("synced") and self.oss_outputs:
+            outputs = self.sandbox.ml / "output"
             status, code, message = _outcome_of_unsaved(state, str(metadata.get("unsaved") or ""), outputs)
+        history = _history(status, state, metadata)
         created = metadata.get("created_at")
-        changes = [(JobStatus.INITIALIZING, created), *_of_earlier_attempts(metadata)]
-        finished_at = state.ended_at if status.is_terminal or status == JobStatus.SUBMITTED else None
-        if (status, finished_at) not in changes:
-            changes += [(JobStatus.RUNNING, state.started_at), (status, finished_at)]
-        history = [(str(name), at) for name, at in changes if at is not None]
         labels = [Label(key=key, value=value) for key, value in metadata.get("labels", {}).items()]
         record = JobRecord(
             **request.model_copy(update={"labels": labels}).to_wire(),
-            training_job_id=job_id,
+            training_job_id=self.id,
             status=status,
             reason_code=code,
             reason_message=message,
@@ -259,56 +226,20 @@ class LocalJobs:
         return record
 
 
-@dataclass(frozen=True)
-class LocalJob:
-    """The `JobStore` of a local job: `facts.json` in its folder, and the calls that move its files."""
-
-    jobs: LocalJobs
-    id: str
-    stage: Callable[[], None] = lambda: None
-    launch: Callable[[], None] = lambda: None
-    save_outputs: Callable[[], str] = lambda: ""
-
-    @property
-    def sandbox(self) -> Sandbox:
-        """Returns the folder of the job."""
-        return self.jobs.sandbox(self.id)
-
-    @property
-    def retries(self) -> JobRetries:
-        """Returns the retry policy of the job."""
-        return self.jobs.retries(self.id)
-
-    @property
-    def attempt(self) -> int:
-        """Returns the number of the attempt after those whose exits are recorded."""
-        return len(self.jobs.metadata(self.id).get("attempts", ())) + 1
-
-    @property
-    def stop_requested(self) -> bool:
-        """Returns whether a stop was requested."""
-        return self.jobs.metadata(self.id).get("stopped_at") is not None
-
-    def retry(self, state: ExecutionState, wait_s: float) -> bool:
-        """Returns False: the process that starts the next attempt records the exit before it."""
-        return False
-
-    def report(self, state: ExecutionState, unsaved: str) -> None:
-        """Records whether the outputs are saved, from which each process derives the outcome."""
-        with self.jobs.update_metadata(self.id) as metadata:
-            metadata["synced"] = not unsaved
-            metadata["unsaved"] = unsaved
-
-
 def _exit_of(attempt: Mapping[str, Any]) -> ExecutionState:
     """Returns the state in which a recorded attempt has ended."""
     return ExecutionState("ended", **{name: attempt[name] for name in _EXIT_FIELDS if name != "started_at"})
 
 
-def _of_earlier_attempts(metadata: Mapping[str, Any]) -> Iterator[tuple[JobStatus, float | None]]:
+def _history(status: JobStatus, state: ExecutionState, metadata: Mapping[str, Any]) -> list[tuple[str, float]]:
+    """Returns the statuses of a job, with their start times."""
+    changes: list[tuple[JobStatus, float | None]] = [(JobStatus.INITIALIZING, metadata.get("created_at"))]
     for attempt in metadata.get("attempts", ()):
-        yield JobStatus.RUNNING, attempt["started_at"]
-        yield JobStatus.SUBMITTED, attempt["ended_at"]
+        changes += [(JobStatus.RUNNING, attempt["started_at"]), (JobStatus.SUBMITTED, attempt["ended_at"])]
+    finished_at = state.ended_at if status.is_terminal or status == JobStatus.SUBMITTED else None
+    if (status, finished_at) not in changes:
+        changes += [(JobStatus.RUNNING, state.started_at), (status, finished_at)]
+    return [(str(name), at) for name, at in changes if at is not None]
 
 
 def _outcome_of_unsaved(state: ExecutionState, unsaved: str, outputs: Path) -> _Outcome:
@@ -325,20 +256,97 @@ def _outcome_of_unsaved(state: ExecutionState, unsaved: str, outputs: Path) -> _
     return status, code, message if code == REASON_OUTPUTS_NOT_SAVED else f"{message} Besides, {text}"
 
 
-def oss_outputs(request: TrainingJobRequest) -> dict[str, str]:
-    """Returns output channels in OSS: name to URI."""
-    uris = {channel.name: channel.output_uri or "" for channel in request.output_channels}
-    return {name: uri for name, uri in uris.items() if uri.startswith("oss://")}
+class LocalJobs:
+    """All local jobs of a user, in one folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def get(self, job_id: str) -> LocalJob:
+        """Returns a job, or raises `NotFoundError`."""
+        if not job_id.startswith(LOCAL.job_prefix) or "/" in job_id:
+            raise _not_found(job_id, self.folder)
+        job = LocalJob(self.folder / job_id)
+        job.must_exist()
+        return job
+
+    @contextmanager
+    def may_be_deleted(self, job_id: str) -> Iterator[LocalJob]:
+        """Accesses a job's folder, which another process may delete at any time (`NotFoundError`)."""
+        job = self.get(job_id)
+        try:
+            yield job
+        # Deleted during the block, or another file is missing.
+        except FileNotFoundError:
+            job.must_exist()
+            raise
+
+    @contextmanager
+    def submitting(self, request: TrainingJobRequest, executor: Executor) -> Iterator[tuple[LocalJob, bool]]:
+        """Creates the folder of a new job; yields it and True. Other processes see that it is being started.
+
+        If a job has the submission label of the request, another process submits the same plan: then this waits
+        until that process has started the job, and yields that job and False.
+        """
+        submission = request.label(SUBMISSION_LABEL)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        while True:
+            with ExitStack() as stack:
+                # Serializes the search and the creation: of concurrent processes with one label, one creates the
+                # job, and the others find it.
+                with locked(self.folder.with_suffix(".lock")):
+                    earlier = self.job_of(submission) if submission else None
+                    if earlier is None:
+                        job = LocalJob(self.folder / f"{LOCAL.job_prefix}{os.urandom(6).hex()}")
+                        job.root.mkdir(mode=0o700)
+                        # Before the request is written: no process can see the job without this lock.
+                        stack.enter_context(job.step_lock())
+                        labels = {label.key: label.value or "" for label in request.labels or ()}
+                        metadata = {"created_at": time.time(), "labels": labels, "synced": False}
+                        _write(job.root / _METADATA, metadata)
+                        _write(job.root / _REQUEST, request.to_wire())  # last: a folder with a request is a job
+                if earlier is None:
+                    yield job, True
+                    return
+            # If that start has failed, this process creates the job.
+            if earlier.wait_until_started(executor):
+                yield earlier, False
+                return
+
+    def job_of(self, submission: str) -> LocalJob | None:
+        """Returns the job with this submission label."""
+        jobs = (LocalJob(self.folder / job_id) for job_id in self.ids())
+        return next(
+            (job for job in jobs if job.metadata.get("labels", {}).get(SUBMISSION_LABEL) == submission), None
+        )
+
+    def ids(self) -> list[str]:
+        """Returns the ids of all jobs, the newest first."""
+        jobs = [LocalJob(entry) for entry in self._entries() if (entry / _REQUEST).exists()]
+        # Not by the time of the folder, which changes with its files.
+        jobs.sort(key=lambda job: job.metadata.get("created_at", 0.0), reverse=True)
+        return [job.id for job in jobs]
+
+    def remnants(self) -> list[Path]:
+        """Returns folders that are no jobs: of interrupted submissions and deletions."""
+        trash = self.folder.glob(f"{TRASH_PREFIX}*")
+        return [*trash, *(entry for entry in self._entries() if _is_remnant(entry))]
+
+    def _entries(self) -> Iterator[Path]:
+        """Yields the folders of jobs, also of incomplete ones."""
+        return self.folder.glob(f"{LOCAL.job_prefix}*")
 
 
-def _labels_of(request: TrainingJobRequest) -> dict[str, str]:
-    return {label.key: label.value or "" for label in request.labels or ()}
+def _not_found(job_id: str, folder: Path) -> NotFoundError:
+    return NotFoundError(
+        f"there is no local job {job_id!r} in {folder}; `pai-sdk ps --local` lists them",
+        code="TrainingJobNotFound",
+        status_code=404,
+    )
 
 
 def _is_remnant(folder: Path) -> bool:
-    if folder.name.startswith(TRASH_PREFIX):
-        return True
-    if not folder.name.startswith(LOCAL.job_prefix) or (folder / _REQUEST).exists():
+    if (folder / _REQUEST).exists():
         return False
     with suppress(FileNotFoundError):
         return time.time() - folder.stat().st_mtime > _MAX_CREATION_S

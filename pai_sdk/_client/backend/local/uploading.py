@@ -20,17 +20,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs, oss_outputs
-from pai_sdk._client.backend.local.support import file_path
-from pai_sdk._client.backend.local.watching import LatestMetrics, MetricFiles
+from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
+from pai_sdk._client.backend.local.watching import LatestMetrics, metric_files
 from pai_sdk._core.files import is_locked, locked
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._host.execution.docker.executor import DockerExecutor
-from pai_sdk._host.execution.output_uploader import OutputUploader
+from pai_sdk._host.execution.output_uploader import LIVE_CHANNELS, OutputUploader
 from pai_sdk._host.lifecycle import JobLife
 from pai_sdk.errors import NotFoundError, PaiError
 
@@ -55,9 +55,8 @@ class LocalOutputs:
     """The outputs of local jobs in OSS. Safe for several threads and processes."""
 
     def __init__(
-        self, jobs: LocalJobs, executor: DockerExecutor, client: Callable[[str], OssClient], metrics: LatestMetrics
+        self, executor: DockerExecutor, client: Callable[[LocalJob], OssClient], metrics: LatestMetrics
     ) -> None:
-        self._jobs = jobs
         self._executor = executor
         # By job: each uses the object storage of the service with which it was submitted.
         self._client = client
@@ -65,70 +64,57 @@ class LocalOutputs:
         self._metrics = metrics
         self._next_start_at: dict[str, float] = {}
 
-    def uploader(self, job_id: str, *, progress: bool) -> OutputUploader:
-        """Creates the uploader of a job."""
-        uris = oss_outputs(self._jobs.request(job_id))
-        targets = {channel: partial(self._open, job_id, uri) for channel, uri in uris.items()}
-        files = self._executor.files(self._jobs.sandbox(job_id).root)
-        return OutputUploader(files, targets, options={"progress": progress, "title": "uploading"})
-
-    def ensure_uploading(self, job_id: str, interval_s: float) -> None:
+    def ensure_uploading(self, job: LocalJob, interval_s: float) -> None:
         """Starts the process that uploads the live outputs of an unfinished job, unless it runs."""
-        if time.monotonic() < self._next_start_at.get(job_id, 0.0):
+        if time.monotonic() < self._next_start_at.get(job.id, 0.0):
             return
         # The process needs some time until it has its lock; and one that fails at once must not be started in a
         # loop.
-        self._next_start_at[job_id] = time.monotonic() + max(_STARTS_WITHIN_S, interval_s)
-        if not self.uploader(job_id, progress=False).has_live_channels:
+        self._next_start_at[job.id] = time.monotonic() + max(_STARTS_WITHIN_S, interval_s)
+        if LIVE_CHANNELS.isdisjoint(job.oss_outputs):
             # No output is uploaded while the job runs: never checked again.
-            self._next_start_at[job_id] = math.inf
-        elif not any(is_locked(self._jobs.sandbox(job_id).root / name) for name in (_LOG, _EARLIER_LOCK)):
+            self._next_start_at[job.id] = math.inf
+        elif not any(is_locked(job.root / name) for name in (_LOG, _EARLIER_LOCK)):
             try:
-                self._start_process(job_id, interval_s)
+                self._start_process(job, interval_s)
             except (PaiError, OSError) as error:  # outputs are also saved after the job
-                logger.warning("%s: its outputs cannot be sent while it runs: %s", job_id, error)
+                logger.warning("%s: its outputs cannot be sent while it runs: %s", job.id, error)
 
-    def metric_files(self, job_id: str) -> MetricFiles:
-        """Returns the files with the metrics of a job."""
-        request = self._jobs.request(job_id)
-        uris = {output.name: output.output_uri or "" for output in request.output_channels}
-        outputs = {channel: file_path(uri) for channel, uri in uris.items() if uri.startswith("file:")}
-        return MetricFiles(self._jobs.sandbox(job_id), job_id, request, outputs)
-
-    def send_live(self, job_id: str) -> str:
+    def send_live(self, job: LocalJob) -> str:
         """Uploads the live outputs of a running job; returns the errors as a string."""
-        self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=False)
-        with self._jobs.step_lock(job_id):
-            return self.uploader(job_id, progress=False).upload(live_only=True)
+        self._metrics.write(job.id, partial(metric_files, job), is_final=False)
+        with job.step_lock():
+            return self._upload(job, live_only=True, progress=False)
 
-    def are_saved(self, job_id: str) -> bool:
-        """Returns True if all outputs of a finished job are saved."""
-        return bool(self._jobs.metadata(job_id).get("synced"))
+    def save(self, job: LocalJob, *, progress: bool = True) -> bool:
+        """Saves the outputs of a finished job, once; returns False if the next query has to retry some files."""
+        if job.are_outputs_saved or not job.oss_outputs:
+            return True  # without OSS outputs no state is written: the disk may be full
+        self._metrics.write(job.id, partial(metric_files, job), is_final=True)
+        with job.step_lock():
+            if not job.are_outputs_saved:  # by the process that held the lock before
+                upload = partial(self._upload, job, live_only=False, progress=progress)
+                life = JobLife(self._executor, replace(job, save_outputs=upload))
+                life.finish(job.state(self._executor))
+        return job.are_outputs_saved
 
-    def save(self, job_id: str, *, progress: bool = True) -> None:
-        """Saves the outputs of a finished job, once; the next query retries files that could not be saved."""
-        if self.are_saved(job_id) or not oss_outputs(self._jobs.request(job_id)):
-            return  # without OSS outputs no state is written: the disk may be full
-        self._metrics.write(job_id, partial(self.metric_files, job_id), is_final=True)
-        with self._jobs.step_lock(job_id):
-            if self.are_saved(job_id):  # by the process that held the lock before
-                return
-            upload = partial(self.uploader(job_id, progress=progress).upload, live_only=False)
-            job = LocalJob(self._jobs, job_id, save_outputs=upload)
-            JobLife(self._executor, job).finish(self._jobs.state(job_id, self._executor))
+    def _upload(self, job: LocalJob, *, live_only: bool, progress: bool) -> str:
+        targets = {channel: partial(self._open, job, uri) for channel, uri in job.oss_outputs.items()}
+        options = {"progress": progress, "title": "uploading"}
+        files = self._executor.files(job.root)
+        return OutputUploader(files, targets, options=options).upload(live_only=live_only)
 
-    def _open(self, job_id: str, uri: str) -> Store:
-        return open_store(uri, client=self._client(job_id))
+    def _open(self, job: LocalJob, uri: str) -> Store:
+        return open_store(uri, client=self._client(job))
 
-    def _start_process(self, job_id: str, interval_s: float) -> None:
+    def _start_process(self, job: LocalJob, interval_s: float) -> None:
         arguments = {
-            "jobs": str(self._jobs.folder),
-            "job_id": job_id,
+            "jobs": str(job.root.parent),
+            "job_id": job.id,
             "interval_s": interval_s,
-            "oss": self._client(job_id).arguments(),
+            "oss": self._client(job).arguments(),
         }
-        log_file = self._jobs.sandbox(job_id).root / _LOG
-        descriptor = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(job.root / _LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[4])],
@@ -153,42 +139,40 @@ def main() -> None:
     arguments = json.load(sys.stdin)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
+        job = LocalJobs(Path(arguments["jobs"])).get(arguments["job_id"])
         # Two clients can start a process at once: the second one exits.
-        with locked(Path(arguments["jobs"], arguments["job_id"], _LOG), waits=False) as has_lock:
+        with locked(job.root / _LOG, waits=False) as has_lock:
             if has_lock:
-                _send(arguments)
+                _send(job, arguments["interval_s"], arguments["oss"])
     except (NotFoundError, FileNotFoundError):
         return  # the job was deleted
 
 
-def _send(arguments: dict[str, Any]) -> None:
+def _send(job: LocalJob, interval_s: float, oss: dict[str, Any]) -> None:
     from pai_sdk._data.storage.oss.client import OssClient  # loads oss2
 
-    client = OssClient.of_arguments(arguments["oss"])
-    jobs, executor = LocalJobs(Path(arguments["jobs"])), DockerExecutor()
-    outputs = LocalOutputs(jobs, executor, lambda job_id: client, LatestMetrics())
-    job_id, interval_s = arguments["job_id"], arguments["interval_s"]
+    client, executor = OssClient.of_arguments(oss), DockerExecutor()
+    outputs = LocalOutputs(executor, lambda job: client, LatestMetrics())
     next_at = time.monotonic() + interval_s
-    while not _has_ended(jobs, executor, job_id):
+    while not _has_ended(job, executor):
         if time.monotonic() >= next_at:
-            problems = outputs.send_live(job_id)
+            problems = outputs.send_live(job)
             if problems:
                 logger.warning("not all outputs could be sent so far: %s", problems)
             next_at = time.monotonic() + interval_s
         time.sleep(min(interval_s, _POLL_INTERVAL_S))
     # No query may follow for a long time, so the process tries several times.
     for _ in range(_FINAL_TRIES):
-        outputs.save(job_id, progress=False)
-        if outputs.are_saved(job_id):
+        if outputs.save(job, progress=False):
             return
         time.sleep(interval_s)
 
 
-def _has_ended(jobs: LocalJobs, executor: DockerExecutor, job_id: str) -> bool:
+def _has_ended(job: LocalJob, executor: DockerExecutor) -> bool:
     try:
-        return jobs.state(job_id, executor).phase == "ended"
+        return job.state(executor).phase == "ended"
     except NotFoundError:
         raise
     except PaiError as error:  # for example while the engine is restarted
-        logger.warning("the state of %s cannot be read now: %s", job_id, error)
+        logger.warning("the state of %s cannot be read now: %s", job.id, error)
         return False

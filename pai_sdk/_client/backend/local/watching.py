@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pai_sdk._client.backend.local.jobs import LocalJob
+from pai_sdk._client.backend.local.support import file_path
 from pai_sdk._data.logs.reader import LogReader, OpenLog, OpenLogs
 from pai_sdk._data.run.events.points import Part, metric_points
 from pai_sdk._host.agent.sandbox import Sandbox
@@ -76,6 +78,14 @@ class MetricFiles:
     job_id: str
     request: TrainingJobRequest
     outputs: Mapping[str, Path]  # output channels whose folder is outside of the sandbox
+
+
+def metric_files(job: LocalJob) -> MetricFiles:
+    """Returns the files with the metrics of a job."""
+    request = job.request
+    uris = {output.name: output.output_uri or "" for output in request.output_channels}
+    outputs = {channel: file_path(uri) for channel, uri in uris.items() if uri.startswith("file:")}
+    return MetricFiles(job.sandbox, job.id, request, outputs)
 
 
 def metric_values(files: MetricFiles, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:

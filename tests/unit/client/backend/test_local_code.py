@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._client.backend.local.job_files import copy_tree
+from pai_sdk._client.backend.local.staging import copy_tree
 from pai_sdk._client.code.package import package_code
 from pai_sdk.errors import CodeError
 

@@ -37,7 +37,7 @@ class Machine:
     def process(self) -> LocalBackend:
         executor = DockerExecutor(lambda: SimpleNamespace(close=lambda: None))  # type: ignore[arg-type, return-value]
         backend = LocalBackend(self.folder, executor=executor, files=lambda embedded: None)  # type: ignore[arg-type, return-value]
-        backend._outputs._start_process = lambda job_id, interval_s: self.uploaders.append(job_id)  # type: ignore[method-assign]
+        backend._outputs._start_process = lambda job, interval_s: self.uploaders.append(job.id)  # type: ignore[method-assign]
         self.backends.append(backend)
         return backend
 
@@ -88,9 +88,9 @@ def test_a_job_has_one_uploader_also_if_an_earlier_release_has_started_it(
 def test_a_step_waits_for_the_upload_of_an_earlier_release(machine: Machine) -> None:
     backend = machine.process()
     job_id = machine.submit(backend)
-    with locked(machine.root(job_id) / "sync.lock"), backend._jobs.step_lock(job_id, waits=False) as is_ours:
+    with locked(machine.root(job_id) / "sync.lock"), backend._jobs.get(job_id).step_lock(waits=False) as is_ours:
         assert not is_ours
-    with backend._jobs.step_lock(job_id, waits=False) as is_ours:
+    with backend._jobs.get(job_id).step_lock(waits=False) as is_ours:
         assert is_ours
 
 
@@ -100,7 +100,7 @@ def test_a_long_upload_delays_neither_labels_nor_the_same_submission(
     backend = machine.process()
     job_id = machine.submit(backend)
     runs(monkeypatch)
-    with backend._jobs.step_lock(job_id):
+    with backend._jobs.get(job_id).step_lock():
         backend.update_labels(job_id, {"a": "b"})
         assert machine.submit(machine.process()) == job_id
         assert machine.process().get(job_id).status == "Running"

@@ -13,7 +13,7 @@ import pytest
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.local import LocalBackend
-from pai_sdk._client.backend.local.jobs import LocalJobs
+from pai_sdk._client.backend.local.jobs import LocalJob
 from pai_sdk._client.submission import submit
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.base import ExecutionState, InstanceState
@@ -85,14 +85,14 @@ def test_a_job_that_is_deleted_while_it_is_looked_at_is_not_found(
     backends: tuple[LocalBackend, LocalBackend], job_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, _ = backends
-    record = LocalJobs.record
+    record = LocalJob.record
 
-    def deleted(jobs: LocalJobs, job_id: str, state: ExecutionState) -> JobRecord:
-        found = record(jobs, job_id, state)
-        shutil.rmtree(jobs.folder / job_id)  # by another process
+    def deleted(job: LocalJob, state: ExecutionState) -> JobRecord:
+        found = record(job, state)
+        shutil.rmtree(job.root)  # by another process
         return found
 
-    monkeypatch.setattr(LocalJobs, "record", deleted)
+    monkeypatch.setattr(LocalJob, "record", deleted)
     with pytest.raises(NotFoundError):
         reader.get(job_id)
 

@@ -12,6 +12,7 @@ import pytest
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.local import LocalBackend, retries
+from pai_sdk._client.backend.local.jobs import LocalJob
 from pai_sdk._client.submission import submit as submit_plan
 from pai_sdk._host.execution.base import LaunchSpec
 from pai_sdk._host.execution.process.executor import ProcessExecutor
@@ -123,25 +124,23 @@ def test_a_stop_of_a_running_attempt_is_the_end(backend: LocalBackend) -> None:
     assert until_status(backend, job_id, "Terminated").reason_code == "StoppedByUser"
 
 
-@pytest.mark.parametrize("after", ["_jobs.update_metadata", "_executor.renew", "_executor.withdraw"])
+@pytest.mark.parametrize("after", ["record_exit", "renew", "withdraw"])
 def test_an_attempt_whose_beginning_was_cut_off_is_begun_by_another_process(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, after: str
 ) -> None:
     class Killed(BaseException):
         pass
 
-    owner, name = after.split(".")
+    owner: Any = LocalJob if after == "record_exit" else backend._executor
     with monkeypatch.context() as patch:
-        whole = getattr(getattr(backend, owner), name)
+        whole = getattr(owner, after)
 
         def cut(*arguments: Any, **options: Any) -> Any:
-            if name == "changing":
-                raise Killed
             whole(*arguments, **options)
             raise Killed
 
         job_id = submit(backend, FAILS_TWICE)
-        patch.setattr(getattr(backend, owner), name, cut)
+        patch.setattr(owner, after, cut)
         with pytest.raises(Killed):
             until_status(backend, job_id, "Succeed")
     other = backend_on(backend.data_dir)

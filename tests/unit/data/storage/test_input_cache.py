@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._client.backend.local.job_files import InputCache
+from pai_sdk._data.storage.input_cache import InputCache
 from pai_sdk._data.storage.objects import ObjectInfo
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, StorageError, TransferError

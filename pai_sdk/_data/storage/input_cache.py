@@ -1,4 +1,4 @@
-"""Copies code and outputs of local jobs, and caches their inputs from OSS."""
+"""Local cache of OSS objects by content, for the inputs of jobs on this machine."""
 
 from __future__ import annotations
 
@@ -10,37 +10,20 @@ from typing import TYPE_CHECKING
 
 from pai_sdk._core.files import locked
 from pai_sdk._data.storage.base import FileMove
-from pai_sdk._data.storage.objects import ObjectInfo, make_folder, must_accept_file
+from pai_sdk._data.storage.objects import ObjectInfo, must_accept_file
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.stores.oss import OssStore
 from pai_sdk._data.storage.sync.dir_sync import DirSync
-from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk.errors import CodeError, Problem, TransferError
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
+__all__ = ["InputCache"]
+
 _DEFAULT_LIMIT_BYTES = 20 << 30
-
-
-def copy_tree(tree: FileTree, target: Path) -> None:
-    """Copies the current files of a tree into a folder; lists those that were deleted since it was read."""
-    problems = []
-    for entry in tree.entries:
-        destination = target / entry.path
-        destination.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            shutil.copyfile(tree.root / entry.path, destination)
-        except OSError as error:
-            problems.append(Problem(entry.path, f"cannot be copied: {error.strerror or error}"))
-            continue
-        if entry.executable:
-            destination.chmod(destination.stat().st_mode | 0o111)
-    if problems:
-        raise CodeError(problems)
 
 
 class InputCache:
@@ -149,13 +132,3 @@ class _CachedObjects(OssStore):
 
 def _name_of(info: ObjectInfo) -> str:
     return f"{info.etag.lower()}-{info.size_bytes}"
-
-
-def copy_output(source: Path, target: Path) -> None:
-    """Copies an output folder of a job, files in place of links; reports all files that could not be copied."""
-    make_folder(target)
-    # A link to a target outside of the folder is a failure, and is not followed; the other files are copied.
-    report = DirSync(LocalStore(source, links="inside"), LocalStore(target), remember=False).attempt()
-    failures = {**report.unlisted, **report.failures}
-    if failures:
-        raise TransferError(f"{len(failures)} files were not copied from {source}", failures=failures)
