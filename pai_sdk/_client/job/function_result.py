@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 from pai_sdk._client.code.function_package import LABEL, job_key
 from pai_sdk._data.run.functions.calling import RESULT_CHANNEL, error_of, open_signed
-from pai_sdk.errors import FunctionError, InvalidInputError, ObjectNotFoundError, Problem
+from pai_sdk.errors import FunctionError, InvalidInputError, JobFailed, ObjectNotFoundError, Problem
 
-__all__ = ["Outcome", "function_outcome"]
+__all__ = ["Outcome", "function_outcome", "result_of"]
 
 
 class _Job(Protocol):
@@ -21,6 +21,8 @@ class _Job(Protocol):
 
     @property
     def labels(self) -> dict[str, str]: ...
+
+    def wait(self, timeout: float | None = None, *, show_logs: bool = True) -> object: ...
 
     def download(self, channel: str, target: str | Path, *, progress: bool = True) -> Path: ...
 
@@ -51,6 +53,21 @@ class Outcome:
         code = header.get("exit_code")
         message = header.get("message") or f"the function called sys.exit({code})"
         raise FunctionError(f"job {job_id}: {message}", exit_code=code)
+
+
+def result_of(job: _Job, timeout: float | None, *, show_logs: bool) -> Any:
+    """Waits for a job; returns the value of its function, or raises what the function raised."""
+    try:
+        job.wait(timeout, show_logs=show_logs)
+    except JobFailed:
+        outcome = function_outcome(job)
+        if outcome is None or outcome.is_value:
+            raise
+    else:
+        outcome = function_outcome(job)
+    if outcome is None:
+        raise FunctionError(f"job {job.id} has succeeded, but has no result")
+    return outcome.value(job.id)
 
 
 def function_outcome(job: _Job) -> Outcome | None:

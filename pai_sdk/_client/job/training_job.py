@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -13,14 +11,13 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.backend.specs import backend_for_job
-from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s, short_instance, visible_text
-from pai_sdk._client.display.card import card_html
-from pai_sdk._client.display.choice import choose_display, notebook_cell
-from pai_sdk._client.display.curves import MetricCurves, curves_of
+from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk._client.job.failure.explain import job_failure, stopped_error
 from pai_sdk._client.job.follow.stream import FollowPolicy, LogStream
-from pai_sdk._client.job.live_card import LiveCard
+from pai_sdk._client.job.instance_command import run_in_instance
+from pai_sdk._client.job.notebook_card import NotebookCard
 from pai_sdk._client.job.notifications import Notification, notify_all
+from pai_sdk._client.job.outputs import download_output, output_uri, trace_of
 from pai_sdk._client.job.result_lists import MetricList
 from pai_sdk._client.job.waiting import Waiting, wait_async
 from pai_sdk._core.default_session import session_or_default
@@ -32,12 +29,9 @@ from pai_sdk._wire.pai.arguments import check_choice, check_labels, seconds_or_n
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import (
-    FunctionError,
     InvalidInputError,
     JobFailed,
     JobStopped,
-    ObjectNotFoundError,
-    PaiError,
     Problem,
 )
 
@@ -45,9 +39,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.job.board import Board
     from pai_sdk._data.storage.store import Store
     from pai_sdk._data.trace.trace_data import TraceData
-
-
-_CARD_LINES = 15
 
 
 class JobSource(Protocol):
@@ -81,7 +72,6 @@ class TrainingJob(Aliased):
 
     Attributes:
         id: the job's id.
-        card_in_cell: the cell of a notebook that already displays the job.
         notifications: the destinations to which `wait()` reports the end, once: `Webhook`, `DingTalk`.
 
     Example:
@@ -94,10 +84,8 @@ class TrainingJob(Aliased):
         self.id = job_id
         self._backend = backend
         self._record = record
-        self.card_in_cell: int | None = None
         self.notifications: Sequence[Notification] = ()
-        self._card: Display | None = None
-        self._live_card: LiveCard | None = None
+        self._card = NotebookCard()
 
     @classmethod
     @checks_keywords
@@ -263,11 +251,7 @@ class TrainingJob(Aliased):
         check_choice("on_interrupt", on_interrupt, ("detach", "stop"))
         timeout_s = seconds_or_none(timeout)
         if show_logs and display is None:
-            previous = self._card if self._is_displayed_in_cell() else None
-            display = choose_display(job=self, instead_of=previous)
-            if previous is not None:
-                self._close_live_card()  # the new display draws in its place
-            self.render_in(display)
+            display = self._card.new_display(self)
         active_display = display or Silent()
         policy = policy or FollowPolicy()
         if (pause_s := seconds_or_none(interval, "interval")) is not None:
@@ -425,24 +409,7 @@ class TrainingJob(Aliased):
             >>> job.exec(["df", "-h", "/ml"])  # doctest: +SKIP
             0
         """
-        if isinstance(command, str) or not command:
-            hint = "give a list: ['sh', '-c', 'echo hello']"
-            raise InvalidInputError(
-                [Problem("command", f"{command!r} is not a list of a program and its arguments", hint)]
-            )
-        record = self.refresh()
-        names = record.instance_names
-        suffix = "" if instance is None else instance
-        matches = [name for name in names if name == suffix or name.endswith(f"-{suffix}")] if suffix else names
-        if record.status != JobStatus.RUNNING or not names:
-            reason = f"job {self.id} is {record.status}; commands run only in running instances"
-            raise InvalidInputError([Problem("JOB", reason)])
-        if not matches:
-            available = ", ".join(short_instance(self.id, name) for name in names)
-            raise InvalidInputError(
-                [Problem("instance", f"{instance!r} is not an instance of this job", f"it has {available}")]
-            )
-        return self._backend.enter(self.id, matches[0]).run(command)
+        return run_in_instance(self, command, instance)
 
     def error_info(self) -> ErrorInfo | None:
         """The reason of the failure, as reported by the service; None if the job did not fail."""
@@ -472,14 +439,7 @@ class TrainingJob(Aliased):
             TransferError: some files could not be downloaded; the others are complete.
         """
         folder = parse_path(target, "target")
-        uri = self._output(channel)
-        try:
-            return self._backend.download(uri, folder, progress=progress)
-        except ObjectNotFoundError as error:
-            so_far = "" if self.record.status.is_terminal else f"; it is {self.record.status}"
-            raise ObjectNotFoundError(
-                f"job {self.id} wrote nothing to its output {channel!r}{so_far} ({error})", uri=uri
-            ) from error
+        return download_output(self._backend, self.record, channel, folder, progress=progress)
 
     def open_output(self, channel: str) -> Store:
         """The folder of an output channel as a store, to list and read its files without a download.
@@ -494,16 +454,7 @@ class TrainingJob(Aliased):
             >>> def sizes(job: TrainingJob) -> dict[str, int]:
             ...     return {file.path: file.size_bytes for file in job.open_output("model").list()}
         """
-        return self._backend.store(self._output(channel))
-
-    def _output(self, channel: str) -> str:
-        outputs = self.outputs
-        if channel not in outputs:
-            available = ", ".join(outputs) or "none"
-            raise InvalidInputError(
-                [Problem("channel", f"job {self.id} has no output {channel!r}", f"it has: {available}")]
-            )
-        return outputs[channel]
+        return self._backend.store(output_uri(self.id, self.outputs, channel))
 
     def trace(self, *, uncommitted: bool = False) -> TraceData:
         """The rows that the job has traced: in its output `trace`, else in the folder `trace` of `model`.
@@ -518,13 +469,7 @@ class TrainingJob(Aliased):
         Example:
             >>> job.trace().to_pandas()  # doctest: +SKIP
         """
-        from pai_sdk._data.trace.trace_data import trace_in
-
-        if "trace" in self.outputs:
-            folder = self.outputs["trace"]
-        else:
-            folder = f"{self._output('model').rstrip('/')}/trace/"
-        return trace_in(self._backend.store(folder), folder, uncommitted=uncommitted)
+        return trace_of(self._backend, self.record, uncommitted=uncommitted)
 
     def tensorboard(self, *, port: int = 0) -> Board:
         """Start TensorBoard on the events of the job; it also displays events that the job reports later.
@@ -547,7 +492,7 @@ class TrainingJob(Aliased):
         """
         from pai_sdk._client.job.board import open_board
 
-        return open_board(self._output("tensorboard"), self._backend.store, port=port)
+        return open_board(output_uri(self.id, self.outputs, "tensorboard"), self._backend.store, port=port)
 
     def result(self, timeout: float | None = None, *, show_logs: bool = False) -> Any:
         """Wait for a job that runs a function, and return the function's value.
@@ -566,19 +511,9 @@ class TrainingJob(Aliased):
             JobStopped: the job was stopped.
             WaitTimeoutError: the timeout has passed; the job is not stopped.
         """
-        from pai_sdk._client.job.function_result import function_outcome
+        from pai_sdk._client.job.function_result import result_of
 
-        try:
-            self.wait(timeout, show_logs=show_logs)
-        except JobFailed:
-            outcome = function_outcome(self)
-            if outcome is None or outcome.is_value:
-                raise
-        else:
-            outcome = function_outcome(self)
-        if outcome is None:
-            raise FunctionError(f"job {self.id} has succeeded, but has no result")
-        return outcome.value(self.id)
+        return result_of(self, timeout, show_logs=show_logs)
 
     # ---- changes
 
@@ -626,22 +561,16 @@ class TrainingJob(Aliased):
 
     def render_in(self, display: Display) -> None:
         """Record the display of the job in this cell of a notebook, where one card is enough."""
-        self.card_in_cell = notebook_cell()
-        self._card = display if self.card_in_cell is not None else None
+        self._card.render_in(display)
 
     def keep_card_live(self) -> None:
         """Update the card in this cell in the background; outside of a notebook nothing happens."""
-        if self._card is not None and not (self._record and self._record.status.is_terminal):
-            self._close_live_card()
-            self._live_card = LiveCard(self, self._card)
+        self._card.keep_live(self)
 
-    def _close_live_card(self) -> None:
-        if self._live_card is not None:
-            self._live_card.close()
-            self._live_card = None
-
-    def _is_displayed_in_cell(self) -> bool:
-        return self.card_in_cell is not None and self.card_in_cell == notebook_cell()
+    @property
+    def card_in_cell(self) -> int | None:
+        """The cell of a notebook that already displays the job."""
+        return self._card.cell
 
     def __repr__(self) -> str:
         if self._record is None:
@@ -652,38 +581,10 @@ class TrainingJob(Aliased):
 
     def _ipython_display_(self) -> None:
         """Displays a running job by a card that updates, and any other job by `_repr_html_`."""
-        if notebook_cell() is None:
-            raise NotImplementedError  # IPython takes the other representations
-        if self._is_displayed_in_cell():
-            return  # `estimator.fit()` as the last value of its cell
-        record = self.refresh() if not self.record.status.is_terminal else self.record
-        if record.status.is_terminal:
-            raise NotImplementedError
-        display = choose_display(job=self)
-        self.render_in(display)
-        display.submitted(record)
-        self.keep_card_live()
+        self._card.display(self)
 
     def _repr_html_(self) -> str | None:
-        if self._is_displayed_in_cell():
-            return None  # `estimator.fit()` as the last value of its cell
-        curves = MetricCurves()
-        if self.record.latest_metrics:  # a list of jobs has none, so its cards need no requests
-            with suppress(PaiError):  # the card is worth more than its curves
-                curves = curves_of(self.metrics())
-        return card_html(self.record, tail=self._last_lines(), curves=curves)
-
-    def _last_lines(self) -> Sequence[str]:
-        """Returns the last lines of the log of a finished job, for its card."""
-        if not self.record.status.is_terminal:
-            return ()
-        lines: deque[str] = deque(maxlen=_CARD_LINES)
-        has_many = len(self.record.instances) > 1
-        with suppress(PaiError):  # the card is worth more than its log
-            for line in self.logs(tail=_CARD_LINES):
-                prefix = f"{short_instance(self.id, line.instance)} | " if has_many else ""
-                lines.append(prefix + visible_text(line.text))
-        return lines
+        return self._card.html(self)
 
 
 def _page_range(page_size: int | None, page_number: int | None) -> tuple[int, int]:

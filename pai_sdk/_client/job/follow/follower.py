@@ -3,39 +3,32 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias, TypeVar
 
 from pai_sdk._client.backend.base import Backend
-from pai_sdk._client.job.follow.log_reasons import shows_reason
 from pai_sdk._client.job.follow.poller import Subscription, shared_pollers
 from pai_sdk._client.job.follow.polling import (
-    FIRST_PAUSE_S,
     EndCheck,
     FollowPolicy,
     PollState,
-    may_appear_later,
 )
+from pai_sdk._client.job.follow.read_pace import PAGE_LINES, REASON_LINES, LogReader, ReadPace
 from pai_sdk._client.job.follow.updates import UpdateQueue
 from pai_sdk._client.job.follow.workers import Step
 from pai_sdk._core.retry import single_attempt
-from pai_sdk._wire.pai.record import JobRecord, LogLine, LogPage
-from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.errors import PaiError
 
 __all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogError", "Update"]
 
 logger = logging.getLogger(__name__)
 
-PAGE_LINES = 10_000
 _MAX_QUEUED_LINES = 50_000  # lines queued for a slow consumer; then reading pauses
 _CHARACTERS_PER_LINE = 500  # a line counts once more for each 500 characters of all lines
-_BATCH_DELAY_S = 0.02  # lines that are printed faster than this are read by one request
 _LISTING_PATIENCE_S = 20.0
-_REASON_LINES = 50
 
 
 @dataclass(frozen=True)
@@ -51,21 +44,6 @@ Update: TypeAlias = list[LogLine] | JobRecord | LogError
 _Response = TypeVar("_Response")
 
 
-@dataclass
-class _Reader:
-    """The reading of one instance's log."""
-
-    instance: str
-    next_line: int
-    poll: PollState
-    quiet_since: float | None = None
-    lines_at: float | None = None  # when the last lines arrived
-    line_s: float = 0.0  # average seconds between the lines of the last page
-    last: deque[str] = field(default_factory=lambda: deque(maxlen=_REASON_LINES))
-    generation: int = 0  # of the scheduled step; steps of an older generation do nothing
-    is_paused: bool = False
-
-
 class Follower:
     """Follows a job and reads the logs of its instances; `updates` yields lines and snapshots.
 
@@ -79,12 +57,12 @@ class Follower:
         follower  open -> done, when the job and all instances are finished (`_open_streams` is 0)
 
     Locks: `_changed`, the lock of the queue, guards the fields below it and the readers. It is held to change
-    state, never during a request. Steps read `_last_record`, `_ended_at` and `_closed` without it: a stale value
-    costs one more request. A reader's `next_line` and `poll` are used only by the step of the reader's current
-    `generation`. Within `_changed` the locks of the pollers and of the workers are acquired, never the other way
-    round: the poller calls `_on_update` without a lock.
+    state, never during a request. Steps read `_last_record`, `_pace.ended_at` and `_closed` without it: a stale
+    value costs one more request. A reader's `next_line` and `poll` are used only by the step of the reader's
+    current `generation`. Within `_changed` the locks of the pollers and of the workers are acquired, never the
+    other way round: the poller calls `_on_update` without a lock.
     Called with `_changed` held: `_unsubscribe`, `_apply_snapshot`, `_publish_lines`, `_finish_stream`,
-    `_finish_job`, `_start_readers`, `_schedule_read`, `_wake_readers`, `_next_read_delay_s`.
+    `_finish_job`, `_start_readers`, `_schedule_read`, `_wake_readers`, and what changes a reader in `_pace`.
     """
 
     def __init__(
@@ -107,18 +85,16 @@ class Follower:
         self._updates: UpdateQueue[Update | Exception | None] = UpdateQueue(policy.schedule)
         self._changed = self._updates.changed  # guards all that follows
         self._queued_lines = 0  # in `_updates`, weighed
-        self._parked: list[_Reader] = []
-        self._readers: dict[str, _Reader] = {}
+        self._parked: list[LogReader] = []
+        self._readers: dict[str, LogReader] = {}
         self._last_record: JobRecord | None = None
         self._open_streams = 1  # the job itself, and every instance not read to its end
-        self._ended_at: float | None = None
         self._is_job_finished = False
         self._end_check = EndCheck(policy)
-        self._gave_up = False
+        self._pace = ReadPace(policy)
         self._closed = False
         self._subscription: Subscription | None = None  # until the job has ended and its instances are listed
         self._is_done = False
-        self._supports_long_polls = True  # until the backend shows that it does not support long polls
 
     @property
     def last_record(self) -> JobRecord | None:
@@ -133,7 +109,7 @@ class Follower:
     @property
     def gave_up(self) -> bool:
         """Returns whether the log of a failed job was considered complete although it shows no reason."""
-        return self._gave_up
+        return self._pace.gave_up
 
     @property
     def trouble(self) -> BaseException | None:
@@ -195,31 +171,27 @@ class Follower:
                     self._apply_snapshot(update)
                 except Exception as error:  # of `instances_of`
                     self._publish(error)
-            elif self._has_ended:  # the job finished before its polling failed, so the error does not matter
+            elif self._pace.has_ended:  # the job finished before its polling failed, so the error does not matter
                 self._finish_job()
             else:
                 self._publish(update)
 
     def _apply_snapshot(self, record: JobRecord) -> None:
         has_ended = self._end_check.has_ended(record)
-        if record != self._last_record and (has_ended or not (self._has_ended or record.status.is_terminal)):
+        if record != self._last_record and (has_ended or not (self._pace.has_ended or record.status.is_terminal)):
             self._last_record = record
             self._publish(record)
             self._start_readers(record)
-        if has_ended and self._ended_at is None:
-            self._ended_at = self._workers.now()
+        if has_ended and not self._pace.has_ended:
+            self._pace.ended_at = self._workers.now()
             self._wake_readers()
             if record.may_list_more:
                 self._schedule(self._end_listing, _LISTING_PATIENCE_S)
-        if self._ended_at is not None:
+        if self._pace.ended_at is not None:
             # A late response may be older than the one that showed the end.
             may_list_more = record.may_list_more or not record.status.is_terminal
-            if not may_list_more or self._workers.now() - self._ended_at >= self._policy.quiet_s:
+            if not may_list_more or self._workers.now() - self._pace.ended_at >= self._policy.quiet_s:
                 self._finish_job()
-
-    @property
-    def _has_ended(self) -> bool:
-        return self._ended_at is not None
 
     def _end_listing(self) -> None:
         """Stops waiting for instances that the service may still list."""
@@ -237,13 +209,13 @@ class Follower:
         for instance in self._instances_of(record):
             if instance not in self._readers:
                 self._open_streams += 1
-                reader = _Reader(instance, self._cursor.get(instance, 0), PollState(self._policy, instance))
+                reader = LogReader(instance, self._cursor.get(instance, 0), PollState(self._policy, instance))
                 self._readers[instance] = reader
                 self._schedule_read(reader)
 
     # ---- its instances
 
-    def _schedule_read(self, reader: _Reader, delay_s: float = 0.0) -> None:
+    def _schedule_read(self, reader: LogReader, delay_s: float = 0.0) -> None:
         reader.generation += 1
         reader.is_paused = delay_s > 0
         self._schedule(partial(self._read, reader, reader.generation), delay_s)
@@ -255,7 +227,7 @@ class Follower:
             if reader.is_paused:
                 self._schedule_read(reader)
 
-    def _read(self, reader: _Reader, generation: int) -> None:
+    def _read(self, reader: LogReader, generation: int) -> None:
         with self._changed:
             if generation != reader.generation:
                 return
@@ -267,7 +239,7 @@ class Follower:
                 self._publish(LogError(reader.instance, error))
                 self._finish_stream()
 
-    def _read_page(self, reader: _Reader) -> None:
+    def _read_page(self, reader: LogReader) -> None:
         retry = partial(self._read, reader, reader.generation)
         if reader.next_line < 0:
             first = self._request(
@@ -280,7 +252,7 @@ class Follower:
                 self._schedule(retry)
             return
         with self._workers.long_poll_slot(self._backend.endpoint) as granted:
-            wait_s = self._policy.hold_s if granted and not self._has_ended else 0.0
+            wait_s = self._policy.hold_s if granted and not self._pace.has_ended else 0.0
             requested_at = self._workers.now()
             page = self._request(
                 reader.poll,
@@ -288,20 +260,20 @@ class Follower:
                 lambda: self._backend.read_log(
                     self._job_id, reader.instance, start=reader.next_line, limit=PAGE_LINES, wait_s=wait_s
                 ),
-                is_transient=self._may_appear_later,
+                is_transient=self._pace.may_appear_later,
             )
         if page is None:
             return
-        if page.lines and wait_s > 0:
-            self._supports_long_polls = page.waited
-        has_waited = page.waited and self._has_waited(requested_at)
+        read = self._pace.read_of(page, requested_at, wait_s)
         lines = page.numbered(reader.instance, reader.next_line)
         with self._changed:
             if lines:
-                reader.quiet_since = None
-                self._update_pace(reader, len(lines))
+                self._pace.record_lines(reader, len(lines))
                 self._publish_lines(reader, lines)
-            pause_s = self._next_read_delay_s(reader, page, requested_at, wait_s=wait_s, has_waited=has_waited)
+            if page.complete and not self._pace.has_ended and self._subscription is not None:
+                self._subscription.refresh()  # only the log of a finished job is complete, so poll the job now
+            readers = self._readers.values()
+            pause_s = self._pace.next_read_delay_s(reader, read, self._last_record, readers)
             if pause_s is None:
                 self._publish_lines(reader, page.missing_at_end(reader.instance, reader.next_line))
                 self._finish_stream()
@@ -310,71 +282,7 @@ class Follower:
             else:
                 self._schedule_read(reader, pause_s)
 
-    def _update_pace(self, reader: _Reader, count: int) -> None:
-        now = self._workers.now()
-        if reader.lines_at is not None:
-            reader.line_s = (now - reader.lines_at) / count
-        reader.lines_at = now
-
-    def _may_appear_later(self, error: PaiError) -> bool:
-        """Returns whether the log may appear later: some services list an instance before its log exists."""
-        max_delay_s = max(self._policy.quiet_s, self._policy.failed_quiet_s)
-        is_early = self._ended_at is None or self._workers.now() - self._ended_at < max_delay_s
-        return is_early and may_appear_later(error)
-
-    def _next_read_delay_s(
-        self, reader: _Reader, page: LogPage, requested_at: float, *, wait_s: float, has_waited: bool
-    ) -> float | None:
-        """Returns seconds until the next read of the instance; None when its log is complete."""
-        if page.complete:
-            if not self._has_ended and self._subscription is not None:
-                self._subscription.refresh()  # only the log of a finished job is complete, so poll the job now
-            return None
-        has_more = page.total is not None and reader.next_line < page.total  # a service may grant short pages
-        if has_waited or len(page.lines) >= PAGE_LINES or (page.lines and has_more):
-            return 0.0
-        if not self._has_ended:
-            if page.waited and page.lines and wait_s > 0:
-                return _BATCH_DELAY_S
-            is_cheap = self._supports_long_polls and (self._last_record is None or self._last_record._lists_all)
-            # An instance that prints one line a second is read once a second.
-            next_line_in_s = (
-                0.0 if reader.lines_at is None else reader.lines_at + reader.line_s - self._workers.now()
-            )
-            return reader.poll.pause_s(has_news=bool(page.lines), is_cheap=is_cheap, expected_s=next_line_in_s)
-        if reader.quiet_since is None:
-            reader.quiet_since = self._workers.now()
-        # Compared with the time of the request, not of the response: a slow response shows an older log.
-        quiet_s = self._required_quiet_s(reader)
-        needed_s = max(quiet_s, self._policy.failed_quiet_s) if has_more else quiet_s  # lines may be late
-        if page.unsure:  # the service may hide lines, and they are being searched for
-            needed_s = max(needed_s, self._policy.patience_s)
-        if not page.lines and requested_at - reader.quiet_since >= needed_s:
-            self._gave_up |= quiet_s > self._policy.quiet_s
-            return None
-        if page.unsure:
-            return min(FIRST_PAUSE_S, self._policy.pause_s)
-        return min(self._policy.pause_s, self._policy.quiet_s / 3)
-
-    def _required_quiet_s(self, reader: _Reader) -> float:
-        """Returns for how long the log must be quiet after the end; longer for a failure without a reason."""
-        record = self._last_record
-        if record is None or not (record.status == JobStatus.FAILED or record.status.is_unknown_end):
-            return self._policy.quiet_s
-        instances = record.instances
-        failed_names = {item.name for item in instances if item.status and JobStatus(item.status).is_failure}
-        # Without the instances' statuses, the reason may be in any log.
-        suspects = [
-            other for other in self._readers.values() if other.instance in failed_names or not failed_names
-        ]
-        if reader not in suspects or any(shows_reason(suspect.last) for suspect in suspects):
-            return self._policy.quiet_s
-        return max(self._policy.quiet_s, self._policy.failed_quiet_s)
-
     # ---- steps
-
-    def _has_waited(self, requested_at: float) -> bool:
-        return self._workers.now() - requested_at > min(FIRST_PAUSE_S, self._policy.pause_s)
 
     def _request(
         self,
@@ -417,10 +325,10 @@ class Follower:
             if not self._closed:
                 self._updates.put(update)
 
-    def _publish_lines(self, reader: _Reader, lines: list[LogLine]) -> None:
+    def _publish_lines(self, reader: LogReader, lines: list[LogLine]) -> None:
         if lines:
             reader.next_line = lines[-1].next_number
-            reader.last.extend(line.text for line in lines[-_REASON_LINES:])
+            reader.last.extend(line.text for line in lines[-REASON_LINES:])
             self._queued_lines += _weight(lines)
             self._publish(lines)
 

@@ -103,7 +103,7 @@ def test_one_card_takes_the_place_of_another(page: Page) -> None:
 
 
 def test_a_job_that_is_waited_for_in_its_cell_has_one_card(page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pai_sdk._client.job.training_job.notebook_cell", lambda: 3)
+    monkeypatch.setattr("pai_sdk._client.job.notebook_card.notebook_cell", lambda: 3)
     monkeypatch.setattr("pai_sdk._client.display.choice.in_notebook", lambda: True)
     backend = FakeBackend()
     backend.lines = {"train1-master-0": ["only once"]}

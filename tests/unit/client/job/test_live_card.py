@@ -47,7 +47,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     page = Page()
     monkeypatch.setattr("IPython.display.display", page.display)
     monkeypatch.setattr("pai_sdk._client.display.choice.in_notebook", lambda: True)
-    monkeypatch.setattr("pai_sdk._client.job.training_job.notebook_cell", lambda: 3)
+    monkeypatch.setattr("pai_sdk._client.job.notebook_card.notebook_cell", lambda: 3)
     monkeypatch.setattr("pai_sdk._client.job.live_card.FollowPolicy", lambda: FAST)
     return page
 
@@ -145,7 +145,7 @@ def test_a_wait_without_a_display_leaves_the_card_alive(page: Page) -> None:
 def test_outside_of_a_notebook_nothing_is_live() -> None:
     job = TrainingJob("train1", FakeBackend())
     job.keep_card_live()
-    assert job._live_card is None
+    assert job._card.live is None
     with pytest.raises(NotImplementedError):
         job._ipython_display_()  # IPython takes the text
 

@@ -385,7 +385,7 @@ def test_repr_needs_no_network(fake_backend: FakeBackend) -> None:
 
 def test_a_cell_that_has_the_card_does_not_show_it_twice(monkeypatch: pytest.MonkeyPatch) -> None:
     cell = 3
-    monkeypatch.setattr("pai_sdk._client.job.training_job.notebook_cell", lambda: cell)
+    monkeypatch.setattr("pai_sdk._client.job.notebook_card.notebook_cell", lambda: cell)
     backend = FakeBackend()
     backend.status = "Succeed"
     job = TrainingJob("train1", backend).wait(policy=FAST)

@@ -1,0 +1,114 @@
+"""The card of a job in a cell of a notebook."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+from pai_sdk._client.display.base import Display, short_instance, visible_text
+from pai_sdk._client.display.card import card_html
+from pai_sdk._client.display.choice import choose_display, notebook_cell
+from pai_sdk._client.display.curves import MetricCurves, curves_of
+from pai_sdk._client.display.jupyter import CardJob
+from pai_sdk._client.job.follow.watch import JobHandle
+from pai_sdk._client.job.live_card import LiveCard
+from pai_sdk._wire.pai.record import JobRecord, LogLine
+from pai_sdk.errors import PaiError
+
+__all__ = ["NotebookCard"]
+
+_CARD_LINES = 15
+
+
+class DisplayedJob(JobHandle, CardJob, Protocol):
+    """The parts of a `TrainingJob` that its card uses."""
+
+    @property
+    def record(self) -> JobRecord: ...
+
+    def refresh(self) -> JobRecord: ...
+
+    def logs(self, *, tail: int | None = None) -> Iterable[LogLine]: ...
+
+
+class NotebookCard:
+    """The display of one job in the cell that runs, where one card is enough.
+
+    Attributes:
+        cell: the number of the cell that already displays the job; None outside of a notebook.
+        live: what updates the card in the background.
+    """
+
+    def __init__(self) -> None:
+        self.cell: int | None = None
+        self.live: LiveCard | None = None
+        self._display: Display | None = None
+
+    @property
+    def is_in_cell(self) -> bool:
+        """Returns whether the running cell already displays the job."""
+        return self.cell is not None and self.cell == notebook_cell()
+
+    def render_in(self, display: Display) -> None:
+        """Records the display of the job in this cell."""
+        self.cell = notebook_cell()
+        self._display = display if self.cell is not None else None
+
+    def new_display(self, job: DisplayedJob) -> Display:
+        """Returns a display for a wait, in place of a card that this cell has already."""
+        previous = self._display if self.is_in_cell else None
+        display = choose_display(job=job, instead_of=previous)
+        if previous is not None:
+            self._close_live()  # the new display draws in its place
+        self.render_in(display)
+        return display
+
+    def keep_live(self, job: DisplayedJob) -> None:
+        """Updates the card in this cell in the background; outside of a notebook nothing happens."""
+        if self._display is not None and not (job._record and job._record.status.is_terminal):
+            self._close_live()
+            self.live = LiveCard(job, self._display)
+
+    def display(self, job: DisplayedJob) -> None:
+        """Displays a running job by a card that updates; NotImplementedError where IPython shows another form."""
+        if notebook_cell() is None:
+            raise NotImplementedError  # IPython takes the other representations
+        if self.is_in_cell:
+            return  # `estimator.fit()` as the last value of its cell
+        record = job.refresh() if not job.record.status.is_terminal else job.record
+        if record.status.is_terminal:
+            raise NotImplementedError
+        display = choose_display(job=job)
+        self.render_in(display)
+        display.submitted(record)
+        self.keep_live(job)
+
+    def html(self, job: DisplayedJob) -> str | None:
+        """Returns the card as it is now; None if this cell already displays the job."""
+        if self.is_in_cell:
+            return None  # `estimator.fit()` as the last value of its cell
+        curves = MetricCurves()
+        if job.record.latest_metrics:  # a list of jobs has none, so its cards need no requests
+            with suppress(PaiError):  # the card is worth more than its curves
+                curves = curves_of(job.metrics())
+        return card_html(job.record, tail=_last_lines(job), curves=curves)
+
+    def _close_live(self) -> None:
+        if self.live is not None:
+            self.live.close()
+            self.live = None
+
+
+def _last_lines(job: DisplayedJob) -> Sequence[str]:
+    """Returns the last lines of the log of a finished job."""
+    if not job.record.status.is_terminal:
+        return ()
+    lines: deque[str] = deque(maxlen=_CARD_LINES)
+    has_many = len(job.record.instances) > 1
+    with suppress(PaiError):  # the card is worth more than its log
+        for line in job.logs(tail=_CARD_LINES):
+            prefix = f"{short_instance(job.id, line.instance)} | " if has_many else ""
+            lines.append(prefix + visible_text(line.text))
+    return lines
