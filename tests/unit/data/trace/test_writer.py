@@ -329,7 +329,7 @@ def test_a_session_that_grows_old_is_committed_while_no_rows_come() -> None:
 def test_a_session_is_as_old_as_its_first_block() -> None:
     sink = FakeSink(max_age_s=30.0)
     with TraceWriter(SCHEMA, sink, block_bytes=160, retry=FAST) as writer:
-        writer._session.began = time.monotonic() - 60.0  # as if it had waited for its first row
+        writer._sender._session.started_at = time.monotonic() - 60.0  # as if it had waited for its first row
         feed(writer, 3)
     assert len(sink.sessions) == 1
 

@@ -34,7 +34,7 @@ def feed():
 writer.write(step)
 before = memory_mib()
 threading.Thread(target=feed, daemon=True).start()
-while writer._used_bytes() < 32 << 20:
+while writer._sender.used_bytes() < 32 << 20:
     time.sleep(0.05)
 fed = writer.stats().rows_fed
 time.sleep(0.2)
