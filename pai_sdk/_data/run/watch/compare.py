@@ -12,7 +12,7 @@ from pai_sdk._data.run.plots.buckets import Band, Comparison, XAxis, compared
 from pai_sdk._data.run.watch.filter import RunKey, parse_key
 from pai_sdk._data.run.watch.names import run_names
 from pai_sdk._data.run.watch.records import RunBrief
-from pai_sdk._data.run.watch.refresh import RunRefresh
+from pai_sdk._data.run.watch.run_data import RunData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ __all__ = ["compare", "table_of"]
 
 
 def compare(
-    refresh: RunRefresh,
+    data: RunData,
     briefs: Sequence[RunBrief],
     tag: str,
     *,
@@ -36,7 +36,7 @@ def compare(
 ) -> Comparison:
     """Compares a metric of runs, see `RunManager.compare`; runs without it are left out."""
     candidates = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
-    series = refresh.many_series([brief.id for brief in candidates], tag)
+    series = data.many_series([brief.id for brief in candidates], tag)
     plotted = [brief for brief in candidates if brief.id in series]
     view = compared(
         [series[brief.id] for brief in plotted],

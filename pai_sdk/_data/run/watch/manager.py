@@ -99,6 +99,7 @@ class RunManager:
         self._refresh = _run_refresh()(
             opened, records, opener or (lambda uri: open_store(uri, session)), memory_bytes, threads
         )
+        self._data = self._refresh.data
         self._poller = Poller(self._pass, refresh_s, "run-manager")
 
     def __repr__(self) -> str:
@@ -171,7 +172,7 @@ class RunManager:
             TimeoutError: a file was still being read after `deadline_s` seconds. No data is lost.
         """
         self._refresh.is_closed = True
-        self._refresh.snapshots.close()
+        self._data.snapshots.close()
         if not self._poller.close(deadline_s):
             raise TimeoutError(f"a run is still being read after {deadline_s:g} s; no data is lost")
 
@@ -214,7 +215,7 @@ class RunManager:
         Raises:
             InvalidInputError: an argument is invalid.
         """
-        return page_of(self._refresh.snapshots.now, filter, sort, limit, cursor, tags, labels)
+        return page_of(self._data.snapshots.now, filter, sort, limit, cursor, tags, labels)
 
     def run(self, run_id: str) -> WatchedRun:
         """Returns one run.
@@ -224,8 +225,8 @@ class RunManager:
         """
         from pai_sdk._data.run.watch.watched_run import WatchedRun
 
-        self._refresh.get_brief(run_id)
-        return WatchedRun(self._refresh, run_id)
+        self._data.get_brief(run_id)
+        return WatchedRun(self._data, run_id)
 
     def compare(
         self,
@@ -266,8 +267,8 @@ class RunManager:
 
         keys = [group_by] if isinstance(group_by, str) else list(group_by)
         return compare(
-            self._refresh,
-            select_runs(self._refresh.snapshots.now, runs),
+            self._data,
+            select_runs(self._data.snapshots.now, runs),
             tag,
             x=x,
             start=start,
@@ -289,7 +290,7 @@ class RunManager:
         Raises:
             InvalidInputError: the filter is invalid, or there is no run with one of the ids.
         """
-        return hparams_diff(select_runs(self._refresh.snapshots.now, runs), metric)
+        return hparams_diff(select_runs(self._data.snapshots.now, runs), metric)
 
     def to_pandas(self, runs: str | Iterable[str] = "", tags: Sequence[str] | None = None) -> pd.DataFrame:
         """Returns a data frame with a row for each run, and the ids as index.
@@ -307,7 +308,7 @@ class RunManager:
         """
         from pai_sdk._data.run.watch.compare import table_of
 
-        return table_of(select_runs(self._refresh.snapshots.now, runs), tags)
+        return table_of(select_runs(self._data.snapshots.now, runs), tags)
 
     def table(
         self,
@@ -348,12 +349,12 @@ class RunManager:
         Raises:
             RunNotFoundError: there is none with this id.
         """
-        self._refresh.get_brief(run_id)
-        self._refresh.delete(run_id)
+        self._data.get_brief(run_id)
+        self._data.delete(run_id)
 
     def subscribe(self, since: int | None = None) -> Subscription:
         """Returns the changes of runs from now on, or since a version, as an iterator that waits for them."""
-        return Subscription(self._refresh.snapshots, since)
+        return Subscription(self._data.snapshots, since)
 
 
 def _run_refresh() -> type[RunRefresh]:

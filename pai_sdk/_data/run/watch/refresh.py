@@ -18,20 +18,15 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
-from pai_sdk._core.names.hints import name_hint
-from pai_sdk._data.run.events.reader import Entry, ImageEntry
-from pai_sdk._data.run.events.series import Series, empty_series
-from pai_sdk._data.run.watch.entry import PointsMemory, RunEntry, brief_of_record
-from pai_sdk._data.run.watch.records import ManagerState, RunBrief, RunRecord
+from pai_sdk._data.run.watch.entry import RunEntry
+from pai_sdk._data.run.watch.records import ManagerState, RunRecord
 from pai_sdk._data.run.watch.roots import RunRoot, RunRoots
+from pai_sdk._data.run.watch.run_data import RunData
 from pai_sdk._data.run.watch.scan import Scan
-from pai_sdk._data.run.watch.snapshot import RunSnapshots
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._wire.pai.status import JobStatus
-from pai_sdk.errors import RunNotFoundError
 
 __all__ = ["Records", "RunRefresh"]
 
@@ -57,12 +52,9 @@ _LARGE_RUNS_S = 0.4
 _RECORDS_S = 0.5
 """The interval at which the records are requested while one pass follows the other."""
 
-_LOW_MARK = 0.9
-"""Points are dropped down to this part of the budget, so that not every pass has to drop some."""
-
 
 class RunRefresh:
-    """The data of a manager, and the pass that updates it."""
+    """The pass that updates the data of a manager."""
 
     def __init__(
         self,
@@ -72,20 +64,15 @@ class RunRefresh:
         memory_bytes: int,  # the limit for the points in memory
         threads: int,  # that read at the same time
     ) -> None:
-        self.snapshots = RunSnapshots()
-        self.state = ManagerState("INIT", epoch=self.snapshots.epoch)
-        self.entries: dict[str, RunEntry] = {}  # by id; changed by the background thread only
+        self.data = RunData(memory_bytes)
+        self.state = ManagerState("INIT", epoch=self.data.snapshots.epoch)
         self.is_closed = False  # set to end a pass early
         # When the last pass started, by the monotonic clock, that fetched the records and left nothing unread of
         # the runs that are finished according to them.
         self.settled_at = float("-inf")
-        self._memory = PointsMemory()
-        self._memory_bytes = memory_bytes
         self._threads = threads
         self._fetch_records = records
-        self._records: Mapping[str, RunRecord] = {}
         self._roots = RunRoots(stores, open_store, lambda: self.is_closed)
-        self._deleted: set[str] = set()
         self._is_behind = False  # of the last pass
         self._records_at = float("-inf")
         self._records_problem = ""
@@ -118,15 +105,15 @@ class RunRefresh:
             logger.exception("runs cannot be refreshed")
             problems.append(f"{type(error).__name__}: {error}")
         finally:
-            now = self.snapshots.now
+            now = self.data.snapshots.now
             self.state = ManagerState(
                 "FAILED" if problems else "LOADING" if self._is_behind else "DONE",
                 error="; ".join(problems),
                 version=now.version,
                 loaded_at=time.time(),
-                epoch=self.snapshots.epoch,
+                epoch=self.data.snapshots.epoch,
                 runs=len(now.briefs),
-                points_bytes=self.points_bytes,
+                points_bytes=self.data.points_bytes,
                 links=tuple(link for root in self._roots.all() if root.links for link in root.links),
             )
         return self._is_behind
@@ -140,7 +127,7 @@ class RunRefresh:
         except Exception as error:  # the records of the previous pass stay
             logger.warning("the records of runs cannot be read: %s", error)
             return f"the records of runs cannot be read: {type(error).__name__}: {error}"
-        before, self._records = self._records, records
+        before, self.data.records = self.data.records, records
         gone, has_other_ids = self._roots.update_records(records)
         removed = [entry.run_id for entry in gone if self._forget(entry)]
         renamed: list[str] = []
@@ -148,10 +135,12 @@ class RunRefresh:
             no_more, renamed = self._rename()
             removed += no_more
         changed = {run_id for run_id, record in records.items() if before.get(run_id) != record}
-        briefs = self.snapshots.now.briefs
-        with_files = [run_id for run_id in briefs if self._record_id(run_id) in changed]
-        removed_records = [run_id for run_id in before if run_id not in records and run_id not in self.entries]
-        self._publish(
+        briefs = self.data.snapshots.now.briefs
+        with_files = [run_id for run_id in briefs if self.data.record_id(run_id) in changed]
+        removed_records = [
+            run_id for run_id in before if run_id not in records and run_id not in self.data.entries
+        ]
+        self.data.publish(
             {*changed, *with_files, *renamed, *(set(removed) & records.keys())}, [*removed, *removed_records]
         )
         return ""
@@ -170,7 +159,7 @@ class RunRefresh:
                     entry.run_id = run_id
                 entries[run_id] = entry
         # Replaced at the end, because queries of other threads read `entries` without a lock.
-        self.entries = entries
+        self.data.entries = entries
         return [old_id for old_id in gone if old_id not in entries], new
 
     def _free_id(self, root: RunRoot, folder: str, used_ids: Mapping[str, RunEntry]) -> str:
@@ -200,35 +189,35 @@ class RunRefresh:
         new: list[str] = []
         for folder, files in scan.changed.items():
             entry = root.entries.get(folder)
-            if entry is not None and entry.run_id in self._deleted:
+            if entry is not None and entry.run_id in self.data.deleted:
                 self._forget(entry)
                 entry = None
             if entry is None:
                 # A deleted run is listed again when its files change, with a new entry.
-                run_id = self._free_id(root, folder, self.entries)
-                self._deleted.discard(run_id)
-                entry = RunEntry(run_id, root.folders.store, folder, self._memory)
-                root.entries[folder] = self.entries[run_id] = entry
+                run_id = self._free_id(root, folder, self.data.entries)
+                self.data.deleted.discard(run_id)
+                entry = RunEntry(run_id, root.folders.store, folder, self.data.memory)
+                root.entries[folder] = self.data.entries[run_id] = entry
                 new.append(run_id)
             entry.set_files(files)
         removed = [entry for folder in scan.removed if (entry := root.entries.pop(folder, None))]
         for entry in removed:
             self._forget(entry)
-        recorded = [entry.run_id for entry in removed if entry.run_id in self._records]
-        self._publish([*new, *recorded], [entry.run_id for entry in removed if entry.run_id not in recorded])
+        recorded = [entry.run_id for entry in removed if entry.run_id in self.data.records]
+        self.data.publish([*new, *recorded], [entry.run_id for entry in removed if entry.run_id not in recorded])
 
     def _forget(self, entry: RunEntry) -> bool:
         """Removes a run; returns whether it existed."""
         entry.forget()
-        return self.entries.pop(entry.run_id, None) is not None
+        return self.data.entries.pop(entry.run_id, None) is not None
 
     def _read(self, is_requested: bool) -> bool:
         """Reads new data; returns whether some is left for the next pass."""
         now = time.monotonic()
         due = [
             entry
-            for entry in self.entries.values()
-            if entry.is_dirty and (is_requested or entry.retry_at <= now) and entry.run_id not in self._deleted
+            for entry in self.data.entries.values()
+            if entry.is_dirty and (is_requested or entry.retry_at <= now) and entry.run_id not in self.data.deleted
         ]
         due.sort(key=lambda entry: entry.updated_at or 0.0, reverse=True)
         small = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _SMALL_BYTES]
@@ -241,8 +230,12 @@ class RunRefresh:
     def _has_settled(self) -> bool:
         """Returns True when all data of the finished runs was read."""
         now = time.monotonic()
-        due = (entry for entry in self.entries.values() if entry.is_due(now) and entry.run_id not in self._deleted)
-        records = (self._record(entry.run_id) for entry in due)
+        due = (
+            entry
+            for entry in self.data.entries.values()
+            if entry.is_due(now) and entry.run_id not in self.data.deleted
+        )
+        records = (self.data.record(entry.run_id) for entry in due)
         return not self.is_closed and not any(
             record and JobStatus(record.status).is_terminal for record in records
         )
@@ -271,8 +264,8 @@ class RunRefresh:
                 break
             entry.refresh(self._slice_of(entry))
             read.append(entry.run_id)
-        self._publish(read)
-        self.keep_within_budget()
+        self.data.publish(read)
+        self.data.keep_within_budget()
 
     def _slice_of(self, entry: RunEntry) -> Callable[[bool], bool]:
         """Returns a function that is True when a run's time in this pass is over."""
@@ -283,112 +276,15 @@ class RunRefresh:
     def _publish_statuses(self) -> None:
         """Publishes the runs that have stopped growing, or grow again."""
         # A status can change without a change of a file: a run stops being `Running` after two minutes.
-        now, briefs = time.time(), self.snapshots.now.briefs
+        now, briefs = time.time(), self.data.snapshots.now.briefs
         changed = []
-        for run_id, entry in self.entries.items():
+        for run_id, entry in self.data.entries.items():
             brief = briefs.get(run_id)
-            if brief is not None and brief.status != entry.status(self._record(run_id), now):
+            if brief is not None and brief.status != entry.status(self.data.record(run_id), now):
                 changed.append(run_id)
-        self._publish(changed)
-
-    def _publish(self, ids: Iterable[str], removed: Iterable[str] = ()) -> None:
-        self.snapshots.publish(ids, self._brief, removed)
-
-    def _brief(self, run_id: str, version: int) -> RunBrief | None:
-        if run_id in self._deleted:
-            return None
-        entry, record = self.entries.get(run_id), self._record(run_id)
-        if entry is not None:
-            return entry.brief(record, version, time.time())
-        return None if record is None else brief_of_record(record, version)
-
-    def _record(self, run_id: str) -> RunRecord | None:
-        return self._records.get(self._record_id(run_id))
-
-    def _record_id(self, run_id: str) -> str:
-        """Returns the id of the record of a run, or of a parent folder of the run."""
-        candidate = run_id
-        while candidate and candidate not in self._records:
-            candidate = candidate.rpartition("/")[0]
-        return candidate or run_id
-
-    # ---- from any thread ------------------------------------------------------------------------------------
-
-    def delete(self, run_id: str) -> None:
-        """Removes a run until its files change."""
-        # Before the publication: a concurrent pass must not publish the run again.
-        self._deleted.add(run_id)
-        # The entry stays, so that the files are not taken for those of a new run; its points are freed.
-        self.snapshots.publish((), self._brief, [run_id])
-        entry = self.entries.get(run_id)
-        if entry is not None:
-            entry.drop_points()
-
-    @property
-    def points_bytes(self) -> int:
-        """The memory of the points."""
-        return self._memory.used_bytes
-
-    def keep_within_budget(self, needed: RunEntry | None = None) -> None:
-        """Drops the points of the least recently requested runs, until the remaining ones fit."""
-        excess = self.points_bytes - self._memory_bytes
-        if excess <= 0:
-            return
-        excess += int(self._memory_bytes * (1 - _LOW_MARK))
-        # Iterates over a copy: the background thread adds and removes entries meanwhile.
-        for entry in sorted([*self.entries.values()], key=lambda entry: entry.used_at):
-            if excess <= 0:
-                return
-            # `needed` has the points that the caller is about to return.
-            if entry is not needed and entry.points_bytes:
-                before = entry.points_bytes
-                entry.drop_points()
-                excess -= before - entry.points_bytes
+        self.data.publish(changed)
 
     def current_state(self) -> ManagerState:
         """Returns the state of the last pass, with the version and number of the published runs."""
-        now = self.snapshots.now
-        return replace(self.state, version=now.version, runs=len(now.briefs), points_bytes=self.points_bytes)
-
-    def get_brief(self, run_id: str) -> RunBrief:
-        """Returns the brief of a run; raises RunNotFoundError."""
-        briefs = self.snapshots.now.briefs
-        if run_id not in briefs:
-            hint = name_hint(run_id, briefs) if briefs else "no run has been found yet"
-            raise RunNotFoundError(f"there is no run {run_id!r}; {hint}", run_id=run_id)
-        return briefs[run_id]
-
-    def series(self, run_id: str, tag: str) -> Series:
-        """Returns the points of a metric that the run has; raises RunNotFoundError if it was removed meanwhile."""
-        entry = self.entries.get(run_id)
-        if entry is None:
-            self.get_brief(run_id)
-            return empty_series(tag)
-        series = entry.series(tag)
-        self.keep_within_budget(entry)
-        return series
-
-    def images(self, run_id: str, tag: str, number: int | None) -> list[ImageEntry]:
-        """Returns the images of a tag that the run has; raises RunNotFoundError if it was removed meanwhile."""
-        entry = self.entries.get(run_id)
-        if entry is None:
-            self.get_brief(run_id)
-            return []
-        return entry.images(tag, number)
-
-    def read_entries(self, run_id: str, kind: Literal["texts", "histograms", "tensors"], tag: str) -> list[Entry]:
-        """Returns texts, histograms or tensors of a tag that the run has; RunNotFoundError if it was removed."""
-        entry = self.entries.get(run_id)
-        if entry is None:
-            self.get_brief(run_id)
-            return []
-        entries = entry.entries(kind, tag)
-        self.keep_within_budget(entry)
-        return entries
-
-    def many_series(self, ids: Sequence[str], tag: str) -> dict[str, Series]:
-        """Returns the points of a metric of many runs, without the runs that were removed meanwhile."""
-        entries = {run_id: entry for run_id in ids if (entry := self.entries.get(run_id)) is not None}
-        series = {run_id: entry.series(tag) for run_id, entry in entries.items()}
-        self.keep_within_budget()
-        return series
+        now = self.data.snapshots.now
+        return replace(self.state, version=now.version, runs=len(now.briefs), points_bytes=self.data.points_bytes)

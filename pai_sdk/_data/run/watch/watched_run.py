@@ -13,7 +13,7 @@ from pai_sdk._data.run.plots.buckets import XAxis, compared
 from pai_sdk._data.run.plots.figures import Plot
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.run.watch.records import RunBrief
-from pai_sdk._data.run.watch.refresh import RunRefresh
+from pai_sdk._data.run.watch.run_data import RunData
 from pai_sdk.errors import RunNotFoundError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ class WatchedRun:
     Points that are in memory are returned at once; for other points, the call waits until they are read again.
     """
 
-    def __init__(self, refresh: RunRefresh, run_id: str) -> None:
-        self._refresh = refresh
+    def __init__(self, data: RunData, run_id: str) -> None:
+        self._data = data
         self.id = run_id
 
     def __repr__(self) -> str:
@@ -45,7 +45,7 @@ class WatchedRun:
         Raises:
             RunNotFoundError: the run is gone.
         """
-        return self._refresh.get_brief(self.id)
+        return self._data.get_brief(self.id)
 
     def tags(self) -> Mapping[str, TagSummary]:
         """Returns the metrics, texts and histograms of its event files, each with its count and its last value."""
@@ -63,7 +63,7 @@ class WatchedRun:
             StorageError: reading the files again failed.
         """
         self._must_have(tag)
-        return self._refresh.series(self.id, tag)
+        return self._data.series(self.id, tag)
 
     def read_last(self, tag: str | None = None) -> Point | dict[str, Point] | None:
         """Returns the last point of a metric, without reading a file; without a tag, that of each metric.
@@ -92,7 +92,7 @@ class WatchedRun:
             StorageError: its files cannot be read again.
         """
         self._must_have(tag, "image")
-        return self._refresh.images(self.id, tag, wanted)
+        return self._data.images(self.id, tag, wanted)
 
     def histograms(self, tag: str) -> list[Entry]:
         """Returns the histograms of a tag, by step.
@@ -155,7 +155,7 @@ class WatchedRun:
 
     def _entries(self, tag: str, kind: str, source: Literal["texts", "histograms", "tensors"]) -> list[Entry]:
         self._must_have(tag, kind)
-        return self._refresh.read_entries(self.id, source, tag)
+        return self._data.read_entries(self.id, source, tag)
 
     def _must_have(self, tag: str, kind: str = "scalar") -> TagSummary:
         tags = {

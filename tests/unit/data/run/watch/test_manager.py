@@ -704,7 +704,7 @@ def test_questions_do_not_wait_for_files(tmp_path: Path, monkeypatch: pytest.Mon
         waiting.start()
         assert reading.wait(60)
         until(lambda: ids(manager) == ["a", "b"])
-        until(manager._refresh.entries["a"].lock.locked)
+        until(manager._refresh.data.entries["a"].lock.locked)
         assert manager.state.status == "LOADING"
         assert brief(manager, "b").is_loading
         assert last(manager, "a") == 1.0
@@ -915,7 +915,7 @@ def test_a_query_that_reads_a_run_again_holds_up_no_other_run(root: Path) -> Non
         write_run(root / name, {"loss": [1.0]})
     with RunManager(root, refresh_s=0.01) as manager:
         manager.wait_until_loaded()
-        with manager._refresh.entries["held"].lock:
+        with manager._refresh.data.entries["held"].lock:
             write_run(root / "held", {"acc": [1.0]})
             write_run(root / "other", {"acc": [1.0]})
             until(lambda: "acc" in brief(manager, "other").tags)
