@@ -84,6 +84,25 @@ class StudyRules:
     earlier: Callable[[], Sequence[EarlierTrial]] = list
     population: PopulationBased | None = None  # None with other samplers
 
+    def check(self, study: Study) -> None:
+        """Raises InvalidInputError if an existing study has other rules; a new pruner or sampler is allowed."""
+        problems = []
+        hint = "give another study, with warm_start= the URI of this one"
+        if not self.space.continues(study.space):
+            problems.append(Problem("search", f"is not that of the study {study.uri}", hint))
+        objectives = [objective.to_json() for objective in study.objectives]
+        if [objective.to_json() for objective in self.objectives] != objectives:
+            described = ", ".join(f"{each.metric} ({each.direction}, at {each.at})" for each in study.objectives)
+            problems.append(Problem("objective", f"is not that of the study {study.uri}: {described}", hint))
+        if self.seed is not None and self.seed != study.seed:
+            problems.append(Problem("seed", f"is not that of the study {study.uri}, which is {study.seed}", hint))
+        population, requested = study.population, self.population
+        if not (requested is None if population is None else population.decides_like(requested)):
+            kind = "one without a population" if population is None else f"{population}"
+            problems.append(Problem("sampler", f"is not that of the study {study.uri}: {kind}", hint))
+        if problems:
+            raise InvalidInputError(problems)
+
 
 @dataclass
 class LiveTrial:
@@ -186,7 +205,7 @@ class Study:
             message = f"the journal of the study in {uri} is damaged, or of another program"
             raise StorageError(f"{message}: {type(error).__name__}: {error}") from error
         if rules is not None:
-            study._check(rules)
+            rules.check(study)
             study.space = rules.space  # may have named tuples, which the journal stores as plain tuples
             study._continue_population(rules.population)
             study._learn()
@@ -194,27 +213,6 @@ class Study:
             if not isinstance(optuna_study.sampler, SeededSampler):
                 optuna_study.sampler.reseed_rng()  # otherwise it would draw the values of the first trials again
         return study
-
-    def _check(self, rules: StudyRules) -> None:
-        problems = []
-        hint = "give another study, with warm_start= the URI of this one"
-        if not rules.space.continues(self.space):
-            problems.append(Problem("search", f"is not that of the study {self.uri}", hint))
-        if [objective.to_json() for objective in rules.objectives] != [
-            objective.to_json() for objective in self.objectives
-        ]:
-            objectives = ", ".join(
-                f"{objective.metric} ({objective.direction}, at {objective.at})" for objective in self.objectives
-            )
-            problems.append(Problem("objective", f"is not that of the study {self.uri}: {objectives}", hint))
-        if rules.seed is not None and rules.seed != self.seed:
-            problems.append(Problem("seed", f"is not that of the study {self.uri}, which is {self.seed}", hint))
-        population, requested = self.population, rules.population
-        if not (requested is None if population is None else population.decides_like(requested)):
-            kind = "one without a population" if population is None else f"{population}"
-            problems.append(Problem("sampler", f"is not that of the study {self.uri}: {kind}", hint))
-        if problems:
-            raise InvalidInputError(problems)
 
     def _continue_population(self, population: PopulationBased | None) -> None:
         """Records another number of generations."""
