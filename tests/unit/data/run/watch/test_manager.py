@@ -867,7 +867,7 @@ def test_a_large_damaged_file_holds_up_no_other_run(root: Path, monkeypatch: pyt
     scan = RunRefresh._scan
 
     def counted(refresh: RunRefresh, is_asked: bool) -> None:
-        briefs = refresh.snapshots.now.briefs
+        briefs = refresh.data.snapshots.now.briefs
         if len(briefs) == 10:
             counts = [briefs[name].tags["loss"].count for name in files]
             passes.append((briefs["damaged"].is_loading, counts))
