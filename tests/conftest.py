@@ -12,6 +12,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from tqdm import tqdm
 
+from tests.support.messages import GOLDEN, start_update, write_golden
+
 pytest.register_assert_rewrite(
     "tests.unit.host.execution.conformance", "tests.unit.data.storage.stores.store_conformance"
 )
@@ -34,6 +36,21 @@ settings.load_profile("same")
 
 # Its monitor wakes every ten seconds, and warns of a bar that is made at this very moment: an error for some test.
 tqdm.monitor_interval = 0
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help=f"write the messages of errors to {GOLDEN.name}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.update_golden:
+        if config.getoption("numprocesses", None):
+            raise pytest.UsageError("--update-golden needs one process: leave out -n")
+        start_update()
+
+
+def pytest_sessionfinish() -> None:
+    write_golden()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

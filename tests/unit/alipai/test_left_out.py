@@ -15,6 +15,7 @@ from pai_sdk.serializers import JsonSerializer, SerializerBase
 
 from pai_sdk import Estimator, Session
 from pai_sdk.errors import NotOfferedError, PaiError
+from tests.support.messages import refused
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_module_that_is_left_out_names_the_replacement(module: str, name: str,
     with pytest.raises(NotOfferedError, match=rf"{module}\.{name} is not part of pai_sdk: .*{instead}"):
         found()
     if module != "pai_sdk.pipeline":  # which has modules of its own
-        with pytest.raises(NotOfferedError, match=rf"{module} is not part of pai_sdk"):
+        with refused(NotOfferedError):
             import_module(f"{module}.inner")
 
 

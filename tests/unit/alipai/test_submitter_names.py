@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 from pai_sdk.job import Channel
 
 from pai_sdk import Estimator, Processor, Session
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 SESSION = Session("cn-x", "1", oss_bucket_name="models", access_key_id="id", access_key_secret="hush")
 PLACE = {"instance_type": "ecs.c6.large", "session": SESSION}
@@ -30,7 +30,7 @@ def test_the_channels_of_a_request() -> None:
         {"Name": "extra", "InputUri": "oss://models/e/"},
         {"Name": "train", "InputUri": "oss://models/t/"},
     ]
-    with pytest.raises(InvalidInputError, match=r"inputs\['train'\]: is required and missing"):
+    with refused(InvalidInputError, "inputs['train']"):
         estimator.build_inputs({}, channels)
     outputs = estimator.build_outputs("digits-1", [Channel(name="model"), Channel(name="logs")])
     assert [one["Name"] for one in outputs] == ["model", "logs"]

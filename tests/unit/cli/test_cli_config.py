@@ -16,6 +16,7 @@ from pai_sdk.cli import doctor
 from pai_sdk.cli.doctor import Finding
 from pai_sdk.cli.root import app
 from pai_sdk.errors import EngineNotFoundError, NotFoundError, ServiceStartError, SettingsError
+from tests.support.messages import refused
 
 
 def pai(*arguments: str) -> Result:
@@ -258,7 +259,7 @@ def test_profiles_are_made_listed_and_removed(clean_home: Path, monkeypatch: pyt
     assert pai("config", "unset", "--all", "--profile", "mine").exit_code == 0
     pai("config", "unset", "region_id", "--profile", "staging")
     assert json.loads(file.read_text()) == {}
-    with pytest.raises(NotFoundError, match="no profile 'mine'"):
+    with refused(NotFoundError, code="ProfileNotFound"):
         raise pai("config", "unset", "region_id", "--profile", "mine").exception or AssertionError
 
 

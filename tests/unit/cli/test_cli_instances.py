@@ -10,6 +10,7 @@ import pytest
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 from tests.unit.cli.conftest import Pai
 
 
@@ -87,9 +88,9 @@ def test_without_a_command_it_is_a_shell(pai: Pai, entry: Recorded) -> None:
 
 
 def test_what_cannot_be_entered(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
-    with pytest.raises(InvalidInputError, match="'worker-5' is not an instance of this job"):
+    with refused(InvalidInputError, "instance"):
         pai("exec", "--instance", "worker-5", "train1", "ls")
     memory.status = "Queuing"
-    with pytest.raises(InvalidInputError, match="train1 is Queuing; commands run only in running instances"):
+    with refused(InvalidInputError, "JOB"):
         pai("exec", "train1", "ls")
     assert entry.commands == []

@@ -17,6 +17,7 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 
 LONG = "a-name-of-many-words-" * 4 + "end"
 MODEL = "oss://bucket/runs[red]/" + "deep/" * 20 + "model/"
@@ -268,7 +269,7 @@ def test_since_needs_a_moment_and_a_service_that_says_times(job: TrainingJob) ->
     told = CliRunner().invoke(app, ["logs", job.id, "--since", "yesterday"])
     assert told.exit_code == 2
     assert "10m" in told.stderr
-    with pytest.raises(InvalidInputError, match="does not say when a line was written"):
+    with refused(InvalidInputError, "times"):
         raise CliRunner().invoke(app, ["logs", job.id, "--since", "5m"]).exception or AssertionError
 
 

@@ -14,6 +14,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.trace import ParquetSink, TraceWriter
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError, TraceError
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 
@@ -64,7 +65,7 @@ def test_rows_before_their_commit(tmp_path: Path) -> None:
     with TraceWriter({"n": "bigint"}, ParquetSink(tmp_path), run_id="r1", block_bytes=1) as writer:
         writer.write(n=7)
         until(lambda: writer.stats().blocks_stored == 1, "the block")
-        with pytest.raises(TraceError, match="none of its blocks"):
+        with refused(TraceError):
             CliRunner().invoke(app, ["trace", "head", str(tmp_path)], catch_exceptions=False)
         assert run("head", str(tmp_path), "--uncommitted", "-f", "csv") == "n,run\n7,r1\n"
         assert run("query", str(tmp_path), "SELECT n FROM trace", "--uncommitted", "-f", "csv") == "n\n7\n"
@@ -110,5 +111,5 @@ def test_a_job_has_its_trace_in_one_of_two_outputs(tmp_path: Path) -> None:
     model, own = (tmp_path / "model").as_uri() + "/", (tmp_path / "trace").as_uri() + "/"
     assert Outputs(model=model, trace=own).trace().to_arrow().num_rows == 2
     assert Outputs(model=model).trace().to_arrow().num_rows == 3
-    with pytest.raises(InvalidInputError, match="no output 'model'"):
+    with refused(InvalidInputError, "channel"):
         Outputs().trace()

@@ -28,6 +28,7 @@ from pai_sdk.alipai.mindinsight.event_data import (
 from pai_sdk.alipai.mindinsight.summary_watcher import SummaryWatcher
 from pai_sdk.alipai.mindinsight.train_jobs import _BasicTrainJob
 from tests.support.event_files import event, write_events
+from tests.support.messages import refused
 from tests.support.waiting import until
 from tests.unit.data.run.events.event_runs import append, write_run
 
@@ -240,7 +241,7 @@ def test_the_content_of_a_train_job(data: DataManager, tmp_path: Path) -> None:
         "tags": ["acc/scalar", "loss/scalar"],
     }
     assert data.get_train_job_by_plugin("./a", "image") == {"id": "./a", "name": "./a", "tags": []}
-    with pytest.raises(TrainJobNotExistError, match=r"Can not find the train job in data manager\."):
+    with refused(TrainJobNotExistError):
         data.get_train_job("./c")
 
 
@@ -251,9 +252,9 @@ def test_the_values_of_a_tag(data: DataManager) -> None:
     assert found == data.list_tensors("./a", "loss")
     wall_time, _, _ = found[0]
     assert wall_time > 1_700_000_000
-    with pytest.raises(ParamValueError, match=r"^Can not find any data in this train job by given tag\.$"):
+    with refused(ParamValueError):
         data.list_tensors("./a", "missing/scalar")
-    with pytest.raises(TrainJobNotExistError, match=r"Can not find the given train job in cache\."):
+    with refused(TrainJobNotExistError):
         data.list_tensors("./c", "loss/scalar")
 
 

@@ -10,6 +10,7 @@ import pytest
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import ApiError, InvalidResponseError
+from tests.support.messages import refused
 from tests.unit.client.api.conftest import FakeClock
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
@@ -21,7 +22,7 @@ def test_a_bomb_is_not_unpacked_whole(
     server.script = [Reply(gzip.compress(bytes(64 << 20)), headers={"Content-Encoding": "gzip"})]
     tracemalloc.start()
     try:
-        with pytest.raises(InvalidResponseError, match="HTTP 200 with more than 1 MiB"):
+        with refused(InvalidResponseError):
             transport.call("CreateTrainingJob", "POST", "/x")
         _, peak_bytes = tracemalloc.get_traced_memory()
     finally:
@@ -61,7 +62,7 @@ def test_no_redirection_is_followed(server: ScriptedServer, transport: Transport
     try:
         for status in (301, 302, 303, 307, 308):
             server.script = [Reply({}, status, {"Location": f"{elsewhere.endpoint}/x"})]
-            with pytest.raises(InvalidResponseError, match="a redirection"):
+            with refused(InvalidResponseError):
                 transport.call("CreateTrainingJob", "POST", "/x")
         assert elsewhere.asked == []
     finally:

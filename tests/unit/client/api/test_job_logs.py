@@ -21,6 +21,7 @@ from pai_sdk._client.api.responses import api_error
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.pai.record import LogPage
 from pai_sdk.errors import InvalidRequestError, InvalidResponseError
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
@@ -253,7 +254,7 @@ def test_an_answer_to_another_question_is_asked_for_again(
     logs = JobLogs(transport)
     assert read(logs, 0).lines == ("a",), "from the very first answer on"
     assert read(logs, 5).lines == ("right",)
-    with pytest.raises(InvalidResponseError, match="another request"):
+    with refused(InvalidResponseError):
         read(logs, 5)
 
 

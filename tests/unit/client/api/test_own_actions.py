@@ -11,6 +11,7 @@ from pai_sdk._client.api.schedules import Schedules
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._client.api.users import ServiceUsers
 from pai_sdk.errors import InvalidInputError, NotFoundError
+from tests.support.messages import refused
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
 
@@ -40,5 +41,5 @@ def test_what_is_not_there_on_a_service_with_the_action_is_another_error(
     transport: Transport, server: ScriptedServer
 ) -> None:
     server.script = [Reply({"Code": "SCHEDULE_NOT_FOUND", "Message": "There is no schedule 'x'"}, status=404)]
-    with pytest.raises(NotFoundError, match="no schedule 'x'"):
+    with refused(NotFoundError, code="SCHEDULE_NOT_FOUND"):
         Schedules(transport, never).get("x")

@@ -24,6 +24,7 @@ from pai_sdk.errors import (
     ServerError,
     ThrottledError,
 )
+from tests.support.messages import refused
 from tests.unit.client.api.scripted_server import BrokenRecord, Reply, Reset, ScriptedServer, Step, unused_endpoint
 
 CLOUD = "https://pai.cn-hangzhou.aliyuncs.com"
@@ -261,7 +262,7 @@ class TestCertificates:
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(certificate))
         server.script = [BrokenRecord]
         transport = Transport(secure_endpoint, KEY, version="1")
-        with pytest.raises(ConnectionFailedError, match=r"the secure connection to .* broke") as caught:
+        with refused(ConnectionFailedError) as caught:
             transport.call("CreateThing", "POST", "/things", body={})
         transport.close()
         assert caught.value.maybe_arrived

@@ -32,6 +32,7 @@ from pai_sdk.errors import (
     SettingsError,
     ThrottledError,
 )
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S
 from tests.unit.client.api.conftest import FakeClock
 from tests.unit.client.api.scripted_server import Reply, Reset, ScriptedServer, unused_endpoint
@@ -134,7 +135,7 @@ def test_an_unreadable_retry_after_is_ignored(
 
 def test_the_deadline_ends_it(server: ScriptedServer, transport: Transport, clock: FakeClock) -> None:
     server.script = [Reply({"Code": "InternalError", "Message": "oops", "RequestId": "r-9"}, 500)]
-    with pytest.raises(ServerError, match=r"GetThing: oops \[InternalError, HTTP 500, RequestId r-9\]"):
+    with refused(ServerError, code="InternalError"):
         get(transport)
     assert clock.now_s <= 60
     assert len(server.asked) == 10
@@ -167,7 +168,7 @@ def test_refusals_are_reported_at_once(
 
 def test_the_request_id_may_be_in_a_header(server: ScriptedServer, transport: Transport) -> None:
     server.script = [Reply({"Code": "X", "Message": "no"}, 400, {"x-acs-request-id": "r-h"})]
-    with pytest.raises(InvalidRequestError, match="RequestId r-h"):
+    with refused(InvalidRequestError, code="X"):
         get(transport)
 
 
@@ -235,7 +236,7 @@ def test_a_truncated_answer_that_stays_is_a_broken_connection(
     server: ScriptedServer, transport: Transport
 ) -> None:
     server.script = [Reply({"RequestId": "r"}, cut=5)]
-    with pytest.raises(ConnectionFailedError, match="broke off before the response was complete") as caught:
+    with refused(ConnectionFailedError) as caught:
         get(transport)
     assert caught.value.attempts == 10
     assert "tried 10 times" in str(caught.value)
@@ -265,7 +266,7 @@ class TestWhatMayNotBeSentTwice:
         is_over = threading.Event()
         server.script = [Reply(after=is_over.wait)]
         try:
-            with pytest.raises(ConnectionFailedError, match="did not respond in time") as caught:
+            with refused(ConnectionFailedError) as caught:
                 post(transport, timeout_s=(PATIENCE_S, 0.1))
         finally:
             is_over.set()
@@ -300,7 +301,7 @@ class TestWhatMayNotBeSentTwice:
 
 @pytest.mark.parametrize("job_id", ["", ".", ".."])
 def test_an_id_that_would_be_another_path(transport: Transport, job_id: str) -> None:
-    with pytest.raises(InvalidInputError, match="is not an id"):
+    with refused(InvalidInputError, "id"):
         transport.call("GetThing", "GET", "/things/{id}", {"id": job_id})
 
 
@@ -317,9 +318,9 @@ def test_a_hostile_id_stays_one_part_of_the_path(
 
 
 def test_half_a_character_is_reported(transport: Transport) -> None:
-    with pytest.raises(InvalidInputError, match="lone surrogate"):
+    with refused(InvalidInputError, "request"):
         transport.call("CreateThing", "POST", "/things", body={"Name": "a\ud800b"})
-    with pytest.raises(InvalidInputError, match="lone surrogate"):
+    with refused(InvalidInputError, "Name"):
         transport.call("ListThings", "GET", "/things", query={"Name": "a\ud800b"})
 
 
@@ -336,7 +337,7 @@ def test_a_form_leaves_none_out_and_encodes_the_rest() -> None:
 
 @pytest.mark.parametrize("endpoint", ["ftp://x", "http://u:pw-secret@host", "http://host/path", "a b", ""])
 def test_an_endpoint_that_is_none(endpoint: str) -> None:
-    with pytest.raises(SettingsError, match="is not an endpoint") as caught:
+    with refused(SettingsError) as caught:
         Transport(endpoint, KEY, version="1")
     assert "pw-secret" not in str(caught.value)
 
@@ -357,7 +358,7 @@ def test_no_secret_in_logs_and_errors(
 
 def test_throttled_to_the_end(server: ScriptedServer, transport: Transport) -> None:
     server.script = [Reply({"Code": "Throttling.User", "Message": "slow down"}, 429, {"Retry-After": "2"})]
-    with pytest.raises(ThrottledError, match="slow down") as caught:
+    with refused(ThrottledError, code="Throttling.User") as caught:
         post(transport)
     assert caught.value.retry_after_s == 2.0
 
@@ -397,7 +398,7 @@ class TestUsedNonces:
 
     def test_a_gateway_that_never_stops_is_reported(self, server: ScriptedServer, transport: Transport) -> None:
         server.script = [self.USED]
-        with pytest.raises(RepeatedRequestError, match="repeat requests") as caught:
+        with refused(RepeatedRequestError, code="SignatureNonceUsed") as caught:
             get(transport)
         assert isinstance(caught.value, AuthenticationError)
         assert len(server.asked) == 10
@@ -457,7 +458,7 @@ class TestKeysThatCannotBeRenewed:
 
     def test_no_key_at_all_is_final(self, server: ScriptedServer, retry: RetryPolicy) -> None:
         transport = self.transport(server, retry, [CredentialsError("no access key was found")])
-        with pytest.raises(CredentialsError, match="no access key"):
+        with refused(CredentialsError):
             transport.call("GetThing", "GET", "/things")
         assert server.asked == []
         transport.close()

@@ -12,6 +12,7 @@ from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import ConnectionFailedError, ServiceStartError
+from tests.support.messages import refused
 from tests.unit.client.api.conftest import FakeClock
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer, unused_endpoint
 
@@ -26,7 +27,7 @@ def test_refused(retry: RetryPolicy, clock: FakeClock) -> None:
     calls: list[int] = []
     endpoint = unused_endpoint()
     transport = Transport(Endpoint(endpoint, lambda: calls.append(1)), KEY, version="1", retry=retry)
-    with pytest.raises(ConnectionFailedError, match=f"nothing listens at {endpoint}") as caught:
+    with refused(ConnectionFailedError) as caught:
         ask(transport)
     assert (len(calls), caught.value.maybe_arrived, caught.value.attempts) == (9, False, 10)
     assert caught.value.endpoint == endpoint
@@ -37,7 +38,7 @@ def test_a_service_that_cannot_be_started_says_so(retry: RetryPolicy) -> None:
         raise ServiceStartError("the disk is full")
 
     transport = Transport(Endpoint(unused_endpoint(), fail), KEY, version="1", retry=retry)
-    with pytest.raises(ServiceStartError, match="disk is full"):
+    with refused(ServiceStartError):
         ask(transport)
 
 
@@ -72,14 +73,14 @@ def test_wrong_region_and_no_network(
 def test_tls_to_a_server_that_speaks_none(server: ScriptedServer, retry: RetryPolicy) -> None:
     endpoint = server.endpoint.replace("http://", "https://")
     transport = Transport(endpoint, KEY, version="1", retry=retry)
-    with pytest.raises(ConnectionFailedError, match="write the endpoint with http://"):
+    with refused(ConnectionFailedError):
         ask(transport)
 
 
 def test_a_proxy_that_is_not_there(monkeypatch: pytest.MonkeyPatch, retry: RetryPolicy) -> None:
     monkeypatch.setenv("HTTPS_PROXY", unused_endpoint())
     transport = Transport("pai.cn-hangzhou.aliyuncs.com", KEY, version="1", retry=retry)
-    with pytest.raises(ConnectionFailedError, match="the proxy did not reach") as caught:
+    with refused(ConnectionFailedError) as caught:
         ask(transport)
     assert not caught.value.maybe_arrived
 

@@ -11,6 +11,7 @@ from pai_sdk._client.backend.local.staging import copy_output
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk.errors import StorageError, TransferError
+from tests.support.messages import refused
 
 
 @pytest.fixture
@@ -43,10 +44,9 @@ def test_what_leads_elsewhere_is_named_and_the_rest_is_there(output: Path, tmp_p
     secret.write_text("of this machine")
     for name, target in {"out": secret, "nothing": "/no/such/file", "loop": "."}.items():
         (output / name).symlink_to(target)
-    with pytest.raises(TransferError) as failed:
+    with refused(TransferError) as failed:
         copy_output(output, tmp_path / "copy")
     assert sorted(failed.value.failures) == ["loop", "nothing", "out"]
-    assert "3 files were not copied" in str(failed.value)
     assert files_of(tmp_path / "copy") == {"step 1/w.bin": "w"}
 
 
@@ -65,7 +65,7 @@ def test_a_file_in_the_way_is_named(output: Path, tmp_path: Path) -> None:
 def test_an_output_without_files_is_reported_as_it_is_of_oss(tmp_path: Path) -> None:
     """So that a script which fetches an output that is not always there fails here, not where it costs money."""
     (tmp_path / "out" / "empty").mkdir(parents=True)
-    with pytest.raises(StorageError, match="no file in it") as failed:
+    with refused(StorageError, code="NoSuchKey") as failed:
         LocalBackend(tmp_path).download((tmp_path / "out").as_uri() + "/", tmp_path / "copy")
     assert failed.value.code == "NoSuchKey"
     assert not (tmp_path / "copy").exists()

@@ -27,6 +27,7 @@ from pai_sdk._wire.pai.record import InstanceUsage, JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError, StorageError
+from tests.support.messages import refused
 from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
 
@@ -90,7 +91,7 @@ def test_usage_is_the_last_value_of_each_metric(server: ScriptedServer, backend:
 
 def test_an_instance_elsewhere_cannot_be_entered(backend: ServiceBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pai_sdk._host.execution.docker.entry.find_engine", no_engine)
-    with pytest.raises(InvalidInputError, match="does not run on this machine, or belongs to another"):
+    with refused(InvalidInputError, "JOB"):
         backend.enter("t-1", "t-1-worker-0")
 
 
@@ -140,13 +141,13 @@ class TestPlaces:
 
 class TestSettings:
     def test_all_that_a_job_needs_is_named_at_once(self) -> None:
-        with pytest.raises(SettingsError, match="3 settings are missing"):
+        with refused(SettingsError):
             ServiceBackend(Settings(), KEY)
 
     def test_looking_at_jobs_needs_less_than_submitting_them(self, tree: FileTree) -> None:
         backend = ServiceBackend(Settings(region_id="cn-hangzhou"), KEY)
         for act in (lambda: backend.tree_uri(tree, "code"), lambda: backend.default_output("n", "model")):
-            with pytest.raises(SettingsError, match="2 settings are missing"):
+            with refused(SettingsError):
                 act()
         with pytest.raises(SettingsError, match="workspace_id"):
             submit(Plan(a_request()), backend)

@@ -21,6 +21,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import JobFailed, JobsFailed, JobStopped, WaitTimeoutError
 from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S, until
 
 
@@ -111,10 +112,9 @@ def test_failures_are_those_of_the_other_twin(backend: Jobs) -> None:
     backend.lines["train0-master-0"] = backend.lines["train2-master-0"] = []
     backend.statuses = {"train0": "Succeed", "train1": "Failed", "train2": "Terminated"}
 
-    with pytest.raises(JobsFailed) as caught:
+    with refused(JobsFailed) as caught:
         asyncio.run(gather_async(backend.handles(3), policy=FAST))
     assert [*caught.value.failures] == ["train1", "train2"]
-    assert "KeyError: 'age'" in str(caught.value)
     with pytest.raises(JobFailed) as failure:
         asyncio.run(TrainingJob("train1", backend).wait_async(policy=FAST))
     assert str(failure.value) == str(caught.value.failures["train1"])
@@ -139,7 +139,7 @@ def test_the_first_failure_ends_the_wait(backend: Jobs, fail_fast: Any) -> None:
 def test_a_timeout_is_that_of_a_wait(backend: Jobs) -> None:
     with pytest.raises(WaitTimeoutError, match="train0"):
         asyncio.run(TrainingJob("train0", backend).wait_async(timeout=0.05, policy=FAST))
-    with pytest.raises(WaitTimeoutError, match="2 jobs"):
+    with refused(WaitTimeoutError):
         asyncio.run(gather_async(backend.handles(2), timeout=0.05, policy=FAST))
     assert shared_pollers()._pollers == {}
 

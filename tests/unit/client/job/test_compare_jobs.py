@@ -14,6 +14,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 
 
 class Trained(FakeBackend):
@@ -82,7 +83,7 @@ def test_one_table_has_what_differs_and_the_best_values() -> None:
     assert "<b>0" not in html
     assert found.best("loss", mode="min").record.training_job_id == "train0"
     assert found.best("loss", mode="max").hyperparameters["lr"] == 0.2
-    with pytest.raises(InvalidInputError, match="there is: loss, accuracy"):
+    with refused(InvalidInputError, "metric"):
         found.best("lss", mode="min")
 
 
@@ -108,9 +109,9 @@ def test_a_data_frame_has_the_columns_of_runs() -> None:
 
 def test_only_named_metrics_are_asked_for_and_a_wrong_name_is_an_error() -> None:
     assert compare(jobs(2), ["accuracy", "loss"]).metrics == ["accuracy", "loss"]
-    with pytest.raises(InvalidInputError, match=r"metrics\[1\]: no job has a metric 'los' .*did you mean 'loss'"):
+    with refused(InvalidInputError, "metrics[1]"):
         compare(jobs(2), ["loss", "los"])
-    with pytest.raises(InvalidInputError, match="give a list"):
+    with refused(InvalidInputError, "metrics"):
         compare(jobs(1), "loss")  # type: ignore[arg-type]
     with pytest.raises(InvalidInputError, match=r"jobs\[0\]"):
         compare(["train1"])  # type: ignore[list-item]

@@ -29,6 +29,7 @@ from pai_sdk.errors import (
     WaitTimeoutError,
 )
 from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.messages import refused
 from tests.support.simulated_time import SimulatedTime
 
 pytestmark = pytest.mark.interpreter
@@ -128,7 +129,7 @@ def test_a_failure_reads_the_end_of_a_long_log_only() -> None:
 def test_stopped_is_neither_success_nor_failure(fake_backend: FakeBackend) -> None:
     job = TrainingJob("train1", fake_backend)
     job.stop()
-    with pytest.raises(JobStopped, match="was stopped"):
+    with refused(JobStopped):
         job.wait(show_logs=False)
 
 
@@ -343,7 +344,7 @@ def test_outputs_are_fetched_by_channel(fake_backend: FakeBackend, tmp_path: obj
     job = TrainingJob("train1", fake_backend)
     job.download("model", str(tmp_path))
     assert fake_backend.calls == ["download oss://bucket/m/"]
-    with pytest.raises(InvalidInputError, match="it has: model"):
+    with refused(InvalidInputError, "channel"):
         job.download("modle", str(tmp_path))
 
 
@@ -563,7 +564,7 @@ def test_a_wait_ends_where_there_is_no_key() -> None:
         raise CredentialsError("no access key was found")
 
     backend.get = get  # type: ignore[method-assign]
-    with pytest.raises(CredentialsError, match="no access key"):
+    with refused(CredentialsError):
         TrainingJob("train1", backend).wait(show_logs=False, policy=FollowPolicy(schedule=clock))
 
 

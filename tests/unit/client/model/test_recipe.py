@@ -13,6 +13,7 @@ from pai_sdk import AlgorithmEstimator, Session
 from pai_sdk._client.job import ModelRecipeSpec
 from pai_sdk._client.model import ModelRecipe, ModelRecipeType, ModelTrainingRecipe, RegisteredModel
 from pai_sdk.errors import InvalidInputError, NotOfferedError
+from tests.support.messages import refused
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
 
 ALGORITHM: dict[str, Any] = {
@@ -214,7 +215,7 @@ def test_a_recipe_of_ones_own_needs_no_model(session: Session) -> None:
     assert sources(request) == {"model": "oss://models/digits/", "train": "oss://models/own/"}
     outputs = [channel["Name"] for channel in request["OutputChannels"]]
     assert outputs == ["model", "checkpoints", "tensorboard"]
-    with pytest.raises(InvalidInputError, match=r"image_uri: is missing[\s\S]*command: is missing"):
+    with refused(InvalidInputError, "image_uri", "command"):
         ModelTrainingRecipe(instance_type="ecs.c6.large", session=session).plan()
 
 
@@ -245,7 +246,7 @@ def test_alipais_other_names_of_parameters_are_accepted(session: Session) -> Non
 
 def test_serving_stays_out_and_the_error_says_where_the_model_is(session: Session) -> None:
     model = RegisteredModel("digits", session=session)
-    with pytest.raises(NotOfferedError, match="oss://models/digits/; deploy it with PAI-EAS"):
+    with refused(NotOfferedError):
         model.deploy(service_name="digits")
     with pytest.raises(NotOfferedError, match="eascmd"):
         model.training_recipe("full").deploy(service_name="digits")

@@ -15,6 +15,7 @@ from pai_sdk._client.tune import Tuner, Uniform
 from pai_sdk._data.storage.claims import claimed, is_claimed
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InUseError, InvalidInputError, PipelineFailed, PipelineStopped, RunNotFoundError
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 
@@ -159,7 +160,7 @@ def test_steps_that_do_not_need_a_failed_one_are_run(tmp_path: Path) -> None:
     pipeline.step(lambda x: x, name="needs", arguments={"x": bad.result})
     pipeline.step(lambda: 1, name="other")
     ends = pipeline.step(lambda how: how, name="ends", arguments={"how": pipeline.status}, on_exit=True)
-    with pytest.raises(PipelineFailed, match=r"1 step failed:\n  - bad: ZeroDivisionError") as failed:
+    with refused(PipelineFailed) as failed:
         pipeline.run(show=False)
     run = PipelineRun.load(failed.value.run)
     assert statuses(run) == {"bad": "failed", "needs": "blocked", "other": "succeeded", "ends": "succeeded"}
@@ -185,7 +186,7 @@ def test_a_call_that_takes_too_long_has_failed(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     pipeline.step(lambda: over.wait(30), name="hangs", timeout=0.2)
     try:
-        with pytest.raises(PipelineFailed, match=r"hangs: it did not end within 0\.2 s"):
+        with refused(PipelineFailed):
             pipeline.run(show=False)
     finally:
         over.set()
@@ -194,7 +195,7 @@ def test_a_call_that_takes_too_long_has_failed(tmp_path: Path) -> None:
 def test_a_result_that_is_no_json_is_an_error(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     pipeline.step(lambda: {1, 2}, name="set")
-    with pytest.raises(PipelineFailed, match=r"set: the result of the function: .*not JSON serializable"):
+    with refused(PipelineFailed):
         pipeline.run(show=False)
 
 
@@ -222,10 +223,8 @@ def test_all_mistakes_are_found_before_anything_runs(tmp_path: Path, calls: Call
     ):
         assert part in text
     assert not calls.seen
-    with pytest.raises(InvalidInputError) as wrong:
+    with refused(InvalidInputError, "rate", "lr") as wrong:
         pipeline.run(show=False, rate=1)
-    assert "rate: is not a parameter of the pipeline" in str(wrong.value)
-    assert "lr: is missing" in str(wrong.value)
 
 
 @pytest.mark.parametrize(
@@ -308,7 +307,7 @@ def test_a_run_is_resumed_with_its_failed_steps(tmp_path: Path, calls: Calls) ->
     run = pipeline.resume(show=False)
     assert statuses(run) == {"one": "succeeded", "flaky": "succeeded"}
     assert calls.seen == ["one"]
-    with pytest.raises(RunNotFoundError, match="no run of 'test' that could be resumed"):
+    with refused(RunNotFoundError):
         pipeline.resume(show=False)
 
 
@@ -406,7 +405,7 @@ def test_one_of_many_values_that_takes_too_long_fails_all(tmp_path: Path) -> Non
     pipeline = make(tmp_path)
     pipeline.each([0, 30], lambda s: over.wait(s), value="s", name="each", timeout=0.3)
     try:
-        with pytest.raises(PipelineFailed, match=r"each\[1\]: it did not end within 0\.3 s"):
+        with refused(PipelineFailed):
             pipeline.run(show=False)
     finally:
         over.set()
@@ -457,7 +456,7 @@ def test_a_search_that_was_cut_off_goes_on_with_its_trials(tmp_path: Path) -> No
 def test_what_a_search_does_not_take_is_said(tmp_path: Path) -> None:
     pipeline = Pipeline("search", store=tmp_path)
     tuner = Tuner(lambda config: 1.0, {"x": [1]})
-    with pytest.raises(InvalidInputError, match=r"hyperparameters: are for jobs.*estimator of the tuner"):
+    with refused(InvalidInputError, "hyperparameters"):
         pipeline.step(tuner, hyperparameters={"lr": 1})
 
 

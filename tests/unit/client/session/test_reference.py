@@ -15,6 +15,7 @@ from pai_sdk._client.session.session import Session
 from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import SettingsError
+from tests.support.messages import refused
 
 
 def session(region: str = "cn-hangzhou", **more: Any) -> Session:
@@ -46,7 +47,7 @@ def test_the_same_services_with_the_keys_of_the_other_process(monkeypatch: pytes
 def test_other_services_are_refused(other: Session, monkeypatch: pytest.MonkeyPatch) -> None:
     store = loaded(RunStore.create("oss://models/team", session=session()))
     monkeypatch.setattr(pai_sdk._client.session.default, "_default", other)
-    with pytest.raises(SettingsError, match="uses the services of cn-hangzhou, but this process"):
+    with refused(SettingsError):
         store.exists(store.get_run_path("r1"))
 
 
@@ -57,7 +58,7 @@ def test_no_service_is_started_instead(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("a service was started")
 
     monkeypatch.setattr(Session, "embedded", start)
-    with pytest.raises(SettingsError, match="no region"):
+    with refused(SettingsError):
         store.exists(store.get_run_path("r1"))
 
 
@@ -88,7 +89,7 @@ def test_the_embedded_service_is_the_one_of_the_same_folder(
         open_store("oss://pai-local", store._session)
     assert asked == [str(tmp_path / "service")]
     shutil.rmtree(tmp_path / "service")
-    with pytest.raises(SettingsError, match="not on this machine"):
+    with refused(SettingsError):
         open_store("oss://pai-local", loaded(store)._session)
 
 

@@ -26,6 +26,7 @@ from pai_sdk.errors import (
     InvalidRequestError,
     InvalidResponseError,
 )
+from tests.support.messages import refused
 from tests.unit.client.api.conftest import FakeClock
 from tests.unit.client.api.scripted_server import Asked, Reply, Reset, ScriptedServer, Step
 
@@ -206,7 +207,7 @@ def test_a_refusal_is_final(
     server: ScriptedServer, backend: ServiceBackend, status: int, error: type[Exception]
 ) -> None:
     server.script = [Reply({"Code": "No", "Message": "not so"}, status)]
-    with pytest.raises(error, match="not so"):
+    with refused(error, code="No"):
         submit(Plan(a_request()), backend)
     assert len(server.asked) == 1
 
@@ -230,7 +231,7 @@ def test_a_name_taken_by_our_own_first_attempt(
 
 def test_an_open_end_says_what_to_look_for(server: ScriptedServer, backend: ServiceBackend) -> None:
     server.script = [Reset]
-    with pytest.raises(ConnectionFailedError, match=f"Look for one with the label {SUBMISSION_LABEL}=") as caught:
+    with refused(ConnectionFailedError) as caught:
         submit(Plan(a_request()), backend)
     assert caught.value.maybe_arrived
     label = server.asked[0].json["Labels"][0]["Value"]
@@ -240,7 +241,7 @@ def test_an_open_end_says_what_to_look_for(server: ScriptedServer, backend: Serv
 
 def test_a_wrong_endpoint_is_reported_as_such(server: ScriptedServer, backend: ServiceBackend) -> None:
     server.script = [Reply(b"<html>nginx</html>", 404)]
-    with pytest.raises(InvalidResponseError, match="check that the endpoint"):
+    with refused(InvalidResponseError):
         submit(Plan(a_request()), backend)
 
 
@@ -344,7 +345,7 @@ class TestWithoutDedupe:
     ) -> None:
         service = FakeService(server, clock)
         service.faults = ["doubled refusal"]
-        with pytest.raises(ConnectionFailedError, match="the request came twice") as caught:
+        with refused(ConnectionFailedError) as caught:
             submit(Plan(a_request()), backend)
         assert caught.value.maybe_arrived
         assert SUBMISSION_LABEL in str(caught.value)
@@ -357,7 +358,7 @@ class TestWithoutDedupe:
         service = FakeService(server, clock)
         keep = service.answer
         server.answer = lambda asked: _spoilt(fault) or Reply() if asked.method == "POST" else keep(asked)
-        with pytest.raises(ConnectionFailedError, match="may have been created"):
+        with refused(ConnectionFailedError):
             submit(Plan(a_request()), backend)
         assert posts(server) == 3
         assert clock.now_s < 200
@@ -389,7 +390,7 @@ class TestWithDedupe:
         keep = service.answer
         fault = Reply({"Code": "InternalError"}, 500, {"Retry-After": "7"})
         server.answer = lambda asked: fault if asked.method == "POST" else keep(asked)
-        with pytest.raises(ConnectionFailedError, match="may have been created"):
+        with refused(ConnectionFailedError):
             submit(Plan(a_request()), backend)
         assert posts(server) == 10
         assert clock.pauses == [7.0] * 9
@@ -459,7 +460,7 @@ class TestSubmittedAgain:
         plan = Plan(a_request())
         submit(plan, backend)
         for again in (copy.copy(plan), copy.deepcopy(plan), replace(plan, notes=("seen",)), plan.labelled()):
-            with pytest.raises(InvalidInputError, match="was submitted already, as job t-1"):
+            with refused(InvalidInputError, "plan"):
                 submit(again, backend)
         with pytest.raises(TypeError, match=r"Plan\.load"):
             pickle.dumps(plan)
@@ -481,10 +482,10 @@ class TestSubmittedAgain:
             service.faults += ["reset"]
             # The network is gone after the create.
             server.answer = lambda asked: Reset if asked.method == "GET" and posts(server) else keep(asked)
-            with pytest.raises(ConnectionFailedError, match="before you submit it again"):
+            with refused(ConnectionFailedError):
                 session.submit(plan)
             server.answer = keep
             assert session.submit(plan).id == "t-1"
             assert len(service.jobs) == 1
-            with pytest.raises(InvalidInputError, match="was submitted already, as job t-1"):
+            with refused(InvalidInputError, "plan"):
                 session.submit(plan)

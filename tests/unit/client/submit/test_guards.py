@@ -13,6 +13,7 @@ from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.submission.capacity import is_capacity_code
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import ApiError, InvalidInputError, JobFailed
+from tests.support.messages import refused
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
 
 SPOT = {"spot_strategy": "SpotWithPriceLimit", "spot_discount_limit": 0.5}
@@ -143,7 +144,7 @@ def test_prices_of_the_config_file(market: Market, tmp_path: Any, monkeypatch: p
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"prices": {"ecs.a": 100}}))
     monkeypatch.setenv("PAI_CONFIG_PATH", str(config))
-    with pytest.raises(InvalidInputError, match=r"may cost 100\.00"):
+    with refused(InvalidInputError, "max_cost"):
         estimator(market, max_cost=10, max_run_time=3600).plan()
     assert estimator(market, max_cost=10, max_run_time=3600, prices={"ecs.a": 1}).plan()
 
@@ -169,7 +170,7 @@ def test_without_capacity_the_next_resources_are_asked_for(
 
 def test_other_refusals_and_the_last_one_are_raised(market: Market) -> None:
     market.sold_out = {"ecs.a", "ecs.b"}
-    with pytest.raises(ApiError, match="sold out"):
+    with refused(ApiError, code="OperationDenied.NoStock"):
         estimator(market, fallback=["ecs.b"]).fit(wait=False, show_logs=False)
     assert [kind(body) for body in market.bodies] == ["ecs.a", "ecs.b"]
     answer = market.server.answer

@@ -14,6 +14,7 @@ from pai_sdk._client.submit.job_file import KINDS, JobFile, parameters_of
 from pai_sdk._client.submit.job_file_schema import job_file_schema
 from pai_sdk._core.names.peer_names import KEYWORDS
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 ROOT = Path(__file__).resolve().parents[4]
 GOOD = """\
@@ -113,7 +114,7 @@ def test_options_override_the_file_and_are_no_mistakes_of_it(folder: Path, sessi
     assert request["AlgorithmSpec"]["Image"] == "other"
     assert request["HyperParameters"][0] == {"Name": "lr", "Value": "2"}
     assert request["Environments"] == {"DEBUG": "1", "PRECISE": "1.10", "B": "c"}
-    with pytest.raises(InvalidInputError, match=r"^max_run_time: 'x' is not"):
+    with refused(InvalidInputError, "max_run_time"):
         job_file(folder, GOOD).with_values({"max_run_time": "x"}).plan(session)
 
 
@@ -124,13 +125,12 @@ def test_a_processor_with_channels(folder: Path, session: Session) -> None:
     )
     request = wire(job_file(folder, text), session)
     assert [channel["Name"] for channel in request["OutputChannels"]] == ["data", "report"]
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(InvalidInputError) as caught:
         job_file(folder, text + "input_channels: data\nhyperparameters: {a: 1}\n").plan(session)
     assert [problem.where.rpartition(": ")[2] for problem in caught.value.problems] == [
         "input_channels",
         "hyperparameters",
     ]
-    assert "did you mean 'parameters'?" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 from pai_sdk import Estimator, Processor
 from pai_sdk._client.submit.estimator import AlgorithmEstimator
 from pai_sdk.errors import InvalidInputError, WrongCallError
+from tests.support.messages import refused
 from tests.unit.client.submit.test_submitting import FakeSession
 
 pytestmark = pytest.mark.interpreter
@@ -94,14 +95,12 @@ def test_those_that_mean_something_else_are_reported_by_our_name() -> None:
 
 
 def test_two_names_of_one_parameter_are_refused() -> None:
-    for call, name, ours in (
-        (lambda: Estimator("img", "true", max_run=1, max_run_time=2), "max_run", "max_run_time"),
-        (lambda: Estimator("img", "true", entry_point="train.py"), "entry_point", "command"),
-        (lambda: Estimator("img", command="true", entry_point="train.jl"), "entry_point", "command"),
+    for call, name in (
+        (lambda: Estimator("img", "true", max_run=1, max_run_time=2), "max_run"),
+        (lambda: Estimator("img", "true", entry_point="train.py"), "entry_point"),
+        (lambda: Estimator("img", command="true", entry_point="train.jl"), "entry_point"),
     ):
-        with pytest.raises(
-            WrongCallError, match=rf"^{name}: is another name of '{ours}', which is given too"
-        ) as caught:
+        with refused(WrongCallError, name) as caught:
             call()
         assert [problem.hint for problem in caught.value.problems] == ["leave one of them out"]
     assert "tags" in problems(lambda: Estimator("img", "true", tags=["team"]))

@@ -15,6 +15,7 @@ from pai_sdk._data.run.report.checkpoints import commit
 from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk.errors import CheckpointError, InvalidInputError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 
 
 def saved(folder: Path, step: int, weights: str = "1.0") -> Path:
@@ -171,7 +172,7 @@ def test_a_checkpoint_that_changed_since_the_plan_is_an_error(session: Session, 
     made = plan(session, resume="local-1")
     commit(earlier_job / "20", step=20, metrics={"loss": 1.0})
     assert made.resume is not None
-    with pytest.raises(CheckpointError, match="submit a new plan"):
+    with refused(CheckpointError):
         made.resume.copy_to_target(session)
     assert steps(target(made)) == []
 
@@ -180,7 +181,7 @@ def test_a_file_of_the_plan_would_not_copy_so_none_is_written(
     session: Session, earlier_job: Path, tmp_path: Path
 ) -> None:
     saved(earlier_job, 20)
-    with pytest.raises(InvalidInputError, match="submit the plan itself"):
+    with refused(InvalidInputError, "plan"):
         plan(session, resume="local-1").save(tmp_path / "plan.json")
     plan(session, resume=True, checkpoints_path=str(earlier_job)).save(tmp_path / "plan.json")
 

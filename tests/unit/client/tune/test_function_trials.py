@@ -23,6 +23,7 @@ from pai_sdk._core.extras import install_command
 from pai_sdk._data.run.events import EventWriter
 from pai_sdk._data.run.store import RunStore
 from pai_sdk.errors import InvalidInputError, MissingExtraError, RunNotFoundError, TuningFailed
+from tests.support.messages import refused
 
 SPACE = {"x": Uniform(-1, 1), "kind": ["a", "b"]}
 
@@ -205,7 +206,7 @@ def test_a_search_begins_with_the_trials_of_another_study_or_with_runs(tmp_path:
     found = run(Tuner(parabola, SPACE, trials=1, study=tmp_path / "runs", warm_start=store))
     assert (found[0].params, found[0].value) == ({"x": 0.25, "kind": "a"}, 0.125)
     shutil.rmtree(tmp_path / "store" / "runs" / "good")
-    with pytest.raises(InvalidInputError, match="4 were checked"):  # they say nothing of hyperparameters
+    with refused(InvalidInputError, "warm_start"):  # they say nothing of hyperparameters
         run(Tuner(parabola, SPACE, study=tmp_path / "third", warm_start=store))
 
 
@@ -213,12 +214,12 @@ def test_a_study_is_opened_from_anywhere(tmp_path: Path) -> None:
     tuner = Tuner(parabola, SPACE, trials=5, seed=1, study=tmp_path / "a study")
     with pytest.raises(RunNotFoundError):
         _ = tuner.trials
-    with pytest.raises(RunNotFoundError, match="there is no study"):
+    with refused(RunNotFoundError):
         Tuner.load(tmp_path / "none")
     run(tuner)
     loaded = Tuner.load(tuner.study)
     assert outcomes(loaded.trials) == outcomes(tuner.trials)
-    with pytest.raises(InvalidInputError, match="to continue the study"):
+    with refused(InvalidInputError, "estimator"):
         run(Tuner.load(tuner.study, trials=6))
     assert len(run(Tuner.load(tuner.study, parabola, trials=8))) == 8
     named = Tuner(parabola, SPACE, trials=2, study="by-name")
@@ -251,7 +252,7 @@ def test_all_that_is_wrong_with_a_tuner_is_said_at_once(tmp_path: Path) -> None:
     places = {problem.where for problem in caught.value.problems}
     expected = {"search['x']", "direction", "trials", "parallel", "max_failures", "seed", "estimator", "study"}
     assert places == expected | {"sampler", "pruner"}
-    with pytest.raises(InvalidInputError, match="for one objective"):
+    with refused(InvalidInputError, "pruner"):
         Tuner(parabola, SPACE, ["loss", "accuracy"], pruner="asha")
     with pytest.raises(InvalidInputError, match="infinitely"):
         Tuner(parabola, {"x": Uniform(0, 1)}, sampler="grid")
@@ -270,7 +271,7 @@ def test_trials_are_a_table_a_frame_and_a_picture(tmp_path: Path, monkeypatch: p
     assert list(frame["trial"]) == list(range(8))
     assert "<svg" in tuner.plot("history", interactive=False).svg
     assert "<svg" in tuner.plot("curves", interactive=False).svg
-    with pytest.raises(InvalidInputError, match="did you mean 'history'"):
+    with refused(InvalidInputError, "kind"):
         tuner.plot("histry")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "<svg" in tuner.plot().svg

@@ -17,6 +17,7 @@ from pai_sdk._client.tune import Tuner, Uniform
 from pai_sdk._client.tune.journal import open_journal
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, PipelineFailed, TuningFailed
+from tests.support.messages import refused
 
 SPACE = {"x": Uniform(0, 1)}
 
@@ -122,7 +123,7 @@ def test_a_sampler_that_does_not_fit_the_space_is_named(
 
 def test_what_a_sampler_needs_is_named_before_the_first_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(InvalidInputError, match="pip install cmaes"):
+    with refused(InvalidInputError, "sampler"):
         Tuner(lambda config: 1.0, SPACE, sampler="cmaes")
 
 
@@ -131,7 +132,7 @@ def test_a_search_whose_trials_are_all_pruned_says_so(tmp_path: Path) -> None:
         report({"loss": 1.0}, step=1)
 
     pruner = optuna.pruners.ThresholdPruner(upper=0.5)
-    with pytest.raises(TuningFailed, match="all of them were pruned") as caught:
+    with refused(TuningFailed) as caught:
         Tuner(train, SPACE, trials=3, pruner=pruner, study=tmp_path).run(show=False)
     assert caught.value.failures == {}
 
@@ -180,11 +181,11 @@ def test_without_a_feasible_trial_there_is_no_best_one(tmp_path: Path) -> None:
     tuner = constrained(lambda config: config["x"], "loss", tmp_path, lambda trial: (1.0,))
     assert tuner.run(show=False).best is None
     assert [*tuner.best_trials] == []
-    with pytest.raises(InvalidInputError, match="satisfies all constraints"):
+    with refused(InvalidInputError, "best"):
         tuner.best  # noqa: B018
     pipeline = Pipeline("test", store=tmp_path / "store")
     pipeline.step(tuner, name="search")
-    with pytest.raises(PipelineFailed, match=r"no trial of .* satisfies all constraints"):
+    with refused(PipelineFailed):
         pipeline.run(show=False)
 
 
@@ -219,5 +220,5 @@ def test_a_trial_begun_with_one_release_ends_with_another(tmp_path: Path, starts
 
 def test_a_time_that_is_none_is_a_damaged_record(tmp_path: Path) -> None:
     (tmp_path / "journal.jsonl").write_text('{"op_code":6,"datetime_complete":"yesterday"}\n')
-    with pytest.raises(Exception, match=r"record 1 .* no valid time"):
+    with refused(Exception):
         Tuner.load(tmp_path)

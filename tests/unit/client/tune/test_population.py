@@ -22,6 +22,7 @@ from pai_sdk._client.tune.study import Study
 from pai_sdk._data.run.report.checkpoints import commit, complete_checkpoints
 from pai_sdk.errors import CheckpointError, InvalidInputError, PaiError, StorageError, TuningFailed
 from tests.support.fake_backend import FAST
+from tests.support.messages import refused
 from tests.unit.client.tune.fake_jobs import FakeJobs, FakeSession
 
 SPACE: dict[str, Any] = {"lr": LogUniform(1e-3, 1), "units": IntRange(1, 8), "kind": ["a", "b", "c"]}
@@ -234,7 +235,7 @@ def test_a_checkpoint_that_was_copied_in_part_is_copied_again(
 
     with monkeypatch.context() as broken:
         broken.setattr(LocalStore, "write", dying)
-        with pytest.raises(PaiError, match="the disk is full"):
+        with refused(PaiError):
             run(tuner(tmp_path / "killed", parallel=1))
     assert outcomes(run(tuner(tmp_path / "killed", parallel=1))) == outcomes(whole)
 
@@ -275,14 +276,14 @@ def test_a_generation_without_a_success_ends_the_search(tmp_path: Path) -> None:
 
     calls = [0]
     for _ in range(2):  # now, and when it is continued
-        with pytest.raises(TuningFailed, match="all 4 trials of generation 1 failed") as caught:
+        with refused(TuningFailed) as caught:
             run(tuner(tmp_path, train, parallel=2))
         assert caught.value.generation == 1
         assert sorted(caught.value.failures) == [4, 5, 6, 7]
         assert "no memory" in str(caught.value)
     assert len(Tuner.load(tmp_path).trials) == 8
     calls[0] = 0
-    with pytest.raises(TuningFailed, match="all 4 trials of generation 1 failed"):  # it is the last one
+    with refused(TuningFailed):  # it is the last one
         run(tuner(tmp_path / "last", train, sampler=PopulationBased(size=4, generations=2)))
 
 
@@ -332,7 +333,7 @@ def test_another_population_is_not_that_of_the_study(tmp_path: Path) -> None:
             run(tuner(tmp_path / "population", sampler=sampler))
         assert [one.where for one in caught.value.problems] == ["sampler"]
     run(tuner(tmp_path / "random", sampler="random", trials=1))
-    with pytest.raises(InvalidInputError, match="one without a population"):
+    with refused(InvalidInputError, "sampler"):
         run(tuner(tmp_path / "random"))
 
 
@@ -348,15 +349,15 @@ def test_all_that_is_wrong_with_a_population_is_said_at_once(tmp_path: Path) -> 
         )
     expected = {*(f"sampler.{name}" for name in names), "objective", "pruner", "warm_start", "trials"}
     assert {one.where for one in caught.value.problems} == expected
-    with pytest.raises(InvalidInputError, match="these are 12 trials"):
+    with refused(InvalidInputError, "trials"):
         tuner(tmp_path, trials=20)
-    with pytest.raises(InvalidInputError, match="leave at= out"):
+    with refused(InvalidInputError, "objective"):
         tuner(tmp_path, objective=Objective("loss", at=3))
-    with pytest.raises(InvalidInputError, match="did you mean 'size'"):
+    with refused(InvalidInputError, "sampler.sise"):
         tuner(tmp_path, sampler={"pbt": {"sise": 4}})
-    with pytest.raises(InvalidInputError, match=r"is of type int \(give the settings"):
+    with refused(InvalidInputError, "sampler.pbt"):
         tuner(tmp_path, sampler={"pbt": 4})
-    with pytest.raises(InvalidInputError, match="cannot resume"):
+    with refused(InvalidInputError, "estimator"):
         Tuner(AlgorithmEstimator("digits", instance_type="ecs.c6.large"), SPACE, sampler="pbt", study=tmp_path)
     tuner(tmp_path, trials=12)
 
@@ -460,7 +461,7 @@ def test_a_generation_whose_jobs_cannot_be_submitted_ends_the_search(
         raise InvalidInputError([])
 
     monkeypatch.setattr(FakeSession, "submit", refuse)
-    with pytest.raises(TuningFailed, match="all 4 trials of generation 0 failed"):
+    with refused(TuningFailed):
         run_jobs(job_tuner(FakeJobs(falling), tmp_path))
 
 

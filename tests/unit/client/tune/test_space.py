@@ -15,6 +15,7 @@ from pai_sdk._client.tune.objectives import Objective, StepValue, checked_object
 from pai_sdk._client.tune.samplers import distribution_of
 from pai_sdk._client.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform, checked_space
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ _CYCLE.append(_CYCLE)
 
 
 def test_a_choice_that_contains_itself_is_a_problem() -> None:
-    with pytest.raises(InvalidInputError, match="cannot be stored"):
+    with refused(InvalidInputError, "search['x']"):
         checked_space({"x": [_CYCLE, 1]})
 
 
@@ -139,7 +140,7 @@ def test_a_space_continues_one_whose_values_optuna_knows_alike() -> None:
 
 def test_a_grid_has_an_end() -> None:
     for given in (IntRange(0, 2**62), Uniform(0, 1, step=1e-12), IntRange(-(2**63), 2**63 - 1)):
-        with pytest.raises(InvalidInputError, match=r"more than 1,000,000 points"):
+        with refused(InvalidInputError, "search"):
             checked_space({"x": given}).grid()
     assert len(checked_space({"x": IntRange(0, 999_999)}).grid()[0]) == 1_000_000
 

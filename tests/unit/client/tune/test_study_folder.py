@@ -20,6 +20,7 @@ from pai_sdk._data.storage.claims import LEASE_S, claimed
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk.errors import InUseError, RunNotFoundError, StorageError
 from tests.support.full_disk import files_of_at_most
+from tests.support.messages import refused
 
 SPACE = {"x": Uniform(-1, 1)}
 
@@ -59,7 +60,7 @@ def test_only_what_was_committed_is_there(store: Store) -> None:
     assert [one["n"] for one in open_journal(store).read_logs(0)] == [1, 2]
     reader = open_journal(store)
     reader.append_logs([{"n": 4}])
-    with pytest.raises(StorageError, match="for reading"):
+    with refused(StorageError):
         reader.commit()
 
 
@@ -136,7 +137,7 @@ def test_a_journal_that_is_removed_meanwhile_is_named_and_leaves_no_half_study(
                 shutil.copy(kept, study / "journal.jsonl")
         return float(config["x"])
 
-    with pytest.raises(StorageError, match=r"journal\.jsonl cannot be written"):
+    with refused(StorageError):
         Tuner(train, SPACE, trials=4, parallel=1, seed=1, study=study).run(show=False)
     if is_replaced:
         assert (study / "journal.jsonl").read_bytes() == kept.read_bytes()
@@ -216,7 +217,7 @@ def test_a_lease_runs_out_when_its_holder_is_gone(tmp_path: Path) -> None:
         store.write("driver.json", json.dumps(holder).encode())
 
     leave()
-    with pytest.raises(InUseError, match=r"ann@far.*try again in"), claimed(store):
+    with refused(InUseError), claimed(store):
         pass
     for gone in (
         {"renewed_at": time.time() - LEASE_S - 1},
@@ -238,9 +239,9 @@ def test_a_tuner_that_has_lost_its_lease_writes_nothing_more(tmp_path: Path) -> 
         other.append_logs([{"n": 2}])
         other.commit()
         journal.append_logs([{"n": 3}])
-        with pytest.raises(InUseError, match="has written"):
+        with refused(InUseError):
             journal.commit()
         claim._renewed_at -= LEASE_S + 1  # type: ignore[attr-defined]
-        with pytest.raises(InUseError, match="could not be renewed"):
+        with refused(InUseError):
             claim.check()
     assert [one["n"] for one in open_journal(store).read_logs(0)] == [1, 2]

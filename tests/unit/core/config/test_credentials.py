@@ -20,6 +20,7 @@ from pai_sdk import Session
 from pai_sdk._core.config import credentials as module
 from pai_sdk._core.config.credentials import Credentials, default_credentials, provider_of, static_credentials
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, SettingsError
+from tests.support.messages import refused
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
 pytestmark = pytest.mark.interpreter
@@ -177,7 +178,7 @@ class TestEnvironment:
 
     def test_half_a_key_is_reported(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("ALIBABA_CLOUD_ACCESS_KEY_ID", "env-1")
-        with pytest.raises(CredentialsError, match="only ALIBABA_CLOUD_ACCESS_KEY_ID is set"):
+        with refused(CredentialsError):
             default_credentials()()
 
 
@@ -209,7 +210,7 @@ class TestFiles:
     def test_a_broken_file_is_passed_over_and_named(self, clean_home: Path) -> None:
         (clean_home / ".aliyun").mkdir()
         (clean_home / ".aliyun" / "config.json").write_text("{broken")
-        with pytest.raises(CredentialsError, match=r"aliyun command \(.*config\.json\): failed to parse"):
+        with refused(CredentialsError):
             default_credentials()()
         write_ini(clean_home / ".alibabacloud" / "credentials.ini")
         assert default_credentials()().access_key_id == "ini-id"
@@ -322,7 +323,7 @@ class TestRenewal:
         find = default_credentials()
         find()
         provider.broken = True
-        with pytest.raises(CredentialsRenewalError, match="could not be renewed: role gone") as caught:
+        with refused(CredentialsRenewalError) as caught:
             find()
         assert "secret-in-answer" not in str(caught.value)
 

@@ -11,6 +11,7 @@ from pai_sdk import Session, get_default_session
 from pai_sdk._core.config.file import is_of_another_program, profiles_in, write_config
 from pai_sdk._core.config.settings import active_profile, load_settings, save_config
 from pai_sdk.errors import SettingsError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -35,10 +36,8 @@ def test_a_profile_takes_the_place_of_the_file_and_of_the_environment(
     assert (found.region_id, found.workspace_id, found.oss_bucket_name) == ("cn-shanghai", "7", None)
     assert found.sources["region_id"] == f"profile staging in {file}"
     assert found.prices == {"ecs.c6.large": 1}
-    with pytest.raises(SettingsError) as caught:
+    with refused(SettingsError):
         found.require("oss_bucket_name")
-    assert "PAI_OSS_BUCKET_NAME is set, and not used with the profile 'staging'" in str(caught.value)
-    assert "pai-sdk config set oss_bucket_name … --profile staging" in str(caught.value)
 
 
 def test_arguments_win_over_a_profile(file: Path) -> None:
@@ -63,10 +62,10 @@ def test_who_names_the_profile(
 
 def test_an_unknown_profile_names_those_that_there_are(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAI_PROFILE", "stagign")
-    with pytest.raises(SettingsError, match="did you mean 'staging'"):
+    with refused(SettingsError):
         Session()
     file.unlink()
-    with pytest.raises(SettingsError, match="there are none"):
+    with refused(SettingsError):
         Session()
 
 
@@ -76,14 +75,14 @@ def test_a_profile_without_a_service_is_not_the_embedded_service(
     monkeypatch.setenv("PAI_PROFILE", "empty")
     session = get_default_session()
     assert not session.is_embedded
-    with pytest.raises(SettingsError, match="config set region_id … --profile empty"):
+    with refused(SettingsError):
         session.backend_for("ecs.c6.large")
 
 
 @pytest.mark.parametrize("written", ['{"profiles": ["staging"]}', '{"profiles": {"staging": "cn-shanghai"}}'])
 def test_profiles_of_another_shape_are_an_error(file: Path, written: str) -> None:
     file.write_text(written)
-    with pytest.raises(SettingsError, match="write an object of objects"):
+    with refused(SettingsError):
         Session(profile="staging")
 
 
@@ -132,12 +131,12 @@ def test_settings_of_another_program_are_ignored(foreign: Path, caplog: pytest.L
 
 
 def test_profiles_of_another_program_are_named_as_such(foreign: Path) -> None:
-    with pytest.raises(SettingsError, match=r"another program.*PAI_CONFIG_PATH"):
+    with refused(SettingsError):
         load_settings(profile="default")
 
 
 def test_profiles_of_another_program_are_not_overwritten(foreign: Path) -> None:
-    with pytest.raises(SettingsError, match="another program"):
+    with refused(SettingsError):
         write_config(foreign, {"region_id": "cn-shanghai"}, profile="default")
     assert json.loads(foreign.read_text()) == OF_PAI_COMMAND
     write_config(foreign, {"region_id": "cn-shanghai"})
@@ -151,7 +150,7 @@ def test_a_profile_with_keys_is_not_overwritten(foreign: Path) -> None:
         "profiles": {"default": {"access_key_id": "id", "region_id": "r", "workspace_id": None}, "empty": {}},
     }
     foreign.write_text(json.dumps(content))
-    with pytest.raises(SettingsError, match="another program"):
+    with refused(SettingsError):
         write_config(foreign, {"region_id": "cn-shanghai"}, profile="default")
     assert json.loads(foreign.read_text()) == content
     write_config(foreign, {"region_id": "cn-shanghai"}, profile="mine")

@@ -28,6 +28,7 @@ from pai_sdk._core.names.peer_names import (
     value_hint,
 )
 from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -189,7 +190,7 @@ def test_other_attributes_are_unknown_as_usual() -> None:
 
 def test_attributes_that_mean_the_same_work() -> None:
     assert ESTIMATOR.latest_training_job is None
-    with pytest.raises(NotOfferedError, match=r"Estimator\.attach .* TrainingJob\.get"):
+    with refused(NotOfferedError):
         Estimator.attach("digits-1")
 
 
@@ -211,11 +212,11 @@ def test_a_value_of_another_sdk_is_refused_before_anything_is_sent(command: str,
         with pytest.raises(InvalidInputError) as caught:
             make("img", command, instance_type="ecs.c6.large", session=session).plan()
         assert str(caught.value).startswith(told)
-    with pytest.raises(InvalidInputError, match="image_uri: is a role"):
+    with refused(InvalidInputError, "image_uri"):
         Processor("acs:ram::1:role/r", "true", instance_type="ecs.c6.large", session=session).plan()
     plain = Estimator("img", "echo ${A} $((1)) ${{", instance_type="ecs.c6.large", session=session)
     assert plain.plan()
-    with pytest.raises(InvalidInputError, match=r"here it is oss://bucket/folder/"):
+    with refused(InvalidInputError, "inputs['train']"):
         plain.plan({"train": "s3://bucket/data/"})
 
 
@@ -254,5 +255,5 @@ def test_attributes_of_other_sdks_have_a_replacement() -> None:
 
 
 def test_an_import_of_another_sdk_names_the_replacement() -> None:
-    with pytest.raises(NotOfferedError, match="a URI or a local path"):
+    with refused(NotOfferedError):
         check_name("TrainingInput")

@@ -18,6 +18,7 @@ from pai_sdk._data.storage.input_cache import InputCache
 from pai_sdk._data.storage.objects import ObjectInfo
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, StorageError, TransferError
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S
 
 FOLDER = OssUri.parse("oss://models/data/")
@@ -176,14 +177,14 @@ def test_processes_that_want_the_same_fetch_it_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("key", ["data/../evil", "data/a//b", "data/nul\0"])
 def test_keys_that_cannot_be_files_are_reported_and_written_nowhere(tmp_path: Path, key: str) -> None:
     cache, objects = InputCache(tmp_path / "cache"), Objects({key: b"x"})
-    with pytest.raises(TransferError, match="cannot be file names"):
+    with refused(TransferError):
         fill(cache, objects, tmp_path / "job" / "input")
     assert not (tmp_path / "job" / "evil").exists()
 
 
 def test_a_key_that_no_uri_can_name_stops_no_other(tmp_path: Path) -> None:
     cache, objects = InputCache(tmp_path / "cache"), Objects({"..": b"x", "a": b"1"})
-    with pytest.raises(TransferError, match="cannot be sent") as caught:
+    with refused(TransferError) as caught:
         fill(cache, objects, tmp_path / "one", OssUri.parse("oss://models/"))
     assert list(caught.value.failures) == [".."]
     assert (tmp_path / "one" / "a").read_bytes() == b"1"

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pai_sdk._core.endpoint import host_of, is_loopback, region_of, with_scheme
 from pai_sdk._data.storage.uri import OssUri, is_remote_uri, remote_uri_problems, uri_scheme
 from pai_sdk.errors import InvalidInputError, SettingsError
+from tests.support.messages import refused
 
 buckets = st.from_regex(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]", fullmatch=True)
 hosts = st.from_regex(r"[a-z0-9]+([.-][a-z0-9]+){0,3}(:[1-9][0-9]{0,3})?", fullmatch=True)
@@ -152,7 +153,7 @@ def test_endpoints(endpoint: str, url: str | None, region: str | None, loopback:
 
 @pytest.mark.parametrize("endpoint", ["", "ftp://host", "host/path", "user@host", "a b"])
 def test_bad_endpoints(endpoint: str) -> None:
-    with pytest.raises(SettingsError, match="not an endpoint"):
+    with refused(SettingsError):
         with_scheme(endpoint)
 
 
@@ -160,7 +161,7 @@ def test_bad_endpoints(endpoint: str) -> None:
     "endpoint", ["http://[::1]:8080", "[fe80::1]", "https://[::ffff:1.2.3.4]/", "::1", "2001:db8::7"]
 )
 def test_ipv6_addresses_are_refused_as_what_they_are(endpoint: str) -> None:
-    with pytest.raises(SettingsError, match=r"is an IPv6 address, .* write a host name that resolves to it"):
+    with refused(SettingsError):
         with_scheme(endpoint)
 
 

@@ -20,6 +20,7 @@ from pai_sdk._data.trace.block import BlockBuilder
 from pai_sdk._data.trace.columns import Columns
 from pai_sdk._data.trace.types import trace_schema
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -119,11 +120,9 @@ def test_numbers_and_texts_are_repeated_for_all_rows() -> None:
 
 
 def test_all_mistakes_of_a_step_are_told_at_once() -> None:
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(InvalidInputError, "column 'bb'", "column 'b'", "columns") as caught:
         stored({"a": "bigint", "b": "bigint", "c": "double"}, {"a": [1, 2], "c": [1.0], "bb": [1]})
     assert [problem.where for problem in caught.value.problems] == ["column 'bb'", "column 'b'", "columns"]
-    assert "did you mean 'b'" in str(caught.value)
-    assert "a: 2, c: 1" in str(caught.value)
 
 
 def test_nothing_of_a_wrong_step_is_kept() -> None:
@@ -150,7 +149,7 @@ def test_not_a_number_stays_what_it_is() -> None:
 
 
 def test_a_wrong_word_for_missing() -> None:
-    with pytest.raises(InvalidInputError, match="'error' or 'null'"):
+    with refused(InvalidInputError, "missing"):
         Columns(trace_schema({"a": "int"}), missing="skip")
 
 
@@ -200,7 +199,7 @@ def test_no_buffer_is_copied_before_a_block_is_complete() -> None:
 def test_a_step_of_more_items_than_arrow_counts_is_refused() -> None:
     builder = BlockBuilder(trace_schema({"c": "array<tinyint>"}))
     builder.append({"c": np.zeros((1, 3), np.int8)}, 1)
-    with pytest.raises(InvalidInputError, match="fewer rows in a step"):
+    with refused(InvalidInputError, "the rows of a step"):
         builder.append({"c": np.broadcast_to(np.int8(0), (1, 1 << 31))}, 1)
     assert pa.Table.from_batches(builder.batches()).to_pydict() == {"c": [[0, 0, 0]]}
 

@@ -21,6 +21,7 @@ from pai_sdk._data.trace import hook as hook_module
 from pai_sdk._data.trace.hook import TraceHook
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
+from tests.support.messages import refused
 from tests.support.waiting import until
 from tests.unit.data.trace.fake_sink import FakeSink, PicklableSink
 
@@ -114,7 +115,7 @@ def test_values_are_copied_when_they_are_given() -> None:
 
 @pytest.mark.parametrize("value", [None, 7, 0.5, "text", {"a": 1}, {1, 2}])
 def test_only_tensors_arrays_and_lists_are_taken(value: object) -> None:
-    with pytest.raises(ValueError, match=f"is of type {type(value).__name__}"):
+    with refused(ValueError, "trace 'loss'"):
         add_to_trace("loss", value)
 
 
@@ -133,7 +134,7 @@ def test_the_last_value_of_a_step_counts(caplog: pytest.LogCaptureFixture) -> No
 
 def test_a_name_that_no_hook_has() -> None:
     hook = hook_of(FakeSink(), loss="double")
-    with pytest.raises(InvalidInputError, match="did you mean 'loss'"):
+    with refused(InvalidInputError, "trace 'los'"):
         trace("los", [1.0])
     hook.end()
 
@@ -247,9 +248,9 @@ def test_rows_of_other_threads_and_tasks_count(elsewhere: Callable[[Callable[[],
 @ELSEWHERE
 def test_a_misspelt_name_raises_in_other_threads_too(elsewhere: Callable[[Callable[[], object]], None]) -> None:
     hook = hook_of(FakeSink(), loss="double")
-    with pytest.raises(InvalidInputError, match="did you mean 'loss'"):
+    with refused(InvalidInputError, "trace 'los'"):
         elsewhere(lambda: trace("los", [1.0]))
-    with pytest.raises(InvalidInputError, match="did you mean 'loss'"):
+    with refused(InvalidInputError, "trace 'los'"):
         elsewhere(lambda: hook.trace("los", [1.0]))
     hook.end()
 
@@ -323,7 +324,7 @@ def test_trainings_in_two_threads_are_kept_apart() -> None:
     for thread in threads:
         thread.start()
     both_made.wait(30)
-    with pytest.raises(InvalidInputError, match=r"hooks of several threads have this column .*hook\.bound"):
+    with refused(InvalidInputError, "trace 'loss'"):
         trace("loss", [7.0])
     with hooks[1].bound() as hook:
         trace("loss", [7.0])
@@ -344,7 +345,7 @@ def test_half_a_step_that_another_thread_took_is_not_silent() -> None:
         pool.submit(trace, "a", [1]).result()
         hook.after_step()  # takes it for the values of a helper
         pool.submit(trace, "b", [1]).result()
-        with pytest.raises(TraceError, match="use a hook in each thread"):
+        with refused(TraceError):
             pool.submit(hook.after_step).result()
     hook.end()
 
@@ -359,9 +360,9 @@ def test_values_after_the_last_step_are_stored_by_end_in_another_thread(caplog: 
         in_thread(hook.end)
     assert "after the last after_step()" in caplog.text
     assert column(sink, "loss", pa.float64()) == [1.0, 2.0]
-    with pytest.raises(TraceError, match="is closed"):
+    with refused(TraceError):
         hook.after_step()
-    with pytest.raises(TraceError, match="has ended"):
+    with refused(TraceError):
         hook.trace("loss", [3.0])
 
 
@@ -380,7 +381,7 @@ def test_steps_while_another_thread_ends_the_hook_are_stored_or_raise() -> None:
         ended = pool.submit(hook.end)
         assert is_ending.wait(30)
         trace("loss", [2.0])  # no hook takes it
-        with pytest.raises(TraceError, match=r"is closed|has ended"):
+        with refused(TraceError):
             hook.after_step()
         go_on.set()
         ended.result()
@@ -417,7 +418,7 @@ def test_half_a_step_at_the_end_is_an_error_and_all_else_is_stored() -> None:
     trace("id", [1])
     hook.after_step()
     trace("loss", [2.0])
-    with pytest.raises(InvalidInputError, match="column 'id': is missing"):
+    with refused(InvalidInputError, "column 'id'"):
         hook.end()
     assert column(sink, "loss", pa.float64()) == [1.0]
 
@@ -453,7 +454,7 @@ def test_a_break_with_half_a_step_is_told_by_the_next_call(caplog: pytest.LogCap
         trace("loss", batch)
         break
     assert "column 'id': is missing" in caplog.text
-    with pytest.raises(InvalidInputError, match="column 'id': is missing"):
+    with refused(InvalidInputError, "column 'id'"):
         hook.end()
 
 
@@ -465,9 +466,9 @@ def test_a_step_of_a_failed_writer_raises_also_when_it_is_empty() -> None:
     trace("loss", [1.0])
     hook.after_step()
     until(lambda: not hook.check_alive(), "the failure")
-    with pytest.raises(TraceError, match="the table is gone"):
+    with refused(TraceError):
         hook.after_step()
-    with pytest.raises(TraceError, match="the table is gone"):
+    with refused(TraceError):
         hook.end()
 
 
@@ -489,7 +490,7 @@ def test_hooks_that_are_gone_take_nothing() -> None:
     with TraceWriter({"loss": "double"}, sink) as writer:
         hook = TraceHook(writer)
     trace("other", [1.0])  # the hook did not end, but its writer is closed
-    with pytest.raises(TraceError, match="is closed"):
+    with refused(TraceError):
         hook.after_step()
 
 
@@ -514,7 +515,7 @@ def test_the_end_has_a_deadline() -> None:
     hook = TraceHook(TraceWriter({"loss": "double"}, FakeSink(before=lambda *_: go_on.wait(30) and None)))
     trace("loss", [1.0])
     hook.after_step()
-    with pytest.raises(TraceError, match=r"1 of 1 rows are not stored: the time is over \(blocks: 1 not sent"):
+    with refused(TraceError):
         hook.end(deadline_s=0.05)
     go_on.set()
 

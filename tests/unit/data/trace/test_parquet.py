@@ -12,6 +12,7 @@ from pai_sdk._data.run.report.session import ReportSession
 from pai_sdk._data.trace import ParquetSink, TraceWriter, read_trace
 from pai_sdk._data.trace.parquet import current_run_id, default_sink
 from pai_sdk.errors import InvalidInputError, TraceError
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.interpreter
@@ -60,7 +61,7 @@ def test_ranks_and_writers_do_not_touch_the_files_of_others(tmp_path: Path) -> N
 
 
 def test_no_trace_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(TraceError, match="has no trace"):
+    with refused(TraceError):
         read_trace(tmp_path)
 
 
@@ -72,12 +73,12 @@ def test_a_wrong_query_says_what_is_wrong(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("partition", [{"dt": "a/b"}, {"dt": ""}, {"dt": ".."}, {"d=t": "a"}])
 def test_partitions_that_cannot_be_folders(partition: dict[str, str]) -> None:
-    with pytest.raises(InvalidInputError, match="cannot be the name of a folder"):
+    with refused(InvalidInputError):
         ParquetSink("x", partition=partition)
 
 
 def test_a_column_cannot_be_a_partition_too(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="column 'run': is a partition too"):
+    with refused(InvalidInputError, "column 'run'"):
         TraceWriter({"run": "string"}, ParquetSink(tmp_path))
 
 
@@ -113,7 +114,7 @@ def test_in_a_job_rows_go_into_its_outputs(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("PAI_WORKING_DIR", str(tmp_path / "usercode"))
     monkeypatch.setenv("PAI_TRAINING_JOB_ID", "train-1")
     assert current_run_id() == "train-1"
-    with pytest.raises(TraceError, match="no output channel"):
+    with refused(TraceError):
         default_sink("train-1")
     monkeypatch.setenv("PAI_OUTPUT_MODEL", str(tmp_path / "model"))
     assert default_sink("train-1").folder == str(tmp_path / "model" / "trace")

@@ -6,6 +6,7 @@ import pytest
 
 from pai_sdk._data.trace import add_to_trace, clear_trace_map, get_trace_map, retry, trace
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -48,9 +49,9 @@ def test_a_number_of_calls_that_would_call_nothing(count: int, interval: float) 
 
 def test_what_add_to_trace_takes() -> None:
     """TRC-02: nothing but tensors, arrays and lists; the default of RecIS raises."""
-    with pytest.raises(ValueError, match="is of type NoneType"):
+    with refused(ValueError, "trace 'x'"):
         add_to_trace("x")
-    with pytest.raises(ValueError, match="is of type tuple"):
+    with refused(ValueError, "trace 'x'"):
         add_to_trace("x", (1, 2))
     clear_trace_map()
     add_to_trace("x", tensor=[1, 2])

@@ -21,6 +21,7 @@ import pytest
 from pai_sdk._data.storage.store import LocalStore, open_store
 from pai_sdk._data.trace import ParquetSink, TraceData, TraceWriter, read_trace
 from pai_sdk.errors import InvalidInputError, TraceError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -125,7 +126,7 @@ def test_columns_come_in_the_order_that_is_asked_for(folder: str, write: Write) 
     trace = read_trace(folder)
     assert trace.to_arrow(["run", "loss", "step"]).to_pylist() == [{"run": "r1", "loss": 0.5, "step": 1}]
     assert list(trace.to_pandas(columns=["word", "step"])) == ["word", "step"]
-    with pytest.raises(InvalidInputError, match=r"column 'lost': is not in the trace.*'loss'"):
+    with refused(InvalidInputError, "column 'lost'"):
         trace.to_arrow(["lost"])
     with pytest.raises(InvalidInputError, match="columns"):
         trace.to_arrow("loss")
@@ -260,7 +261,7 @@ def test_a_run_that_is_killed_and_resumed_has_each_step_once(
 
 def test_what_is_not_committed_is_not_read(folder: str, write: Write) -> None:
     session = leave_uncommitted(ParquetSink(folder, partition={"dt": "1"}), "r1", [1])
-    with pytest.raises(TraceError, match=r"has no trace: none of its blocks \(1\) is committed"):
+    with refused(TraceError):
         read_trace(folder)
     write("r1", {"step": "bigint"}, {"dt": "2"}, step=[2])
     assert steps(read_trace(folder)) == Counter([2])
@@ -378,7 +379,7 @@ def test_columns_that_differ_only_in_case_are_one_in_sql(folder: str, write: Wri
     assert trace.query("SELECT count(*) FROM trace WHERE LOSS > 0.3").fetchall() == [(1,)]
     assert trace.with_attempts().query("SELECT count(_attempt), sum(step) FROM trace").fetchall() == [(3, 6)]
     write("r4", {"LOSS": "string"}, LOSS=["high"])
-    with pytest.raises(InvalidInputError, match="column 'loss'"):
+    with refused(InvalidInputError, "column 'loss'"):
         read_trace(folder).query("SELECT loss FROM trace")
 
 

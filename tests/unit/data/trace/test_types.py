@@ -5,6 +5,7 @@ import pytest
 
 from pai_sdk._data.trace.types import canonical_type, parse_type, trace_schema, type_text
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -55,7 +56,7 @@ def test_all_mistakes_of_a_schema_are_told_at_once() -> None:
 
 
 def test_a_schema_needs_a_column() -> None:
-    with pytest.raises(InvalidInputError, match="there is none"):
+    with refused(InvalidInputError, "columns"):
         trace_schema({})
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from pai_sdk._data.trace.unified import unified, wider
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -78,7 +79,5 @@ def test_an_error_names_each_column_and_its_files() -> None:
         ("b.parquet", pa.schema([("n", pa.string()), ("x", pa.int64())])),
         ("c.parquet", pa.schema([("n", pa.int64()), ("x", pa.string())])),
     ]
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(InvalidInputError, "column 'n'", "column 'x'"):
         unified(schemas)
-    assert "column 'n': is string in a.parquet, and int64 in c.parquet" in str(caught.value)
-    assert "column 'x': is int64 in b.parquet, and string in c.parquet" in str(caught.value)

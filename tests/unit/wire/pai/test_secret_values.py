@@ -18,6 +18,7 @@ from pai_sdk._wire.pai.secret_values import (
 )
 from pai_sdk._wire.pai.spec import HyperParameter
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 
 @pytest.mark.parametrize(
@@ -74,7 +75,7 @@ def test_hyperparameters_hide_secrets_in_their_reprs() -> None:
 
 def test_a_secret_is_read_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"A": "1", "TOKEN": Secret("MY_TOKEN").placeholder}
-    with pytest.raises(InvalidInputError, match=r"environments\['TOKEN'\].*MY_TOKEN.*export MY_TOKEN=") as caught:
+    with refused(InvalidInputError, "environments['TOKEN']") as caught:
         with_secrets(values)
     assert len(caught.value.problems) == 1
     monkeypatch.setenv("MY_TOKEN", "hunter2")
@@ -84,7 +85,7 @@ def test_a_secret_is_read_when_it_is_needed(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_value_given_in_place_of_a_name_is_refused_and_not_shown() -> None:
-    with pytest.raises(InvalidInputError, match="not the name of an environment variable") as caught:
+    with refused(InvalidInputError, "Secret") as caught:
         Secret("sk-hunter2")
     assert "hunter2" not in str(caught.value)
 

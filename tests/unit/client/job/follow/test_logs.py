@@ -23,6 +23,7 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord, LogPage
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
 from tests.support.fake_backend import FAST, FakeBackend
+from tests.support.messages import refused
 from tests.support.simulated_time import SimulatedTime
 from tests.support.waiting import PATIENCE_S, until
 from tests.unit.client.job.simulated_service import Instance, SimulatedBackend, SimulatedService
@@ -477,7 +478,7 @@ def test_a_tail_is_the_last_lines_of_each_instance(follow: bool, says_total: boo
     assert sorted(line.text for line in stream) == ["27", "28", "29", "a"], "a start wins"
     stream = LogStream(backend, "train1", follow=follow, tail=2, policy=FAST)
     assert sorted(line.text for line in stream) == ["28", "29", "a"]
-    with pytest.raises(InvalidInputError, match="tail: -1 is not a number of lines"):
+    with refused(InvalidInputError, "tail"):
         LogStream(backend, "train1", tail=-1)
 
 
@@ -492,7 +493,7 @@ def test_lines_with_the_times_at_which_they_were_written(follow: bool) -> None:
         ("c", "2026-11-22T05:00:02.000Z"),
     ]
     backend.says_times = False
-    with pytest.raises(InvalidInputError, match="does not say when a line was written"):
+    with refused(InvalidInputError, "times"):
         list(LogStream(backend, "train1", follow=follow, times=True, policy=FAST))
 
 
@@ -516,7 +517,7 @@ def test_a_log_since_a_moment_begins_with_its_first_line(second: float, first: i
     assert asked == [1] * len(asked), "a search, which reads no log"
     assert len(asked) <= 14
     assert len([*LogStream(backend, "train1", since=moment, start={"master-0": 58})]) == 2
-    with pytest.raises(InvalidInputError, match="give a datetime"):
+    with refused(InvalidInputError, "since"):
         LogStream(backend, "train1", since="5m")  # type: ignore[arg-type]
 
 

@@ -39,6 +39,7 @@ from tests.support.event_files import (
     version,
     write_events,
 )
+from tests.support.messages import refused
 from tests.support.waiting import quickest
 
 Points = dict[str, list[tuple[float, int, float]]]
@@ -341,7 +342,7 @@ def test_a_replaced_file_is_an_error(tmp_path: Path) -> None:
     reader = EventFileReader(LocalStore(tmp_path), path.name)
     reader.read()
     write_events(path, event(1, simple("other", 1)), event(2, simple("other", 1)))
-    with pytest.raises(FileChangedError, match="was replaced after it was read"):
+    with refused(FileChangedError):
         reader.read()
     path.write_bytes(b"")
     with pytest.raises(FileChangedError):

@@ -28,6 +28,7 @@ from pai_sdk._data.run.report.checkpoints import is_complete
 from pai_sdk._data.run.report.session import StopTraining
 from pai_sdk.errors import CheckpointError, FunctionError, FunctionFinished, InvalidInputError, RemoteTraceback
 from tests.support.leftovers import has_ended
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S, until
 
 MODES = ("thread", "process")
@@ -301,9 +302,8 @@ def test_an_error_that_cannot_be_pickled_comes_with_its_text(tmp_path: Path) -> 
 
         raise Odd(1, 2)
 
-    with wrap(train)({}, folder=tmp_path, mode="process") as run, pytest.raises(FunctionError) as caught:
+    with wrap(train)({}, folder=tmp_path, mode="process") as run, refused(FunctionError) as caught:
         run.step()
-    assert str(caught.value) == "Odd: an odd one"
     assert "raise Odd(1, 2)" in str(caught.value.__cause__)
 
 
@@ -538,7 +538,7 @@ def test_saved_paths_stay_right_in_another_working_directory(
 
 
 def test_save_takes_no_path(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the run chooses the folder"):
+    with refused(ValueError, "checkpoint_dir"):
         wrap(counting)({}, folder=tmp_path).save("elsewhere")  # type: ignore[arg-type]
 
 

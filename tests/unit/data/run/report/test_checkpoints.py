@@ -35,6 +35,7 @@ from pai_sdk._data.run.report.checkpoints import (
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.interpreter
@@ -213,7 +214,7 @@ def test_a_folder_that_changes_meanwhile_is_no_checkpoint(tmp_path: Path, change
     else:
         path.write_text("longer" if change == "content" else "z")
         os.utime(path, ns=(1, 1))
-    with pytest.raises(CheckpointError, match=r"b (changed|was removed)"):
+    with refused(CheckpointError):
         save(state, tmp_path / "1", step=1)
     assert latest_checkpoint(tmp_path) is None
 
@@ -291,9 +292,9 @@ def test_a_local_filesystem_is_accepted(tmp_path: Path) -> None:
 def test_what_is_not_local_is_refused(tmp_path: Path) -> None:
     from fsspec.implementations.memory import MemoryFileSystem
 
-    with pytest.raises(CheckpointError, match="pai-sdk cp"):
+    with refused(CheckpointError):
         Checkpoint(tmp_path, filesystem=MemoryFileSystem())
-    with pytest.raises(CheckpointError, match="s3://bucket/x is not a local folder"):
+    with refused(CheckpointError):
         Checkpoint("s3://bucket/x")  # type: ignore[arg-type]
     with pytest.raises(CheckpointError, match="write filesystem="):
         Checkpoint(tmp_path, MemoryFileSystem())

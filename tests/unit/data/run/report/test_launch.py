@@ -13,6 +13,7 @@ from pai_sdk._data.run.report.checkpoints import CheckpointConfig, complete_chec
 from pai_sdk._data.run.report.session import Context, ReportSession
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError
+from tests.support.messages import refused
 
 
 class Launch:
@@ -169,7 +170,7 @@ def test_a_start_that_was_removed_is_an_error(tmp_path: Path, stack: ExitStack) 
     launch = Launch(stack, tmp_path)
     launch.save([2])
     (tmp_path / "checkpoints" / "1" / "_COMPLETE").unlink()
-    with pytest.raises(CheckpointError, match=r"rank 1 cannot start where rank 0 .* step 1 .* was removed"):
+    with refused(CheckpointError):
         launch.rank(1).checkpoint()
 
 

@@ -41,6 +41,7 @@ from pai_sdk._data.run.report.session import (
     set_checkpoint_config,
 )
 from pai_sdk.errors import CheckpointError, InvalidInputError
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.interpreter
@@ -434,7 +435,7 @@ def test_a_failed_save_is_raised_by_the_next_report(tmp_path: Path, monkeypatch:
         held.go.set()
         session._saver.save(session._task({}, 9, made(tmp_path / "other"), SaveOptions()))
         until(lambda: is_complete(tmp_path / "checkpoints" / "9"))
-        with pytest.raises(CheckpointError, match="changed while"):
+        with refused(CheckpointError):
             report({"x": 2}, step=2)
         report({"x": 2}, step=2)  # raised once
     assert not is_complete(tmp_path / "checkpoints" / "1")
@@ -485,7 +486,7 @@ def test_close_has_a_deadline(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     held = _HeldSave(monkeypatch)
     session = ReportSession(tmp_path)
     session.report({}, 1, made(tmp_path / "model"))
-    with pytest.raises(CheckpointError, match="no time is left"):
+    with refused(CheckpointError):
         session.close(0.01)
     held.go.set()
 
@@ -527,7 +528,7 @@ def test_a_checkpoint_is_the_path_of_a_folder(tmp_path: Path, checkpoint: object
     with ReportSession(tmp_path) as session, session.bound():
         with pytest.raises(TypeError, match="path of a folder"):
             report({"x": 1}, checkpoint=checkpoint)
-        with pytest.raises(CheckpointError, match="not known"):
+        with refused(CheckpointError):
             report({"x": 1}, checkpoint=made(tmp_path / "m"), checkpoint_upload_mode="LATER")
         with pytest.raises(InvalidInputError, match="-1"):
             report({"x": 1}, step=-1, checkpoint=made(tmp_path / "m"))
@@ -755,7 +756,7 @@ def test_a_name_of_a_checkpoint_is_its_step(tmp_path: Path, name: str, step: int
 @pytest.mark.parametrize(("name", "step"), [("best", None), ("loss-0.95", None), ("epoch-3", 12), ("../12", 12)])
 def test_a_name_that_is_no_step_is_refused(tmp_path: Path, name: str, step: int | None) -> None:
     with ReportSession(tmp_path) as session, session.bound():
-        with pytest.raises(CheckpointError, match="give step="):
+        with refused(CheckpointError):
             report({"x": 1}, step, made(tmp_path / "model"), checkpoint_dir_name=name)
         assert session.last_step is None
 
@@ -773,7 +774,7 @@ def test_a_function_copies_the_checkpoint(tmp_path: Path) -> None:
 
 def test_a_function_that_copies_elsewhere_is_an_error(tmp_path: Path) -> None:
     with ReportSession(tmp_path / "run") as session, session.bound():
-        with pytest.raises(CheckpointError, match=r"was copied to .*model instead of"):
+        with refused(CheckpointError):
             report(
                 {},
                 3,
@@ -782,7 +783,7 @@ def test_a_function_that_copies_elsewhere_is_an_error(tmp_path: Path) -> None:
                 checkpoint_upload_mode="SYNC",
             )
         place = made(tmp_path / "run" / "checkpoints" / "5")
-        with pytest.raises(CheckpointError, match="nothing to copy"):
+        with refused(CheckpointError):
             report({}, 5, place, checkpoint_upload_fn=lambda checkpoint, folder: None)
         assert (place / "weights").exists()
     assert latest_checkpoint(tmp_path / "run" / "checkpoints") is None
@@ -806,7 +807,7 @@ def test_a_validation_adds_its_metrics(tmp_path: Path) -> None:
             (1, {"loss": 1.0, "accuracy": 1.0}),  # the best, and the latest
             (3, {"loss": 3.0, "accuracy": 0.0}),
         ]
-        with pytest.raises(CheckpointError, match="COMMITTED, VALIDATED"):
+        with refused(CheckpointError):
             get_all_reported_checkpoints("LATER")
     recorded = [each for each in scalars(tmp_path / "run" / "tensorboard") if each[0] == "accuracy"]
     assert recorded == [("accuracy", 1, 1.0), ("accuracy", 2, 0.0), ("accuracy", 3, 0.0)]
@@ -827,9 +828,9 @@ def test_a_failed_validation_is_raised_and_the_checkpoint_stays(tmp_path: Path, 
 
 def test_a_validation_is_a_function_of_a_checkpoint(tmp_path: Path) -> None:
     with ReportSession(tmp_path / "run") as session, session.bound():
-        with pytest.raises(CheckpointError, match="give one that takes the checkpoint"):
+        with refused(CheckpointError):
             report({"x": 1}, 1, made(tmp_path / "model"), validation=True)
-        with pytest.raises(CheckpointError, match="needs a checkpoint"):
+        with refused(CheckpointError):
             report({"x": 1}, 1, validation=print)
         report({"x": 1}, 1, validation=False)
     assert scalars(tmp_path / "run" / "tensorboard") == [("x", 1, 1.0)]

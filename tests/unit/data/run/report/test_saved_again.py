@@ -29,6 +29,7 @@ from pai_sdk._data.run.report.checkpoints import (
 from pai_sdk._data.run.report.session import ReportSession, checkpoint_dir, report
 from pai_sdk._data.run.store.stored_checkpoints import latest_checkpoint as latest_in_store
 from pai_sdk.errors import CheckpointError
+from tests.support.messages import refused
 
 ROOT = Path(__file__).resolve().parents[5]
 
@@ -160,7 +161,7 @@ def test_a_source_that_is_gone_keeps_the_complete_one(tmp_path: Path) -> None:
     save(source_of(tmp_path / "source", "first"), tmp_path / "10", step=10)
     state = source_of(tmp_path / "source", "second")
     (tmp_path / "source" / "weights").unlink()
-    with pytest.raises(CheckpointError, match="was removed"):
+    with refused(CheckpointError):
         save(state, tmp_path / "10", step=10)
     assert content_of(read_checkpoint(tmp_path / "10")) == "first"
     assert not replacement_of(tmp_path / "10").exists()  # its space is free again

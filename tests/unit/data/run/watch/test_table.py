@@ -18,6 +18,7 @@ from pai_sdk._data.run.watch.table import RunTable, age_text
 from pai_sdk._wire.pai.hyperparameters import compare_hyperparameters
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import InvalidInputError, RunNotFoundError
+from tests.support.messages import refused
 from tests.unit.data.run.events.event_runs import write_run
 
 
@@ -114,7 +115,7 @@ def test_a_table_says_that_there_are_more(tmp_path: Path) -> None:
     table = RunTable((run("a"),), total=1200)
     assert "1 of 1,200 runs" in table.html
     assert "<table" in table.save(tmp_path / "runs.html").read_text(encoding="utf-8")
-    with pytest.raises(InvalidInputError, match=r"ends with \.html"):
+    with refused(InvalidInputError, "path"):
         table.save(tmp_path / "runs.svg")
 
 

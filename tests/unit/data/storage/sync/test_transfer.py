@@ -27,6 +27,7 @@ from pai_sdk.errors import (
     TransferError,
 )
 from tests.support.fake_oss import FakeOss, Seen, StoredObject
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S
 from tests.unit.data.storage.conftest import BUCKET
 
@@ -149,7 +150,7 @@ def test_a_lost_answer_to_the_last_step_is_found_out(client: OssClient, oss: Fak
 def test_parts_of_a_large_file_that_failed_are_dropped(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     tree = folder_with(tmp_path, {"large": os.urandom(300_000), "small": b"x"})
     oss.fail("status", status=403, code="AccessDenied", fits=lambda seen: seen.query.get("partNumber") == "3")
-    with pytest.raises(TransferError, match="1 of 2 files were not uploaded") as caught:
+    with refused(TransferError) as caught:
         upload_tree(client, tree, FOLDER)
     assert list(caught.value.failures) == ["large"]
     assert oss.uploads == {}
@@ -268,7 +269,7 @@ def test_keys_that_cannot_be_had_are_told_once(oss: FakeOss, tmp_path: Path) -> 
     tree = folder_with(tmp_path, {f"f{number:03}": b"x" for number in range(100)})
     with (
         OssClient(oss.endpoint, expired, region="cn-test") as client,
-        pytest.raises(CredentialsError, match=r"^the role cannot be assumed any more$"),
+        refused(CredentialsError),
     ):
         upload_tree(client, tree, FOLDER, marker=False, workers=4)
     assert len(asked) < 10
@@ -363,7 +364,7 @@ def test_no_device_or_pipe_is_replaced(
     os.mkfifo(tmp_path / "pipe" if through_a_link else target)
     if through_a_link:
         target.symlink_to("pipe")
-    with pytest.raises(TransferError, match=f"{target} is a device, pipe or socket; give the name of a file"):
+    with refused(TransferError):
         download(client, OssUri(BUCKET, "run/file"), target)
     assert target.is_fifo()
 
@@ -408,7 +409,7 @@ def test_a_large_object_that_changes_meanwhile_is_not_mixed(
     assert (tmp_path / "large").read_bytes() == b"b" * 500_000
     (tmp_path / "large").unlink()
     versions += [bytes([number]) for number in range(90)]
-    with pytest.raises(TransferError, match="changes all the time"):
+    with refused(TransferError):
         download(client, OssUri(BUCKET, "large"), tmp_path / "large")
     assert list(tmp_path.iterdir()) == []
 
@@ -500,7 +501,7 @@ def test_what_is_under_way_ends_when_the_transfer_is_stopped(
         lambda: one_transfer.get_bytes(OssUri(BUCKET, "run/there")),
         lambda: one_transfer.get_file(OssUri(BUCKET, "run/there"), tmp_path / "there"),
     ):
-        with pytest.raises(StorageError, match="the transfer was stopped"):
+        with refused(StorageError):
             call()
     assert list(tmp_path.iterdir()) == []
     client.put_bytes(uri, b"others go on")

@@ -20,6 +20,7 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, StorageError
 from tests.support.fake_oss import FakeOss, Seen, StoredObject
+from tests.support.messages import refused
 from tests.unit.data.storage.conftest import BUCKET
 
 FILES = {"train.py": "main", "lib/a.py": "a = 1", "lib/b.py": "b = 1", "日本/x y.txt": "x", "empty": ""}
@@ -120,7 +121,7 @@ def test_a_file_that_does_not_belong_there_is_refused(client: OssClient, oss: Fa
     put(oss, tree, "", StoredObject(b""))
     oss.buckets[BUCKET][f"{folder_of(tree).key[:-1]}-mine/x"] = StoredObject(b"another folder")
     oss.seen.clear()
-    with pytest.raises(InvalidInputError, match="delete it, or move it elsewhere") as caught:
+    with refused(InvalidInputError) as caught:
         upload(client, tree)
     assert sorted(problem.where for problem in caught.value.problems) == [
         f"{folder_of(tree)}lib/__pycache__/a.pyc",
@@ -187,7 +188,7 @@ def test_such_a_key_gets_through_a_lost_answer(client: OssClient, oss: FakeOss, 
 
 def test_other_refusals_are_errors(client: OssClient, oss: FakeOss, tree: FileTree) -> None:
     oss.fail("status", times=99, status=403, code="InvalidAccessKeyId")
-    with pytest.raises(StorageError, match="the access key id is not known"):
+    with refused(StorageError, code="InvalidAccessKeyId"):
         upload(client, tree)
 
 
