@@ -30,7 +30,9 @@ from pai_sdk._host.execution.base import ExecutionState, Executor
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["JobLife", "JobStore", "outcome", "stopped_before_start_message", "waiting_state"]
+__all__ = ["STOPPED_MESSAGE", "JobLife", "JobStore", "outcome", "stopped_before_start_message", "waiting_state"]
+
+STOPPED_MESSAGE = "The job was stopped by its user."
 
 
 class JobStore(Protocol):
@@ -111,6 +113,11 @@ class JobLife:
             return False
         store.report(state, unsaved)
         return True
+
+    def stop(self) -> None:
+        """Asks the instances to exit, because the user has requested it; has no effect before a start."""
+        root = self.store.sandbox.root
+        self.executor.stop(root, reason_code=REASON_STOPPED_BY_USER, reason_message=STOPPED_MESSAGE)
 
     @property
     def _is_behind(self) -> bool:

@@ -12,7 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk._core.reasons import REASON_STOPPED_BY_USER
 from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.execution.base import ExecutionState, Executor, JobFiles
 from pai_sdk._host.execution.contract import launch_spec
@@ -32,11 +31,9 @@ if TYPE_CHECKING:
     from pai_sdk._service.odps.job_tables import JobTables
     from pai_sdk._service.oss.store import ObjectStore
 
-__all__ = ["STOPPED", "JobServices", "LiveOutputs", "Publisher", "ServiceJob"]
+__all__ = ["JobServices", "LiveOutputs", "Publisher", "ServiceJob"]
 
 logger = logging.getLogger(__name__)
-
-STOPPED = "The job was stopped by its user."
 
 _WORKERS = 16
 
@@ -91,11 +88,6 @@ class ServiceJob:
         """Hands the job over to the executor, unless it was stopped meanwhile."""
         self.check_cancelled()
         self._services.executor.start(launch_spec(self.sandbox.root, self.id, self.request))
-
-    def forward_stop(self) -> None:
-        """Passes the stop request on to the executor."""
-        root = self.sandbox.root
-        self._services.executor.stop(root, reason_code=REASON_STOPPED_BY_USER, reason_message=STOPPED)
 
     def save_outputs(self) -> str:
         """Saves the metrics of the logs and the outputs; raises UploadCancelled if the service shuts down."""

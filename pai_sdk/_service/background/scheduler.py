@@ -14,8 +14,8 @@ from pai_sdk._core.reasons import REASON_DISK_FULL, REASON_STOPPED_BY_USER
 from pai_sdk._host.agent.protocol import DISK_IS_FULL
 from pai_sdk._host.execution.base import ExecutionState, Executor
 from pai_sdk._host.execution.output_uploader import UploadCancelled
-from pai_sdk._host.lifecycle import JobLife
-from pai_sdk._service.background.active_job import STOPPED, JobServices, LiveOutputs, ServiceJob
+from pai_sdk._host.lifecycle import STOPPED_MESSAGE, JobLife
+from pai_sdk._service.background.active_job import JobServices, LiveOutputs, ServiceJob
 from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.services.jobs.host_resources import Capacity, need_or_instances
@@ -276,14 +276,14 @@ class Scheduler:
             active.work = self._copiers.submit(self._start, active)
         if not active.work.done():
             if active.job.stop_requested:  # the executor may be starting it, for example pull its image
-                active.job.forward_stop()
+                active.life.stop()
             return
         work, active.work = active.work, None
         try:
             work.result()
         except StagingCancelled:
             if not self.is_closing:
-                self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, STOPPED)
+                self._end(active, JobStatus.TERMINATED, REASON_STOPPED_BY_USER, STOPPED_MESSAGE)
         except Exception as error:
             self._end(active, JobStatus.INITIALIZE_FAILED, *_start_failure(active.job.id, error))
         else:
@@ -302,7 +302,7 @@ class Scheduler:
             active.step = "staging"
             return
         if job.stop_requested and not active.is_stop_forwarded:
-            job.forward_stop()
+            active.life.stop()
             active.is_stop_forwarded = True
         if state.started_at is not None and active.status == JobStatus.INITIALIZING:
             self._jobs.move(

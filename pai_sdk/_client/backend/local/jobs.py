@@ -21,11 +21,11 @@ from typing import Any, TypeAlias
 
 from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._core.files import is_locked, locked, replace_file
-from pai_sdk._core.reasons import REASON_OUTPUTS_NOT_SAVED, REASON_STOPPED_BY_USER
+from pai_sdk._core.reasons import REASON_OUTPUTS_NOT_SAVED
 from pai_sdk._host.agent.sandbox import TRASH_PREFIX, Sandbox
 from pai_sdk._host.execution.base import ExecutionState, Executor
 from pai_sdk._host.execution.docker.final_state import interrupted
-from pai_sdk._host.lifecycle import outcome, waiting_state
+from pai_sdk._host.lifecycle import JobLife, outcome, waiting_state
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.record import InstanceRecord, JobRecord, StatusTransition
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
@@ -186,8 +186,7 @@ class LocalJob:
             with self.update_metadata() as metadata:
                 # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
                 metadata.setdefault("stopped_at", time.time())
-        message = "The job was stopped by its user."
-        executor.stop(self.root, reason_code=REASON_STOPPED_BY_USER, reason_message=message)
+        JobLife(executor, self).stop()
 
     # ---- its record
 
