@@ -6,10 +6,8 @@ import copy
 import errno
 import os
 import secrets
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from itertools import chain
@@ -22,14 +20,12 @@ from pai_sdk._data.storage.base import Store, checked_path
 from pai_sdk._data.storage.leftovers import is_unfinished
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.stored_file import StoredFile, Unlisted, chunks_of
-from pai_sdk._data.storage.stores.passing_errors import is_transient_error
+from pai_sdk._data.storage.stores.fsspec_requests import FsspecRequests, mark_failures
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.errors import (
-    FileChangedError,
     InvalidInputError,
     MissingExtraError,
     ObjectNotFoundError,
-    PaiError,
     PathConflictError,
     Problem,
     StorageError,
@@ -70,18 +66,16 @@ class FsspecStore(Store):
 
     def __init__(self, uri: str, storage_options: Mapping[str, Any] | None = None) -> None:
         options = dict(storage_options or {})
-        self._retry: RetryPolicy = options.get("retry") or RetryPolicy()
+        self.uri = uri.rstrip("/") + "/"
+        self._requests = FsspecRequests(self.uri, options.get("retry") or RetryPolicy())
         # WebHdfsFiles retries by itself, with this policy.
         if uri_scheme(uri) != "webhdfs":
             options.pop("retry", None)
-        # No lambda: a store can be pickled.
-        self._may_retry: Callable[[], bool] = _always
         self._fs, root = _file_system(uri, options)
         protocol = self._fs.protocol
         names = {protocol} if isinstance(protocol, str) else set(protocol)
         self._is_object_store = bool(names & _OBJECT_STORES)
         self._root = root.rstrip("/")
-        self.uri = uri.rstrip("/") + "/"
         # With the cache, a store would not see files of other processes.
         self._fs.use_listings_cache = False
 
@@ -90,14 +84,8 @@ class FsspecStore(Store):
 
     def cancelled_by(self, pool: TransferPool) -> FsspecStore:
         """A store for one transfer: its calls end when the transfer is stopped."""
-
-        def pause(seconds: float) -> None:
-            pool.stopped.wait(seconds)
-
         store = copy.copy(self)
-        store._may_retry = lambda: pool.may_retry() and not pool.stopped.is_set()
-        if self._retry.sleep is time.sleep:
-            store._retry = replace(self._retry, sleep=pause)
+        store._requests = self._requests.cancelled_by(pool)
         return store
 
     def exists(self) -> bool:
@@ -114,7 +102,7 @@ class FsspecStore(Store):
         folder = f"{self._root}/{path}".rstrip("/")
         self._fs.invalidate_cache(folder)
         try:
-            entries = self._request(path, partial(self._fs.ls, folder, detail=True))
+            entries = self._requests.send(path, partial(self._fs.ls, folder, detail=True))
         except (FileNotFoundError, NotADirectoryError):
             return frozenset()
         below = (self._relative(entry["name"]) for entry in entries if entry.get("type") == "directory")
@@ -137,7 +125,7 @@ class FsspecStore(Store):
         """Yields the files that an object store has below a folder, from one listing."""
         self._fs.invalidate_cache(folder)
         try:
-            entries = self._request(prefix, partial(self._fs.find, folder, withdirs=folders, detail=True))
+            entries = self._requests.send(prefix, partial(self._fs.find, folder, withdirs=folders, detail=True))
         except FileNotFoundError:
             return
         parents = {name.rpartition("/")[0] for name in entries}
@@ -158,7 +146,7 @@ class FsspecStore(Store):
         parent = self._relative(folder)
         self._fs.invalidate_cache(folder)
         try:
-            entries = self._request(parent, partial(self._fs.ls, folder, detail=True))
+            entries = self._requests.send(parent, partial(self._fs.ls, folder, detail=True))
         except (FileNotFoundError, NotADirectoryError):
             # The folder was removed since its entry was read.
             return
@@ -190,7 +178,7 @@ class FsspecStore(Store):
         """
         info = self._file_info(path)
         if (info.get("type") == "directory") != path.endswith("/"):
-            raise self._missing_file(path)
+            raise self._requests.missing_file(path)
         return _stored_file(path, info)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -203,17 +191,17 @@ class FsspecStore(Store):
         end = file.size_bytes if end is None else min(end, file.size_bytes)
         for at in range(start, end, _CHUNK_BYTES):
             try:
-                yield self._request(path, partial(self._range, path, file, at, min(at + _CHUNK_BYTES, end)))
+                yield self._requests.send(path, partial(self._range, path, file, at, min(at + _CHUNK_BYTES, end)))
             except (FileNotFoundError, NotADirectoryError) as error:
-                raise self._missing_file(path) from error
+                raise self._requests.missing_file(path) from error
         if end - start > _CHUNK_BYTES and self.head(path).etag != file.etag:
-            raise self._changed_error(path)
+            raise self._requests.changed_error(path)
 
     def _range(self, path: str, file: StoredFile, start: int, end: int) -> bytes:
         chunk: bytes = self._fs.cat_file(self._name(path), start=start, end=end)
         if len(chunk) != end - start:
             if self.head(path).etag != file.etag:
-                raise self._changed_error(path)
+                raise self._requests.changed_error(path)
             raise ConnectionResetError(f"{len(chunk)} bytes arrived, not {end - start}")
         return chunk
 
@@ -224,7 +212,7 @@ class FsspecStore(Store):
         """
         name = self._name(path)
         if path.endswith("/"):
-            self._change(path, partial(self._fs.makedirs, name, exist_ok=True))
+            self._requests.change(path, partial(self._fs.makedirs, name, exist_ok=True))
             return StoredFile(path, 0, None, "")
         can_repeat = True
         if isinstance(content, Iterator):
@@ -233,7 +221,9 @@ class FsspecStore(Store):
             content, can_repeat = (head, True) if is_all else (chain((head,), content), False)
         put = partial(self._put, part_bytes=_part_bytes(content)) if self._is_object_store else self._replace
         try:
-            self._change(path, lambda: put(name, _mark_failures(chunks_of(content))), can_repeat=can_repeat)
+            self._requests.change(
+                path, lambda: put(name, mark_failures(chunks_of(content))), can_repeat=can_repeat
+            )
             return self.head(path)
         except StorageError as error:
             if self._is_object_store or error.retryable or not self._is_name_blocked(name):
@@ -251,7 +241,7 @@ class FsspecStore(Store):
             return super().create(path, content)
         put = partial(self._fs.pipe_file, self._name(path), content, mode="create")
         try:
-            self._change(path, put)
+            self._requests.change(path, put)
         except StorageError as error:
             if isinstance(error.__cause__, FileExistsError):
                 return False
@@ -321,8 +311,10 @@ class FsspecStore(Store):
         """
         self.head(source)
         if not self._is_object_store:
-            self._change(target, partial(self._fs.makedirs, self._name(target).rpartition("/")[0], exist_ok=True))
-        self._change(source, partial(self._fs.cp_file, self._name(source), self._name(target)))
+            self._requests.change(
+                target, partial(self._fs.makedirs, self._name(target).rpartition("/")[0], exist_ok=True)
+            )
+        self._requests.change(source, partial(self._fs.cp_file, self._name(source), self._name(target)))
         return self.head(target)
 
     def delete(self, paths: Iterable[str]) -> None:
@@ -330,7 +322,9 @@ class FsspecStore(Store):
         for path in paths:
             name = self._name(path)
             try:
-                self._request(path, partial(self._fs.rmdir if path.endswith("/") else self._fs.rm_file, name))
+                self._requests.send(
+                    path, partial(self._fs.rmdir if path.endswith("/") else self._fs.rm_file, name)
+                )
             except (FileNotFoundError, NotADirectoryError):
                 continue
             except StorageError:
@@ -346,38 +340,15 @@ class FsspecStore(Store):
                 self._fs.rmdir(folder)
                 folder = folder.rpartition("/")[0]
 
-    def _request(self, path: str, request: Callable[[], Any], *, can_repeat: bool = True) -> Any:
-        """Sends a request, again after a transient error; only those for missing files stay untranslated."""
-        try:
-            return self._retry.call(
-                request, is_transient=lambda error: can_repeat and is_transient_error(error) and self._may_retry()
-            )
-        except _ContentError as error:
-            if not isinstance(error.cause, OSError):
-                raise error.cause from error.cause.__cause__
-            raise self._error_for(path, error.cause) from error.cause
-        except (PaiError, FileNotFoundError, NotADirectoryError):
-            raise
-        except Exception as error:
-            # Libraries behind fsspec raise errors that are no OSError.
-            raise self._error_for(path, error) from error
-
-    def _change(self, path: str, request: Callable[[], Any], *, can_repeat: bool = True) -> None:
-        try:
-            self._request(path, request, can_repeat=can_repeat)
-        except OSError as error:
-            # Here a FileNotFoundError does not mean that the file itself is missing.
-            raise self._error_for(path, error) from error
-
     def _file_info(self, path: str) -> Mapping[str, Any]:
         return self._info(path, self._name(path))
 
     def _info(self, path: str, name: str) -> Mapping[str, Any]:
         try:
             self._fs.invalidate_cache(name.rpartition("/")[0])
-            info: Mapping[str, Any] = self._request(path, partial(self._fs.info, name))
+            info: Mapping[str, Any] = self._requests.send(path, partial(self._fs.info, name))
         except (FileNotFoundError, NotADirectoryError) as error:
-            raise self._missing_file(path) from error
+            raise self._requests.missing_file(path) from error
         return info
 
     def _name(self, path: str) -> str:
@@ -386,36 +357,6 @@ class FsspecStore(Store):
     def _relative(self, name: str) -> str:
         # Some file systems give `/bucket/key` for `bucket/key`.
         return name.strip("/").removeprefix(self._root.strip("/")).strip("/")
-
-    def _missing_file(self, path: str) -> ObjectNotFoundError:
-        return ObjectNotFoundError(f"{self.uri}{path}: there is no such file", uri=f"{self.uri}{path}")
-
-    def _changed_error(self, path: str) -> FileChangedError:
-        return FileChangedError(f"{self.uri}{path}: it was changed while it was read", uri=f"{self.uri}{path}")
-
-    def _error_for(self, path: str, error: Exception) -> StorageError:
-        uri = f"{self.uri}{path}"
-        reason = error.strerror or error if isinstance(error, OSError) else f"{type(error).__name__}: {error}"
-        return StorageError(f"{uri}: {reason}", uri=uri, retryable=is_transient_error(error))
-
-
-class _ContentError(Exception):
-    """Raised when the content to write cannot be read: not an error of the file system."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-def _mark_failures(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    try:
-        yield from chunks
-    except Exception as error:
-        raise _ContentError(error) from None
-
-
-def _always() -> bool:
-    return True
 
 
 def _part_bytes(content: bytes | Path | Iterable[bytes]) -> int | None:
