@@ -8,40 +8,35 @@ from __future__ import annotations
 import contextlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import repeat
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
-from pai_sdk._data.run.events.attempts import Attempt, head_end, oldest_first, replacements, start_order
-from pai_sdk._data.run.events.columns import GrowingSeries, GrowingSummary, SeriesStats, series_stats
+from pai_sdk._data.run.events.attempts import start_order
+from pai_sdk._data.run.events.columns import GrowingSummary, SeriesStats, series_stats
 from pai_sdk._data.run.events.files import DamagedRange, EventChunk, EventFileReader, OtherEvent
 from pai_sdk._data.run.events.lanes import HostFiles, lanes
-from pai_sdk._data.run.events.series import Integers, Series, TagSummary, is_tensor_kind
+from pai_sdk._data.run.events.run_files import (
+    LOGS_RANK,
+    RunEnd,
+    RunFile,
+    TagKey,
+    files_with,
+    joined_points,
+    top_of,
+    valid_points,
+)
+from pai_sdk._data.run.events.series import Series, TagSummary, is_tensor_kind
 from pai_sdk._data.run.events.sources import is_instance, source_order
-from pai_sdk._data.run.events.writer import EVENTS_PART, event_file_source
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
 
 __all__ = ["Entry", "ImageEntry", "RunEnd", "RunReader"]
 
-_LOGS_RANK = 1 << 30  # after the ranks of all processes, so that a reported metric keeps its plain name
-_EMPTY_RANGE = (math.inf, -math.inf)
 _INSTANCE = re.compile(r".+-((?:master|chief|worker|ps|evaluator)-[0-9]+(?:\.log)?)")  # after the id of the job
-_UNSTORED_KINDS = ("image", "audio", "graph")  # counted only, since their content can be megabytes
 _TAG_BYTES = 1000  # memory of a tag without its points, about
-
-
-class _Key(NamedTuple):
-    """The key of a summary: a tag of one kind, of one instance."""
-
-    source: tuple[int, str]  # the rank by the folder; the instance, or one of several machines
-    kind: str
-    tag: str
 
 
 class Entry(NamedTuple):
@@ -62,92 +57,6 @@ class ImageEntry(NamedTuple):
     content: bytes = b""  # of the file, such as PNG; empty in a list of images
 
 
-class RunEnd(NamedTuple):
-    """The end of a run, as recorded in its files."""
-
-    wall: float  # when, in seconds since 1970
-    status: str  # `Succeed`, `Failed` or `Terminated`; other programs write another string or none
-
-
-class _File:
-    """One event file of the run, and its points of each tag."""
-
-    def __init__(self, store: Store, path: str) -> None:
-        self.reader = EventFileReader(store, path)
-        self.read_version = (0, "")
-        self.host, self.order = _file_host(path), start_order(path)
-        self.source = (_file_rank(path), self.host if is_instance(self.host) else "")
-        self.changed_s: float | None = None
-        self.points: dict[_Key, GrowingSeries] = {}
-        self.other_events: dict[_Key, list[OtherEvent]] = {}
-        self.last_wall = 0.0
-        self.end: RunEnd | None = None
-        self.wall, self.step = _EMPTY_RANGE, _EMPTY_RANGE  # minimum and maximum of all points
-
-    def take(
-        self, chunk: EventChunk, *, keeps_points: bool
-    ) -> Iterator[tuple[_Key, Series, SeriesStats, int | None]]:
-        """Stores the content of a chunk. Yields, for each tag, the new points and the smallest step before."""
-        scalars = [*chunk.scalars.values()]
-        all_stats = series_stats(scalars)
-        self._update_ranges(scalars, all_stats)
-        for series, stats in zip(scalars, all_stats, strict=True):
-            self.last_wall = max(self.last_wall, float(series.wall[-1]))
-            yield self._add_points(_Key(self.source, "scalar", series.tag), series, stats, keeps_points)
-        events_by_key: dict[_Key, list[OtherEvent]] = {}
-        for event in chunk.other_events:
-            if event.kind == "end":
-                self.end = RunEnd(event.wall, event.content.decode(errors="replace"))
-                continue
-            self.last_wall = max(self.last_wall, event.wall)
-            events_by_key.setdefault(_Key(self.source, event.kind, event.tag), []).append(event)
-        for key, events in events_by_key.items():
-            wall, step = np.array([event.wall for event in events]), np.array([event.step for event in events])
-            series = Series(key.tag, wall, step, np.full(len(events), np.nan))
-            yield self._add_points(key, series, series_stats([series])[0], keeps_points)
-            if keeps_points and key.kind not in _UNSTORED_KINDS:
-                self.other_events.setdefault(key, []).extend(events)
-
-    def _update_ranges(self, scalars: list[Series], stats: list[SeriesStats]) -> None:
-        if is_instance(self.host):  # only machines are distinguished by times
-            return
-        for series, stat in zip(scalars, stats, strict=True):
-            first, last = float(series.wall.min()), float(series.wall.max())
-            if not math.isfinite(last - first):
-                walls = series.wall[np.isfinite(series.wall)]
-                first, last = float(walls.min(initial=math.inf)), float(walls.max(initial=-math.inf))
-            self.wall = min(self.wall[0], first), max(self.wall[1], last)
-            self.step = min(self.step[0], stat.first_step), max(self.step[1], stat.last.step)
-
-    def move(self, source: tuple[int, str]) -> None:
-        """Assigns the content to another source."""
-        self.source = source
-        self.points = {key._replace(source=source): points for key, points in self.points.items()}
-        self.other_events = {key._replace(source=source): events for key, events in self.other_events.items()}
-
-    def _add_points(
-        self, key: _Key, series: Series, stats: SeriesStats, keeps_points: bool
-    ) -> tuple[_Key, Series, SeriesStats, int | None]:
-        growing = self.points.get(key)
-        first_step = None
-        if growing is None:
-            self.points[key] = growing = GrowingSeries(series, stats)
-        else:
-            first_step = growing.first_step
-            growing.record_steps(stats)
-            if keeps_points:
-                growing.append(series)
-        if not keeps_points:
-            growing.forget()
-        return key, series, stats, first_step
-
-    def drop_points(self) -> None:
-        """Frees everything but the ranges of steps."""
-        for points in self.points.values():
-            points.forget()
-        self.other_events = {}
-
-
 class RunReader:
     """Reads the event files of one run; a restarted training writes another file, and together they are one curve.
 
@@ -160,14 +69,14 @@ class RunReader:
 
     def __init__(self, store: Store, files: Iterable[StoredFile] = ()) -> None:
         self._store = store
-        self._files: dict[str, _File] = {}
+        self._files: dict[str, RunFile] = {}
         self._has_points = True
-        self._summaries: dict[_Key, GrowingSummary] = {}
-        self._names: dict[tuple[str, str], _Key] = {}  # by kind and displayed tag
+        self._summaries: dict[TagKey, GrowingSummary] = {}
+        self._names: dict[tuple[str, str], TagKey] = {}  # by kind and displayed tag
         self._hparams: dict[str, bool | float | str | None] = {}
-        self._merged: dict[_Key, Series] = {}
+        self._merged: dict[TagKey, Series] = {}
         # For a tag in several files: the newest file, and the step after which it only adds points.
-        self._tops: dict[_Key, tuple[str, float]] = {}
+        self._tops: dict[TagKey, tuple[str, float]] = {}
         self.version = 0  # grows with each change of the content
         # Grows when earlier results are not valid any more: a file was replaced, truncated or removed, or another
         # file replaces points.
@@ -212,7 +121,7 @@ class RunReader:
     @property
     def end(self) -> RunEnd | None:
         """Returns the end that was written last; None if there is none, or if a process has written after it."""
-        files = [file for file in self._files.values() if file.source[0] != _LOGS_RANK]
+        files = [file for file in self._files.values() if file.source[0] != LOGS_RANK]
         end = max((file.end for file in files if file.end is not None), default=None)
         return None if end is None or any(file.last_wall > end.wall for file in files) else end
 
@@ -284,7 +193,7 @@ class RunReader:
         failure: StorageError | None = None
         self.is_behind = has_read = False
         for stored in stored_files:
-            file = self._files.get(stored.path) or _File(self._store, stored.path)
+            file = self._files.get(stored.path) or RunFile(self._store, stored.path)
             current = (stored.size_bytes, stored.etag)
             if file.read_version == current:
                 continue
@@ -315,9 +224,9 @@ class RunReader:
         if failure is not None:
             raise failure
 
-    def _add_chunk(self, file: _File, chunk: EventChunk) -> None:
+    def _add_chunk(self, file: RunFile, chunk: EventChunk) -> None:
         """Adds a chunk of a file to the summaries."""
-        rewritten: dict[_Key, int] = {}
+        rewritten: dict[TagKey, int] = {}
         is_new = False
         other_files = [other for other in self._files.values() if other is not file]
         for key, series, stats, _ in file.take(chunk, keeps_points=self._has_points):
@@ -334,14 +243,16 @@ class RunReader:
                 with contextlib.suppress(ValueError):
                     self._hparams.update(event.hparams())
         if is_new:
-            self._name_tags()
+            self._names = _names_of(self._summaries, self._files.values())
         if rewritten:
             expected = {key: self._summaries[key].count + added for key, added in rewritten.items()}
             self._summarize(rewritten)
             if any(self._summaries[key].count != count for key, count in expected.items()):
                 self.epoch += 1
 
-    def _is_continuation(self, file: _File, key: _Key, stats: SeriesStats, same_tag_files: list[_File]) -> bool:
+    def _is_continuation(
+        self, file: RunFile, key: TagKey, stats: SeriesStats, same_tag_files: list[RunFile]
+    ) -> bool:
         """Returns True when points of a file follow all existing ones, and replace none of them."""
         newest, top = self._tops.get(key, ("", math.inf))
         if newest == file.reader.path:
@@ -354,17 +265,17 @@ class RunReader:
             return True
         return False
 
-    def _summarize(self, keys: Iterable[_Key]) -> None:
+    def _summarize(self, keys: Iterable[TagKey]) -> None:
         """Recomputes the summaries of tags in several files from all points."""
         had_points = self._has_points
         self._ensure_points()
         for key in keys:
             self._merged.pop(key, None)
             summary = self._summaries[key] = GrowingSummary(key.tag, key.kind)
-            joined, files = self._joined(key), self._files_with(key)
+            joined, files = self._joined(key), files_with(self._files.values(), key)
             summary.add(series_stats([joined])[0])
             summary.replaced = sum(len(steps) for _, steps in files) - len(joined)
-            self._tops[key] = _top_of(files)
+            self._tops[key] = top_of(files)
         if not had_points:
             self.drop_points()
 
@@ -389,7 +300,7 @@ class RunReader:
         self._summaries = {key: GrowingSummary(key.tag, key.kind) for key in keys}
         self._merged, self._tops = {}, {}
         self._summarize(keys)
-        self._name_tags()
+        self._names = _names_of(self._summaries, self._files.values())
         self.epoch += 1
         self.version += 1
 
@@ -399,7 +310,7 @@ class RunReader:
             return
         files = {}
         for path, old in self._files.items():
-            file = files[path] = _File(self._store, path)
+            file = files[path] = RunFile(self._store, path)
             file.read_version, file.source, file.changed_s = old.read_version, old.source, old.changed_s
             for _ in file.take(file.reader.read(old.read_version[0]), keeps_points=True):
                 pass
@@ -414,52 +325,18 @@ class RunReader:
 
     # ---- joining --------------------------------------------------------------------------------------------
 
-    def _files_with(self, key: _Key) -> list[tuple[_File, Integers]]:
-        """Returns the files that have a tag, oldest first, each with the steps of its points."""
-        files = [
-            (file, file.points[key].series(key.tag).step) for file in self._files.values() if key in file.points
-        ]
-        # `bisect` takes an array as it is.
-        attempts = [Attempt(file.order, file.changed_s, cast("Sequence[int]", steps)) for file, steps in files]
-        return [files[number] for number in oldest_first(attempts)]
-
-    def _valid_points(self, key: _Key) -> list[tuple[_File, npt.NDArray[Any] | None]]:
-        """Returns the files that have a tag, oldest first, each with a mask of its valid points; None for all."""
-        files = self._files_with(key)
-        parts: list[tuple[_File, npt.NDArray[Any] | None]] = []
-        steps = [cast("Sequence[int]", file_steps) for _, file_steps in files]
-        for (file, file_steps), replacement in zip(files, replacements(steps), strict=True):
-            is_valid = np.ones(len(file_steps), bool)
-            if replacement.limit is not None:
-                is_valid[np.searchsorted(file_steps, replacement.limit) :] = False
-            for number in replacement.replaced_by:
-                is_valid &= ~np.isin(file_steps, files[number][1])
-            parts.append((file, None if is_valid.all() else is_valid))
-        return parts
-
-    def _joined(self, key: _Key) -> Series:
+    def _joined(self, key: TagKey) -> Series:
         """Returns the points of a tag that count, by step."""
         joined = self._merged.get(key)
         if joined is None:
-            parts = []
-            for file, is_valid in self._valid_points(key):
-                series = file.points[key].series(key.tag)
-                parts.append(series if is_valid is None else series[is_valid])
-            wall, step, value = (
-                columns[0] if len(columns) == 1 else np.concatenate(columns)
-                for columns in zip(*((part.wall, part.step, part.value) for part in parts), strict=True)
-            )
-            joined = Series(key.tag, wall, step, value)
-            if len(parts) > 1 and not (step[1:] >= step[:-1]).all():
-                joined = joined[np.argsort(step, kind="stable")]
-            self._merged[key] = joined
+            joined = self._merged[key] = joined_points(self._files.values(), key)
         return joined
 
     def _entries(self, kind: str, tag: str, decoded: Callable[[OtherEvent], Any]) -> list[Entry]:
         key = self._names[kind, tag]
         self._ensure_points()
         entries = []
-        for file, is_valid in self._valid_points(key):
+        for file, is_valid in valid_points(self._files.values(), key):
             events = sorted(file.other_events.get(key, ()), key=lambda event: event.step)
             for event, counts in zip(events, repeat(True) if is_valid is None else is_valid, strict=False):
                 if counts:
@@ -467,52 +344,39 @@ class RunReader:
                         entries.append(Entry(event.wall, event.step, decoded(event)))
         return sorted(entries, key=lambda entry: entry.step)
 
-    def _name_tags(self) -> None:
-        """Names each tag; the names of tags that several instances write contain the instance."""
-        writers: dict[tuple[str, str], list[_Key]] = {}
-        for key in self._summaries:
-            writers.setdefault((key.kind, key.tag), []).append(key)
-        self._names = {}
-        for (kind, tag), keys in writers.items():
-            if len(keys) == 1:
-                self._names[kind, tag] = keys[0]
-                continue
-            keys.sort(key=_key_order)
-            names = [self._key_label(key) for key in keys]
-            short = [match[1] if (match := _INSTANCE.fullmatch(name)) else name for name in names]
-            for number, key in enumerate(keys):
-                label = short[number] if short.count(short[number]) == 1 else names[number]
-                label = label if names.count(label) < 2 else f"rank-{key.source[0]}"
-                self._names[kind, f"{tag} ({label})" if number else tag] = key
 
-    def _key_label(self, key: _Key) -> str:
-        """Returns the instance that has written a tag, or the only machine; empty for several machines."""
-        rank, instance = key.source
-        if instance:
-            return f"{instance}.log" if rank == _LOGS_RANK else instance
-        hosts = {file.host for file in self._files.values() if key in file.points}
-        return hosts.pop() if len(hosts) == 1 else ""
+def _names_of(keys: Iterable[TagKey], files: Collection[RunFile]) -> dict[tuple[str, str], TagKey]:
+    """Returns each tag by kind and displayed name; the names of tags of several instances have the instance."""
+    writers: dict[tuple[str, str], list[TagKey]] = {}
+    for key in keys:
+        writers.setdefault((key.kind, key.tag), []).append(key)
+    names: dict[tuple[str, str], TagKey] = {}
+    for (kind, tag), same_tag in writers.items():
+        if len(same_tag) == 1:
+            names[kind, tag] = same_tag[0]
+            continue
+        same_tag.sort(key=_key_order)
+        labels = [_key_label(key, files) for key in same_tag]
+        short = [match[1] if (match := _INSTANCE.fullmatch(label)) else label for label in labels]
+        for number, key in enumerate(same_tag):
+            label = short[number] if short.count(short[number]) == 1 else labels[number]
+            label = label if labels.count(label) < 2 else f"rank-{key.source[0]}"
+            names[kind, f"{tag} ({label})" if number else tag] = key
+    return names
 
 
-def _key_order(key: _Key) -> tuple[Any, ...]:
+def _key_label(key: TagKey, files: Iterable[RunFile]) -> str:
+    """Returns the instance that has written a tag, or the only machine; empty for several machines."""
     rank, instance = key.source
-    return source_order(instance, rank, is_from_log=rank == _LOGS_RANK)
+    if instance:
+        return f"{instance}.log" if rank == LOGS_RANK else instance
+    hosts = {file.host for file in files if key in file.points}
+    return hosts.pop() if len(hosts) == 1 else ""
 
 
-def _top_of(files: list[tuple[_File, Integers]]) -> tuple[str, float]:
-    """Returns the newest file of a tag, and the step after which its points replace none of older files."""
-    newest, steps = files[-1]
-    end, is_enough = head_end(cast("Sequence[int]", steps))
-    if not is_enough:
-        return newest.reader.path, math.inf
-    replaced = replacements([cast("Sequence[int]", file_steps) for _, file_steps in files])
-    # Files whose equal steps are replaced have no points after their last step.
-    last = [
-        int(file_steps[-1])
-        for (_, file_steps), replacement in zip(files, replaced, strict=True)
-        if len(files) - 1 in replacement.replaced_by
-    ]
-    return newest.reader.path, max([int(steps[end - 1]), *last])
+def _key_order(key: TagKey) -> tuple[Any, ...]:
+    rank, instance = key.source
+    return source_order(instance, rank, is_from_log=rank == LOGS_RANK)
 
 
 def _read_other_events(reader: EventFileReader, size: int) -> Iterator[OtherEvent]:
@@ -540,17 +404,3 @@ def _images_in(events: Iterable[OtherEvent], tag: str, first: int, number: int |
                 next_number, event.wall, event.step, len(content), content if next_number == number else b""
             )
             next_number += 1
-
-
-def _file_rank(path: str) -> int:
-    """Returns the rank by the folder of a file; -1 without one."""
-    part = EVENTS_PART.fullmatch(path.rpartition("/")[0].rpartition("/")[2])
-    if part is None:
-        return -1
-    return int(part["rank"]) if part["rank"] else _LOGS_RANK
-
-
-def _file_host(path: str) -> str:
-    """Returns the instance or the machine in the name of a file; empty without one."""
-    source = event_file_source(path.rpartition("/")[2])
-    return source[0] if source else ""
