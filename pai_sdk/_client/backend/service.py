@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import heapq
 import logging
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,6 +25,7 @@ from pai_sdk._client.api.workspaces import Workspaces
 from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk._client.backend.connection import JOB_SETTINGS, Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
+from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
 from pai_sdk._core.config.credentials import CredentialsProvider
 from pai_sdk._core.config.rules import api_region_of
@@ -36,12 +35,11 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.sync.tree_index import is_folder_complete
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint, from_time
+from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
 from pai_sdk._wire.pai.spec import CodeDir, OssLocation
-from pai_sdk._wire.pai.wire import seconds_of, wire_time
-from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem, StorageError
+from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
@@ -53,10 +51,6 @@ if sys.platform != "win32":
 _log = logging.getLogger(__name__)
 
 _FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
-_POINTS_A_PAGE = 2000  # limit of this package's service; the limit of Alibaba Cloud's is not documented
-_USAGE_METRICS = ("CpuCoreUsage", "MemoryUsage", "GpuCoreUsage", "GpuMemoryUsage")  # as InstanceUsage has them
-_USAGE_OF_LAST_S, _USAGE_STEP = 600.0, "10s"  # clocks may differ by minutes
-_CLOCKS_DIFFER_S = 300.0  # of service and instance
 
 
 class ServiceBackend:
@@ -88,9 +82,9 @@ class ServiceBackend:
         self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
         self._jobs = TrainingJobs(self._transport)
         self._logs = JobLogs(self._transport)
+        self._metrics = ServiceMetrics(self._jobs, self.files)
         self._lock = threading.Lock()
         self._to_workspaces: Transport | None = None
-        self._reads_reports = False  # True after the service has announced it
 
     @classmethod
     def open(cls, connection: Connection) -> ServiceBackend:
@@ -158,7 +152,7 @@ class ServiceBackend:
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
-            self._require_uploaded(plan.request)
+            _check_uploaded(plan.request, self._bucket(), self.files)
         if plan.uploads:
             from pai_sdk._data.storage.transfer import upload_tree
 
@@ -185,17 +179,8 @@ class ServiceBackend:
             # By default a service lists the last 7 days, which include all new jobs.
             start_time=BEGINNING if of_any_age else None,
         )
-        job_ids = []
-        for record in candidates:
-            if record.submission is None:  # the list may lack labels, and names are not unique
-                is_candidate = record.training_job_name == request.training_job_name
-                if not (is_candidate or request.label(IDEMPOTENCY_LABEL)):
-                    continue
-                record = self._jobs.get(record.training_job_id)
-            if record.submission in (label, None):
-                job_ids.append(record.training_job_id)
         # The list is the newest first.
-        return job_ids[::-1]
+        return [*_jobs_of_submission(request, candidates, self._jobs.get)][::-1]
 
     @property
     def algorithms(self) -> Algorithms:
@@ -305,30 +290,7 @@ class ServiceBackend:
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """Yields the job's metric values, oldest first."""
-        from pai_sdk._data.run.events.points import JobPoints, metric_points
-        from pai_sdk._data.storage.stores.oss import OssStore
-
-        record = None if self._reads_reports else self._jobs.get(job_id)
-        self._reads_reports = record is None or record._reads_reports
-        if record is None or self._reads_reports:
-            return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
-        # A service that does not announce that it reads reports is Alibaba Cloud's: then they are also read from
-        # the event files that are saved in the job's output `tensorboard`.
-        log_points = self._jobs.metrics(job_id, name=name, since=since)
-        uri = record.outputs.get("tensorboard", "")
-        if not uri.startswith("oss://"):
-            return log_points
-        try:
-            store = OssStore(self.files(), OssUri.parse(uri))
-            # Older event files in a shared output folder are those of earlier jobs.
-            created_s = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
-            parts = [part for part in JobPoints(store, since=created_s).read_on() if not part.is_from_log]
-        except StorageError as error:
-            _log.warning("the metrics that job %s has reported cannot be read: %s", job_id, error)
-            return log_points
-        # Both are sorted by time already.
-        reported = from_time(metric_points(parts, name), since)
-        return heapq.merge(log_points, reported, key=lambda point: point.timestamp or "")
+        return self._metrics.read(job_id, name=name, since=since)
 
     def events(self, job_id: str) -> Sequence[str]:
         """Returns the events of the job."""
@@ -336,17 +298,7 @@ class ServiceBackend:
 
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         """Returns the resource usage of instances, from the last 10 minutes of the service's metrics."""
-        since = wire_time(time.time() - _USAGE_OF_LAST_S) or ""
-        metrics = [
-            self._jobs.instance_metrics(job_id, metric, start_time=since, step=_USAGE_STEP)
-            for metric in _USAGE_METRICS
-        ]
-        names = sorted({name for values in metrics for name in values})
-        cpu, memory, gpu, gpu_memory = metrics
-        return [
-            InstanceUsage(name, cpu.get(name), memory.get(name), gpu.get(name), gpu_memory.get(name))
-            for name in names
-        ]
+        return usage_of(self._jobs, job_id)
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to an instance that this user's service runs locally, as a process or a container."""
@@ -395,23 +347,6 @@ class ServiceBackend:
             timeout_s=self._timeout_s,
         )
 
-    def _require_uploaded(self, request: TrainingJobRequest) -> None:
-        """Checks that an earlier submission has uploaded the files of a request that was loaded from a file."""
-        upload_prefixes = tuple(f"{self._bucket()}/{folder}/" for folder in _FOLDERS.values())
-        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
-        uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
-        if code is not None and isinstance(code.location_value, OssLocation):
-            uris["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"
-        hint = "submit the plan where it was created, or create it again"
-        problems = [
-            Problem(where, f"its files are not in {uri}", hint)
-            for where, uri in uris.items()
-            # URIs that are not from `tree_uri` belong to the user, and are not checked.
-            if uri.startswith(upload_prefixes) and not is_folder_complete(self.files(), _placed_folder(uri))
-        ]
-        if problems:
-            raise InvalidInputError(problems)
-
     def _bucket(self) -> str:
         self._settings.require(*JOB_SETTINGS)
         return f"oss://{self._settings.oss_bucket_name}"
@@ -419,6 +354,38 @@ class ServiceBackend:
     def files(self) -> OssClient:
         """Returns the client of the object storage; the first call creates it."""
         return self._connection.files()
+
+
+def _jobs_of_submission(
+    request: TrainingJobRequest, candidates: Iterator[JobRecord], get: Callable[[str], JobRecord]
+) -> Iterator[str]:
+    """Yields the ids of the candidates that belong to the submission of a request, or may do so."""
+    for record in candidates:
+        if record.submission is None:  # the list may lack labels, and names are not unique
+            is_candidate = record.training_job_name == request.training_job_name
+            if not (is_candidate or request.label(IDEMPOTENCY_LABEL)):
+                continue
+            record = get(record.training_job_id)
+        if record.submission in (request.label(SUBMISSION_LABEL), None):
+            yield record.training_job_id
+
+
+def _check_uploaded(request: TrainingJobRequest, bucket: str, files: Callable[[], OssClient]) -> None:
+    """Checks that an earlier submission has uploaded the files of a request that was loaded from a file."""
+    upload_prefixes = tuple(f"{bucket}/{folder}/" for folder in _FOLDERS.values())
+    code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+    uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
+    if code is not None and isinstance(code.location_value, OssLocation):
+        uris["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"
+    hint = "submit the plan where it was created, or create it again"
+    problems = [
+        Problem(where, f"its files are not in {uri}", hint)
+        for where, uri in uris.items()
+        # URIs that are not from `tree_uri` belong to the user, and are not checked.
+        if uri.startswith(upload_prefixes) and not is_folder_complete(files(), _placed_folder(uri))
+    ]
+    if problems:
+        raise InvalidInputError(problems)
 
 
 def _placed_folder(uri: str) -> OssUri:
