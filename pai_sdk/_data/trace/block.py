@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _FIRST_ROWS = 1024
-_PART_BYTES = 8 << 20  # of a block: large enough for Arrow, and a small fraction of a block of the usual size
+_MAX_PART_BYTES = 8 << 20  # of a block: large enough for Arrow, and a small fraction of a block of the usual size
 _JOINED = 256  # small Arrow arrays that are joined into one
 _JOINED_BYTES = 1 << 20  # larger ones are joined when the block is built, in a thread: no step waits for the copy
 
@@ -28,12 +28,13 @@ _LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
 class BlockBuilder:
     """Collects copies of rows until they are enough for a block."""
 
-    def __init__(self, schema: pa.Schema, *, block_bytes: int = 0) -> None:
+    def __init__(self, schema: pa.Schema, *, block_bytes: int = 0, max_part_bytes: int = _MAX_PART_BYTES) -> None:
         self._schema = schema
+        self._max_part_bytes = max_part_bytes
         # Rows are stored in parts, so that the memory of each part is released as soon as it is encoded. The first
         # rows of a part reserve its buffers for all of it, since a growing buffer would be copied within a step.
         # The operating system assigns reserved memory when it is written.
-        self._part_bytes = min(block_bytes, _PART_BYTES)
+        self._part_bytes = min(block_bytes, max_part_bytes)
         self._part = _Part(schema, self._part_bytes)
         self._full: list[_Part] = []
         self._full_rows = self._full_bytes = self._full_extra_bytes = 0
@@ -55,7 +56,7 @@ class BlockBuilder:
 
     def append(self, columns: Mapping[str, Prepared], rows: int) -> None:
         """Adds the columns of one step, which `Columns.prepare` has checked: all of them, or none."""
-        if self._part.size_bytes >= _PART_BYTES:
+        if self._part.size_bytes >= self._max_part_bytes:
             self._start_part()
         self._part.append(columns, rows)
 

@@ -28,9 +28,8 @@ from pai_sdk._data.run.events.other import OtherEvent
 from pai_sdk._data.run.events.series import Floats, Integers, Series, Values
 from pai_sdk._data.run.events.writer import crc32c, masked
 
-__all__ = ["LARGEST_RECORD_BYTES", "DamagedRange", "EventDecoder"]
+__all__ = ["DEFAULT_LIMITS", "DamagedRange", "EventDecoder", "ReadLimits"]
 
-LARGEST_RECORD_BYTES = 256 << 20
 _SEARCHED_BYTES = 1 << 17  # searched at once for the next header
 _FIRST_BATCH_BYTES = 1 << 16
 _LARGEST_BATCH_BYTES = 1 << 20
@@ -64,10 +63,23 @@ class _Waiting(NamedTuple):
     message: EventMessage | None
 
 
+@dataclass(frozen=True)
+class ReadLimits:
+    """How much of an event file is in memory at once."""
+
+    chunk_bytes: int = 1 << 20
+    max_reread_bytes: int = 4 << 20  # of a damaged end, in each call
+    max_record_bytes: int = 256 << 20  # larger records are skipped
+
+
+DEFAULT_LIMITS = ReadLimits()
+
+
 class EventDecoder:
     """Decodes one file, chunk by chunk, in order."""
 
-    def __init__(self, layouts: LayoutCache = _layouts) -> None:
+    def __init__(self, layouts: LayoutCache = _layouts, limits: ReadLimits = DEFAULT_LIMITS) -> None:
+        self._limits = limits
         self.other_events: list[OtherEvent] = []
         self.damaged: list[DamagedRange] = []
         self.open_damage: int | None = None  # the start of damaged bytes that no valid record follows yet
@@ -103,7 +115,7 @@ class EventDecoder:
                 continue
             stop = at + FRAME_BYTES + length
             if stop > end:
-                if length > LARGEST_RECORD_BYTES:
+                if length > self._limits.max_record_bytes:
                     self._read_waiting(data, waiting, offset)
                     self._report(offset + at, offset + stop, f"a record of {length:,} bytes is too large")
                     at = stop  # the caller skips the bytes beyond the chunk

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass, field
 
-from pai_sdk._data.run.events.decoder import DamagedRange, EventDecoder
+from pai_sdk._data.run.events.decoder import DEFAULT_LIMITS, DamagedRange, EventDecoder, ReadLimits
 from pai_sdk._data.run.events.other import OtherEvent
 from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.storage.base import Store
@@ -21,8 +21,6 @@ from pai_sdk.errors import FileChangedError, StorageError
 
 __all__ = ["DamagedRange", "EventChunk", "EventFileReader", "OtherEvent", "is_event_file"]
 
-_CHUNK_BYTES = 1 << 20
-_MAX_REREAD_BYTES = 4 << 20
 _COMPARED_BYTES = 64
 _EVENT_FILE = re.compile(r".*tfevents.*|.*summary\.[0-9]+.*(?<!_lineage)(?<!_explain)")
 _OPEN_DAMAGE = "the bytes up to the end of the file are not a record"
@@ -56,11 +54,12 @@ class EventChunk:
 class EventFileReader:
     """Reads one event file, each call from the end of the last one. Not thread-safe."""
 
-    def __init__(self, store: Store, path: str) -> None:
+    def __init__(self, store: Store, path: str, limits: ReadLimits = DEFAULT_LIMITS) -> None:
         self.store, self.path = store, path
+        self._limits = limits
         self.offset = 0  # the start of the next call; a call that fails does not move it
         self.size = 0  # of the file at the last call
-        self._decoder = EventDecoder()
+        self._decoder = EventDecoder(limits=limits)
         self._open_damage: list[DamagedRange] = []
         self._tail = b""  # the last bytes before the offset
 
@@ -124,13 +123,13 @@ class EventFileReader:
 
     def _behind_damage(self, offset: int, read_end: int) -> int:
         """Returns the next offset. Bytes at the end that are not a record are read again."""
-        # A file system can report a size before the bytes: they read as zeros at first. Up to _MAX_REREAD_BYTES
-        # are read again with each call.
+        # A file system can report a size before the bytes: they read as zeros at first. Up to
+        # `max_reread_bytes` are read again with each call.
         damage_start = self._decoder.open_damage
         self._open_damage = []
         if damage_start is None:
             return offset
-        if read_end - damage_start > _MAX_REREAD_BYTES:
+        if read_end - damage_start > self._limits.max_reread_bytes:
             self._decoder.close_damage(offset)
             return offset
         self._decoder.open_damage = None
@@ -138,7 +137,7 @@ class EventFileReader:
         return damage_start
 
     def _chunks(self, size: int | None, should_stop: Callable[[bool], bool]) -> Generator[bytes, None, None]:
-        """Yields the bytes from the offset on, in chunks of _CHUNK_BYTES, or smaller when the call should stop."""
+        """Yields the bytes from the offset on, in chunks, which are smaller when the call should stop."""
         if size is not None and size < self.size:
             raise self._is_another()
         # The last bytes before the offset are read again: where they differ, the file was replaced.
@@ -148,7 +147,7 @@ class EventFileReader:
         for chunk in self.store.read(self.path, self.offset - len(compared), size):
             parts.append(chunk)
             length += len(chunk)
-            if length < len(compared) or (length < _CHUNK_BYTES and not should_stop(True)):
+            if length < len(compared) or (length < self._limits.chunk_bytes and not should_stop(True)):
                 continue
             yield self._behind(compared, b"".join(parts))
             parts, length, compared = [], 0, b""

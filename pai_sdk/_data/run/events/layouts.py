@@ -39,7 +39,6 @@ Bytes: TypeAlias = npt.NDArray[np.uint8]
 Key = TypeVar("Key")
 
 MIN_REPEATED = 16  # records; reading fewer one by one is faster than a matrix
-_MAX_CACHED_BYTES = 64 << 20
 _LAYOUT_COPIES, _CYCLE_COPIES = 4, 64  # their memory, about, in sizes of their records
 _HEADER_MASK = (1 << 8 * HEADER_BYTES) - 1
 _NATIVE_DTYPES = ("<f4", "<f8")  # types of the values of a series; all other types become float64
@@ -219,7 +218,8 @@ def _steps_in(rows: Bytes, columns: npt.NDArray[np.intp]) -> Integers:
 class LayoutCache:
     """Caches layouts and cycles, since most files repeat those of other files. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_bytes: int = 64 << 20) -> None:
+        self._max_bytes = max_bytes
         # There is no lock. Each entry is complete when it is added, and none is changed; when the cache is full,
         # all entries are dropped. A lost entry changes only how fast a file is read.
         # Size of a record → (mask → fixed bytes → layout). The inner maps are tuples that are replaced, so that
@@ -271,7 +271,7 @@ class LayoutCache:
 
     def _make_room(self, size: int) -> None:
         self._bytes += size
-        if self._bytes > _MAX_CACHED_BYTES:
+        if self._bytes > self._max_bytes:
             self._layouts, self._cycles, self._singles, self._bytes = {}, {}, {}, size
 
 

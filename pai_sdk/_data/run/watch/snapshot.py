@@ -16,7 +16,6 @@ from pai_sdk._data.run.watch.records import Change, RunBrief
 
 __all__ = ["RunSnapshots", "Snapshot", "Subscription"]
 
-_REMEMBERED = 10_000
 """The number of removed runs that are stored for subscribers; one that has missed more receives all runs again."""
 
 
@@ -41,7 +40,8 @@ class Snapshot:
 class RunSnapshots:
     """Publishes the snapshots of one manager, one after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, max_removals: int = 10_000) -> None:
+        self._max_removals = max_removals
         # Versions start at 0 in each manager. By the epoch, a client detects that its version is of another one.
         self.epoch = secrets.token_hex(4)
         self.now = Snapshot()
@@ -75,7 +75,7 @@ class RunSnapshots:
                     **removals,
                 }
                 merged = {run_id: removed_in for run_id, removed_in in merged.items() if run_id not in briefs}
-                for run_id in list(merged)[: max(len(merged) - _REMEMBERED, 0)]:
+                for run_id in list(merged)[: max(len(merged) - self._max_removals, 0)]:
                     forgotten = max(forgotten, merged.pop(run_id))
                 remembered = merged
             # One assignment: readers get the old or the new snapshot, never a mixture.

@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pai_sdk._data.trace import block
 from pai_sdk._data.trace.block import BlockBuilder
 from pai_sdk._data.trace.columns import Columns
 from pai_sdk._data.trace.types import trace_schema
@@ -212,11 +211,10 @@ def traced_memory() -> Iterator[None]:
 
 
 @pytest.fixture
-def large_block(monkeypatch: pytest.MonkeyPatch) -> BlockBuilder:
+def large_block() -> BlockBuilder:
     """20 steps of 100 rows, in parts of about 5 steps."""
-    monkeypatch.setattr(block, "_PART_BYTES", 1 << 16)
     schema = trace_schema({"id": "bigint", "vector": "array<double>", "label": "string"})
-    builder, columns = BlockBuilder(schema, block_bytes=1 << 20), Columns(schema)
+    builder, columns = BlockBuilder(schema, block_bytes=1 << 20, max_part_bytes=1 << 16), Columns(schema)
     sizes = []
     for number in range(20):
         step = {"id": np.arange(100), "vector": np.ones((100, 16)), "label": str(number % 10)}

@@ -19,8 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk._data.run.events import EventWriter, crc32c, read_scalars
-from pai_sdk._data.run.events import files as reader_module
-from pai_sdk._data.run.events.decoder import EventDecoder
+from pai_sdk._data.run.events.decoder import EventDecoder, ReadLimits
 from pai_sdk._data.run.events.files import EventChunk, EventFileReader, is_event_file
 from pai_sdk._data.run.events.layouts import LayoutCache, period_of
 from pai_sdk._data.run.events.other import OtherEvent
@@ -70,9 +69,9 @@ def read(path: Path) -> EventChunk:
     return EventFileReader(LocalStore(path.parent), path.name).read()
 
 
-def decoded(content: bytes, *cuts: int) -> tuple[Points, EventDecoder]:
+def decoded(content: bytes, *cuts: int, layouts: LayoutCache | None = None) -> tuple[Points, EventDecoder]:
     """Decode bytes that arrive in pieces."""
-    decoder = EventDecoder(LayoutCache())
+    decoder = EventDecoder(layouts or LayoutCache())
     at = 0
     for cut in [*sorted(cuts), len(content)]:
         at += decoder.feed(content[at:cut], at)
@@ -274,12 +273,11 @@ def test_event_files_are_known_by_their_names(name: str, expected: bool) -> None
     assert is_event_file(name) is expected
 
 
-def test_more_layouts_than_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_layouts_than_are_kept() -> None:
     """Each tag is written once: layouts are of no use, and are forgotten."""
-    monkeypatch.setattr("pai_sdk._data.run.events.layouts._MAX_CACHED_BYTES", 10_000)
     content = b"".join(event(n, simple(f"tag {n}", n)) for n in range(1, 500))
     content += b"".join(event(n, simple(tag, n)) for n in range(1, 200) for tag in "ab")
-    found, _ = decoded(content)
+    found, _ = decoded(content, layouts=LayoutCache(max_bytes=10_000))
     assert len(found) == 501
     assert len(found["b"]) == 199
 
@@ -365,14 +363,13 @@ class Failing(LocalStore):
         yield content
 
 
-def test_what_fails_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_fails_is_read_again(tmp_path: Path) -> None:
     """MGR-B10: the offset moves only over what was read."""
-    monkeypatch.setattr(reader_module, "_CHUNK_BYTES", 100)
     path = write_events(
         tmp_path / "events.out.tfevents.1.host", *(event(n, simple("loss", n)) for n in range(1, 99))
     )
     store = Failing(tmp_path)
-    reader = EventFileReader(store, path.name)
+    reader = EventFileReader(store, path.name, ReadLimits(chunk_bytes=100))
     with pytest.raises(StorageError, match="broke"):
         reader.read()
     assert reader.offset == 0
@@ -466,10 +463,9 @@ def test_zeros_at_the_end_are_read_again_when_they_are_filled(tmp_path: Path) ->
     assert reader.is_complete
 
 
-def test_a_large_damaged_end_is_not_read_each_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reader_module, "_MAX_REREAD_BYTES", 100)
+def test_a_large_damaged_end_is_not_read_each_time(tmp_path: Path) -> None:
     path = write_events(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1)), bytes(500))
-    reader = EventFileReader(LocalStore(tmp_path), path.name)
+    reader = EventFileReader(LocalStore(tmp_path), path.name, ReadLimits(max_reread_bytes=100))
     reader.read()
     assert reader.offset > 500
     with path.open("ab") as file:
@@ -551,12 +547,9 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
         path = write_events(Path(folder) / "events.out.tfevents.1.host", *records)
         whole = EventFileReader(LocalStore(path.parent), path.name)
         wanted = points(whole.read().scalars)
-        for constant, sizes in (
-            ("pai_sdk._data.run.events.files._CHUNK_BYTES", [20, 100, 700]),
-            ("pai_sdk._data.storage.stores.local._CHUNK_BYTES", [20, 300]),
-        ):
-            patch.setattr(constant, data.draw(st.sampled_from(sizes)))
-        reader = EventFileReader(LocalStore(path.parent), path.name)
+        limits = ReadLimits(chunk_bytes=data.draw(st.sampled_from([20, 100, 700])))
+        patch.setattr("pai_sdk._data.storage.stores.local._CHUNK_BYTES", data.draw(st.sampled_from([20, 300])))
+        reader = EventFileReader(LocalStore(path.parent), path.name, limits)
         found: Points = {}
         for _ in range(2000):
             offset = reader.offset
@@ -573,11 +566,7 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
 
 def test_a_large_record_is_joined_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_events(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1)), frame(bytes(40_000)))
-    for constant in (
-        "pai_sdk._data.run.events.files._CHUNK_BYTES",
-        "pai_sdk._data.storage.stores.local._CHUNK_BYTES",
-    ):
-        monkeypatch.setattr(constant, 100)
+    monkeypatch.setattr("pai_sdk._data.storage.stores.local._CHUNK_BYTES", 100)
     fed: list[int] = []
     feed = EventDecoder.feed
 
@@ -586,7 +575,8 @@ def test_a_large_record_is_joined_once(tmp_path: Path, monkeypatch: pytest.Monke
         return feed(decoder, data, offset)
 
     monkeypatch.setattr(EventDecoder, "feed", counted)
-    assert len(read(path)) == 1
+    reader = EventFileReader(LocalStore(tmp_path), path.name, ReadLimits(chunk_bytes=100))
+    assert len(reader.read()) == 1
     assert sum(fed) < 2 * path.stat().st_size
 
 
@@ -603,8 +593,6 @@ def test_a_record_that_is_too_large_and_not_there_yet_makes_no_other_file(tmp_pa
 
 
 def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pai_sdk._data.run.events.decoder.LARGEST_RECORD_BYTES", 1000)
-    monkeypatch.setattr(reader_module, "_CHUNK_BYTES", 300)
     path = write_events(
         tmp_path / "events.out.tfevents.1.host",
         event(1, simple("loss", 1)),
@@ -612,7 +600,8 @@ def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path, monkeypatch: 
         event(2, simple("loss", 2)),
     )
     monkeypatch.setattr("pai_sdk._data.storage.stores.local._CHUNK_BYTES", 300)
-    chunk = read(path)
+    limits = ReadLimits(chunk_bytes=300, max_record_bytes=1000)
+    chunk = EventFileReader(LocalStore(tmp_path), path.name, limits).read()
     assert chunk.scalars["loss"].step.tolist() == [1, 2]
     assert [one.reason for one in chunk.damaged] == ["a record of 5,000 bytes is too large"]
 
