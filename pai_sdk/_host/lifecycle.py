@@ -41,42 +41,33 @@ class JobStore(Protocol):
     @property
     def sandbox(self) -> Sandbox:
         """Returns the folder of the job."""
-        ...
 
     @property
     def retries(self) -> JobRetries:
         """Returns after which exits another attempt follows."""
-        ...
 
     @property
     def attempt(self) -> int:
         """Returns the number of the attempt that runs, or that starts next."""
-        ...
 
     @property
     def stop_requested(self) -> bool:
         """Returns whether a stop was requested."""
-        ...
 
     def stage(self) -> None:
         """Fills the folder of the job before its first attempt."""
-        ...
 
     def launch(self) -> None:
         """Hands the job over to the executor."""
-        ...
 
     def save_outputs(self) -> str:
         """Saves the metrics of the logs and the outputs; returns what could not be saved, or an empty string."""
-        ...
 
     def retry(self, state: ExecutionState, wait_s: float) -> bool:
         """Records an exit that another attempt follows; returns False if a stop was faster."""
-        ...
 
     def report(self, state: ExecutionState, unsaved: str) -> None:
         """Reports the job as finished."""
-        ...
 
 
 @dataclass(frozen=True)
