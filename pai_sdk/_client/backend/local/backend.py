@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,8 +16,8 @@ from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpos
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
 from pai_sdk._client.backend.local.readers import STATE, Readers
-from pai_sdk._client.backend.local.retries import LocalRetries
-from pai_sdk._client.backend.local.staging import Staging, copy_output, mounts_of
+from pai_sdk._client.backend.local.staging import Staging, copy_output
+from pai_sdk._client.backend.local.steps import LocalSteps
 from pai_sdk._client.backend.local.support import (
     check_supported,
     file_errors_explained,
@@ -26,7 +25,6 @@ from pai_sdk._client.backend.local.support import (
     file_uri,
     unused_locally,
 )
-from pai_sdk._client.backend.local.uploading import LocalOutputs
 from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_files, metric_values
 from pai_sdk._client.backend.specs import LOCAL, Capabilities
 from pai_sdk._core.retry import RetryPolicy
@@ -34,12 +32,10 @@ from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._data.storage.transfer import download
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._host.execution.contract import launch_spec
 from pai_sdk._host.execution.docker.containers import tolerate_missing_engine
 from pai_sdk._host.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.output_uploader import UPLOAD_INTERVAL_S
-from pai_sdk._host.lifecycle import JobLife
 from pai_sdk._wire.pai.record import (
     ErrorInfo,
     FailedInstance,
@@ -50,7 +46,6 @@ from pai_sdk._wire.pai.record import (
     from_time,
 )
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk._wire.pai.secret_values import with_secrets
 from pai_sdk._wire.pai.spec import CodeDir
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import (
@@ -87,7 +82,6 @@ class LocalBackend:
         executor: DockerExecutor | None = None,
         upload_interval_s: float = UPLOAD_INTERVAL_S,
     ) -> None:
-        self.upload_interval_s = upload_interval_s
         configured = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
         self.data_dir = configured.expanduser().absolute()
         # Called with the data folder of the embedded service with which a job was submitted, or None.
@@ -101,8 +95,7 @@ class LocalBackend:
         self._staging = Staging(cache / "oss", self._oss)
         self._logs = LocalLogs()
         self._latest = LatestMetrics()
-        self._outputs = LocalOutputs(self._executor, self._oss, self._latest)
-        self._retries = LocalRetries(self._executor, self._launch)
+        self._steps = LocalSteps(self._executor, self._oss, self._latest, upload_interval_s=upload_interval_s)
         self._readers = Readers()
 
     @classmethod
@@ -122,6 +115,15 @@ class LocalBackend:
     def endpoint(self) -> str:
         """Returns the name of the local Docker engine."""
         return "docker"
+
+    @property
+    def upload_interval_s(self) -> float:
+        """Returns the seconds between two uploads of live outputs."""
+        return self._steps.upload_interval_s
+
+    @upload_interval_s.setter
+    def upload_interval_s(self, value: float) -> None:
+        self._steps.upload_interval_s = value
 
     def close(self) -> None:
         """Closes the connections to the engine; jobs continue."""
@@ -197,18 +199,9 @@ class LocalBackend:
             with job.update_metadata() as metadata:
                 metadata["embedded"] = str(self._embedded_dir)
         files, stage = self._executor.files(job.root), self._staging.stage
-        staged = partial(stage, plan.request, files, plan.uploads, progress=progress)
-        launch = partial(self._launch, job, progress=progress)
-        JobLife(self._executor, replace(job, stage=staged, launch=launch)).start()
-
-    def _launch(self, job: LocalJob, *, progress: bool = False) -> None:
-        """Starts the containers of a job whose folder is complete."""
-        # `request.json` has placeholders of secrets: their values come from the process that starts an attempt.
-        request = job.request
-        request = request.model_copy(update={"environments": with_secrets(request.environments)})
-        spec = launch_spec(job.root, job.id, request, mounts=mounts_of(request))
-        self._executor.start(spec, progress=progress)
-        self._outputs.ensure_uploading(job, self.upload_interval_s)
+        self._steps.start(
+            job, partial(stage, plan.request, files, plan.uploads, progress=progress), progress=progress
+        )
 
     # ---- a job
 
@@ -255,14 +248,10 @@ class LocalBackend:
     def _record(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
         with self._jobs.may_be_deleted(job_id) as job:
             state = job.state(self._executor)
-            if state.phase == "ended":
-                if save:
-                    self._outputs.save(job)
-            elif state.phase == "absent" and state.reason_code:
-                if save:
-                    self._retries.start_if_due(job, state)
-            else:
-                self._outputs.ensure_uploading(job, self.upload_interval_s)
+            if save:
+                self._steps.advance(job, state)
+            elif state.phase not in ("ended", "absent"):
+                self._steps.ensure_uploading(job)
             record = job.record(state)
             files = partial(metric_files, job)
             # Event files are written in any case: other clients watch them.

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.backend.base import Plan
-from pai_sdk._client.backend.local import LocalBackend, retries
+from pai_sdk._client.backend.local import LocalBackend, steps
 from pai_sdk._client.backend.local.jobs import LocalJob
 from pai_sdk._client.submission import submit as submit_plan
 from pai_sdk._host.execution.base import LaunchSpec
@@ -152,7 +152,7 @@ def test_an_attempt_whose_beginning_was_cut_off_is_begun_by_another_process(
 def test_a_fault_at_the_beginning_is_not_the_end(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pai_sdk._client.backend.local.retries._RETRY_AFTER_ERROR_S", WAIT_S)
+    monkeypatch.setattr("pai_sdk._client.backend.local.steps._RETRY_AFTER_ERROR_S", WAIT_S)
     start, faults = backend._executor.start, iter([EngineNotFoundError("the engine is away")])
 
     def start_later(*arguments: Any, **options: Any) -> None:
@@ -183,5 +183,5 @@ def test_a_clock_that_was_set_back_delays_no_attempt(
     until(lambda: len(lines(backend, job_id)) == 1)
     back_s = 24 * 3600.0
     clock = SimpleNamespace(time=lambda: time.time() - back_s, monotonic=time.monotonic)
-    monkeypatch.setattr(retries, "time", clock)
+    monkeypatch.setattr(steps, "time", clock)
     until_status(backend, job_id, "Succeed")
