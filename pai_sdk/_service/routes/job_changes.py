@@ -15,12 +15,8 @@ from pai_sdk._service.http.bodies import accepts
 from pai_sdk._service.routes.json_responses import LongPoll, etag, list_success, offering
 from pai_sdk._service.services.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
-from pai_sdk._service.services.experiments import experiment_names
-from pai_sdk._service.services.jobs.job_table import latest_metrics_of
-from pai_sdk._service.services.jobs.listing import jobs_in_parts, sizes_bytes
-from pai_sdk._service.services.jobs.progress_figures import latest_progress_of
+from pai_sdk._service.services.job_changes import fitting_jobs
 from pai_sdk._service.services.jobs.reading import read_body
-from pai_sdk._service.services.jobs.snapshot import job_in_full
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest
 
@@ -29,7 +25,6 @@ __all__ = ["router"]
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 _MAX_JOBS = 1000
-_MAX_BYTES = 8 << 20  # of requests; the other fields of a snapshot are small
 
 
 @router.post("/changes", response_model=ChangedJobs)
@@ -84,27 +79,10 @@ def _changed_jobs(
     with context.jobs.database.read() as session:
 
         def items() -> Iterator[dict[str, Any]]:
-            for jobs in jobs_in_parts(session, _fitting(sizes_bytes(session, job_ids))):
-                ids = [job.id for job in jobs]
-                metrics, progress = latest_metrics_of(session, ids), latest_progress_of(session, ids)
-                experiments, link_of = experiment_names(session, jobs), context.link_to_job(request)
-                for job in jobs:
-                    etags[job.id] = etag(job.version)
-                    points, figures = metrics.get(job.id, ()), progress.get(job.id, ())
-                    yield job_in_full(job, points, figures, experiments, link_of)
+            for job, fields in fitting_jobs(session, job_ids, context.link_to_job(request)):
+                etags[job.id] = etag(job.version)
+                yield fields
 
         # `items` adds the tags, so they are written after the list.
         tail = partial(ChangedJobs.model_construct, etags=etags, missing=[*missing])
         return list_success(request, work, ChangedJobs, items() if job_ids else (), tail, headers=headers)
-
-
-def _fitting(sizes: Mapping[str, int]) -> dict[str, int]:
-    """Returns the first jobs that fit into one response; at least one."""
-    fitting: dict[str, int] = {}
-    remaining_bytes = _MAX_BYTES
-    for job_id, size in sizes.items():
-        if fitting and size > remaining_bytes:
-            break
-        fitting[job_id] = size
-        remaining_bytes -= size
-    return fitting
