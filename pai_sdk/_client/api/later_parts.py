@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from itertools import takewhile
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
+from weakref import WeakMethod
 
 from pai_sdk._client.api.log_pages import LogPages, wire_time
 from pai_sdk._wire.pai.record import LogPage
@@ -63,7 +64,8 @@ class LaterParts:
 
     def __init__(self, pages: LogPages, read_part: ReadPart) -> None:
         self._pages = pages
-        self._read_part = read_part
+        # Weak: its object has this one, and in a cycle a dropped session would keep its sockets open.
+        self._read_part = WeakMethod(read_part)
         self._parts: dict[tuple[str, str], list[LogPart]] = {}  # of each log that is read by time
         self._searches: dict[tuple[str, str, int], _Search] = {}  # by log and line
 
@@ -203,10 +205,11 @@ class LaterParts:
 
     def _lines(self, search: _Search, part: LogPart, start: int, count: int) -> list[str]:
         lines: list[str] = []
-        while len(lines) < count:
+        read_part = self._read_part()
+        while read_part is not None and len(lines) < count:
             at = start + len(lines)
             # With small pages, the last lines may be beyond the last page that the service returns.
-            read = partial(self._read_part, search.log, part, at)
+            read = partial(read_part, search.log, part, at)
             try:
                 more = search.once((part.since, at), read).lines
             except InvalidRequestError:
