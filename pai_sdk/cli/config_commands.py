@@ -15,9 +15,10 @@ from pai_sdk._core.config.file import config_path_of, read_config, write_config
 from pai_sdk._core.config.rules import CHECKS, REGIONS
 from pai_sdk._core.config.settings import Settings, active_profile, load_settings, profiles_of
 from pai_sdk._core.names.hints import did_you_mean, name_hint, nearest
+from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.selection.backend import complete_profile
-from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
+from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.errors import NotFoundError
 
 __all__ = ["app", "masked"]
@@ -68,15 +69,19 @@ def list_(profile: Profile = None, as_json: Json = False) -> None:
 def _show(profile: str | None, *, as_json: bool) -> None:
     settings = load_settings(profile=profile)
     rows = [*_rows(settings), *_key_rows()]
+    columns = (
+        Column("SETTING", "setting"),
+        Column("VALUE", "value"),
+        Column("FROM", "source", format=lambda source: source or "", wraps=True),
+    )
+    table = Table(columns, [(name, value or None, source or None) for name, value, source in rows])
     if as_json:
-        for name, value, source in rows:
-            print_json({"setting": name, "value": value or None, "source": source or None})
+        print_table(table, as_json=True)
         return
     properties = [("file", str(config_path_of(os.environ)))]
     print_properties(properties if settings.profile is None else [*properties, ("profile", settings.profile)])
     typer.echo("")
-    columns = (Column("SETTING"), Column("VALUE"), Column("FROM", wraps=True))
-    print_table(columns, [(name, value or "-", source) for name, value, source in rows])
+    print_table(table)
     if settings.is_empty:
         typer.echo(f"\nNo region and no endpoint is set: jobs go to {_target(settings)}.")
 
@@ -108,12 +113,12 @@ def profiles(as_json: Json = False) -> None:
     if not profiles_by_name:
         typer.echo(f"no profiles in {file}; to make one: pai-sdk config set region_id … --profile NAME")
         return
-    columns = ("", "PROFILE", "REGION", "WORKSPACE", "ENDPOINT")
+    columns = [*map(Column, ("", "PROFILE", "REGION", "WORKSPACE")), Column("ENDPOINT", drop=1)]
     rows = [
         ("*" if name == used else "", name, *(str(settings.get(key) or "-") for key in _PROFILE_SETTINGS))
         for name, settings in profiles_by_name.items()
     ]
-    print_table([Column(title, drop=1 if title == "ENDPOINT" else 0) for title in columns], rows)
+    print_table(Table(columns, rows))
 
 
 @app.command()

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import typer
 
-from pai_sdk._client.display.base import visible_text
 from pai_sdk._client.session import Session
 from pai_sdk._core.config.settings import Settings, load_settings
 from pai_sdk._core.extras import install_command
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._core.version import __version__
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._data.storage.uri import OssUri

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk._client.display.base import duration_text, elapsed_s, short_instance, visible_text
+from pai_sdk._client.display.base import duration_text, elapsed_s, short_instance
 from pai_sdk._client.display.commands import page_url
 from pai_sdk._client.display.lines import LogWriter
 from pai_sdk._client.job.field_groups import differences, request_groups
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.cli import exit_codes

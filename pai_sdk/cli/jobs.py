@@ -15,12 +15,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk._client.display.base import Silent, duration_text, elapsed_s, visible_text
+from pai_sdk._client.display.base import Silent, duration_text, elapsed_s
 from pai_sdk._client.display.choice import choose_display
 from pai_sdk._client.display.commands import attach_lines
 from pai_sdk._client.display.terminal import TerminalDisplay
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import get_default_session
+from pai_sdk._core.tables.table import Column, Table
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
@@ -28,7 +30,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import pairs, seconds_of
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
-from pai_sdk.cli.tables import Column, print_error, print_json, print_table, table_console
+from pai_sdk.cli.tables import print_error, print_json, print_table, table_console
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
 
 if TYPE_CHECKING:
@@ -62,7 +64,7 @@ _COLUMNS = (
     Column("JOB"),
     Column("NAME", wraps=True),
     Column("STATUS"),
-    Column("TIME", justify="right"),
+    Column("TIME", align="right"),
     Column("CREATED (UTC)", drop=1),
 )
 
@@ -113,7 +115,7 @@ def ps(
             for record in rows:
                 typer.echo(record.training_job_id if quiet else json_of(record))
         elif rows:
-            print_table(_COLUMNS, [_row(record) for record in rows])
+            print_table(Table(_COLUMNS, [*map(_row, rows)]))
         else:
             typer.echo("no jobs")
 

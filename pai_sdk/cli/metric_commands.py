@@ -12,17 +12,19 @@ from typing import Annotated, Any
 
 import typer
 
-from pai_sdk._client.display.base import short_instance, visible_text
+from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.display.curves import MetricCurve
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.names.hints import name_hint
+from pai_sdk._core.tables.table import Column, Table
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.run.events.sources import point_order
 from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import JobId, Json
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
 from pai_sdk.cli.selection.job_names import complete_job, find_job
-from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.errors import InvalidInputError, Problem
 
 _POLL_INTERVAL_S = 1.0
@@ -160,11 +162,11 @@ class _Values:
 
 _COLUMNS = (
     Column("METRIC"),
-    Column("LAST", justify="right"),
-    Column("MIN", drop=2, justify="right"),
-    Column("MAX", drop=3, justify="right"),
-    Column("STEP", drop=4, justify="right"),
-    Column("VALUES", drop=5, justify="right"),
+    Column("LAST", align="right"),
+    Column("MIN", drop=2, align="right"),
+    Column("MAX", drop=3, align="right"),
+    Column("STEP", drop=4, align="right"),
+    Column("VALUES", drop=5, align="right"),
     Column("", drop=1),
 )
 
@@ -185,4 +187,4 @@ def _print_summary(job_id: str, points: Iterable[MetricPoint]) -> None:
         for number, order in enumerate(sorted(sources)):
             source, values = sources[order]
             rows.append((f"{name} ({source})" if number else name, *values.cells()))
-    print_table(_COLUMNS, rows)
+    print_table(Table(_COLUMNS, rows))

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pai_sdk._client.display.base import visible_text
 from pai_sdk._core.files import replace_file
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk.alipai.migration import migrate_notebook, migrate_source, read_source
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.tables import print_error, print_json

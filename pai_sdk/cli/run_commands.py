@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk._client.display.base import visible_text
 from pai_sdk._client.display.curves import blocks_of
 from pai_sdk._client.job.runs_of_jobs import RunsOfJobs
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._core.html_table import hparam_text
 from pai_sdk._core.names.hints import did_you_mean, name_hint, nearest
 from pai_sdk._core.paths import expanded
+from pai_sdk._core.tables.table import Column, Table, hparam_text
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.run.watch.names import has_explicit_name, is_of_instance, run_names, usual_tags
 from pai_sdk._data.run.watch.query import check_names, tags_in
 from pai_sdk._data.storage.store import open_store
@@ -34,7 +34,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import find_job
-from pai_sdk.cli.tables import Column, print_json, print_table, table_console
+from pai_sdk.cli.tables import print_json, print_table, table_console
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 
 if TYPE_CHECKING:
@@ -336,12 +336,12 @@ def _print_page(page: RunPage, query: _Query, *, as_json: bool) -> None:
     queried_tags = tags_in(page.runs, query.filter, query.sort)
     tags = query.tags or tuple(dict.fromkeys([*queried_tags, *usual_tags(page.runs, _MAX_RUNS)]))
     table = _RunTable(page.runs)
-    table.add(Column("AGE", drop=1, justify="right"), [age_text(brief, time.time()) for brief in page.runs])
+    table.add(Column("AGE", drop=1, align="right"), [age_text(brief, time.time()) for brief in page.runs])
     table.add_hparams()
     # In a narrow window the metrics are dropped from the right but for the first, then hyperparameters, then ages.
     usual = [tag for tag in tags if tag in queried_tags or not is_of_instance(tag, tags)]
     for number, tag in enumerate(tags if query.tags else usual[:_MAX_TAGS]):
-        column = Column(table.title_of(tag), drop=20 + number if number else 0, justify="right")
+        column = Column(table.title_of(tag), drop=20 + number if number else 0, align="right")
         table.add(column, [_last(brief, tag) for brief in page.runs], tag)
     printed = table.print()
     missing = [tag for tag in tags if tag not in printed]
@@ -366,7 +366,7 @@ def _print_comparison(runs: Sequence[RunBrief], tag: str, comparison: Comparison
     table = _RunTable(comparable, status=9)
     table.add_hparams()
     for title, drop, text in _FIGURES:
-        table.add(Column(title, drop=drop, justify="right"), [text(brief.tags[tag]) for brief in comparable])
+        table.add(Column(title, drop=drop, align="right"), [text(brief.tags[tag]) for brief in comparable])
     blocks = [blocks_of(curves.get(brief.id, []), _BLOCKS, scale) for brief in comparable]
     table.add(Column(visible_text(tag)), blocks, tag)
     table.print()
@@ -411,7 +411,7 @@ class _RunTable:
     def print(self) -> set[str]:
         """Prints the table; returns the names of the printed metrics and hyperparameters."""
         rows = [list(row) for row in zip(*(cells for _, cells, _ in self._columns), strict=True)]
-        dropped = print_table([column for column, _, _ in self._columns], rows)
+        dropped = print_table(Table([column for column, _, _ in self._columns], rows))
         printed = {name for column, _, name in self._columns if column not in dropped}
         names = (name.removeprefix("hparams.") for _, _, name in self._columns if name.startswith("hparams."))
         self._hidden_hparams = [

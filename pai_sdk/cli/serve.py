@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from pai_sdk._client.display.base import duration_text, visible_text
+from pai_sdk._client.display.base import duration_text
 from pai_sdk._core.extras import install_command
 from pai_sdk._core.paths import expanded
+from pai_sdk._core.tables.table import Column, Table
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._host.execution.registry import EXECUTORS, executor_names
 from pai_sdk.cli import exit_codes
@@ -23,7 +25,7 @@ from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, host_names, objects_uri, seconds_of, token_in
 from pai_sdk.cli.selection.backend import running_service
 from pai_sdk.cli.service import team_command, user_commands, workspace_commands
-from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
+from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.errors import PaiError, ServiceStartError
 
 if TYPE_CHECKING:
@@ -385,8 +387,8 @@ def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
             if h.size_bytes
         ]
         total = sum(h.size_bytes for h in holdings)
-        columns = (Column("HOLDS"), Column("SIZE", justify="right"), Column("COUNT", justify="right"))
-        print_table(columns, [*rows, ("all", size_text(total), "")])
+        columns = (Column("HOLDS"), Column("SIZE", align="right"), Column("COUNT", align="right"))
+        print_table(Table(columns, [*rows, ("all", size_text(total), "")]))
     raise typer.Exit(exit_codes.SUCCEEDED if running is not None else exit_codes.NOT_FOUND)
 
 

@@ -8,34 +8,23 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pai_sdk._client.display.base import visible_text
+from pai_sdk._core.tables.table import Column, Table
+from pai_sdk._core.tables.terminal import FittedTable
+from pai_sdk._core.terminal_text import visible_text
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["Column", "print_error", "print_json", "print_properties", "print_table", "table_console", "wrapped"]
+__all__ = ["print_error", "print_json", "print_properties", "print_table", "table_console", "wrapped"]
 
 _WIDE = 1000
-_GAP = 2
 _MIN_VALUE_WIDTH = 24  # terminal cells that are reserved for a value beside its name
-
-
-@dataclass(frozen=True)
-class Column:
-    """A column of a table."""
-
-    title: str
-    drop: int = 0  # in a narrow window the highest number is dropped first; 0 is never dropped
-    justify: str = "left"  # `left` or `right`
-    # In a narrow window, it moves to a line of its own below its row before others are dropped.
-    wraps: bool = False
 
 
 def table_console() -> Console:
@@ -46,64 +35,17 @@ def table_console() -> Console:
     return console if console.is_terminal else Console(highlight=False, width=_WIDE)
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> list[Column]:
-    """Prints rows without control sequences; returns the columns that a narrow window made it drop."""
-    from rich.text import Text
-
-    cells = [[Text(visible_text(cell)) if isinstance(cell, str) else cell for cell in row] for row in rows]
+def print_table(table: Table, *, as_json: bool = False) -> list[Column]:
+    """Prints a table, or each row as JSON; returns the columns that a narrow window has no room for."""
+    if as_json:
+        for row in table.objects():
+            print_json(row)
+        return []
     console = table_console()
-    widths = [
-        max([len(column.title), *(row[index].cell_len for row in cells)]) for index, column in enumerate(columns)
-    ]
-    visible, below = _fitted(columns, widths, console.width)
-    _print_line(console, [Text(columns[index].title, style="bold") for index in visible], columns, visible, widths)
-    for row in cells:
-        _print_line(console, [row[index] for index in visible], columns, visible, widths)
-        for index in below:
-            if row[index].plain:
-                console.print(Text("  ").append_text(row[index]), soft_wrap=True)
-    return [column for index, column in enumerate(columns) if widths[index] and index not in (*visible, *below)]
-
-
-def _fitted(columns: Sequence[Column], widths: Sequence[int], max_width: int) -> tuple[list[int], list[int]]:
-    """Returns the indexes of the columns that fit side by side, and of those on lines of their own."""
-    indexes = [index for index in range(len(columns)) if widths[index]]
-
-    def fits(chosen: Sequence[int]) -> bool:
-        return sum(widths[index] for index in chosen) + _GAP * (len(chosen) - 1) <= max_width
-
-    # In the order of loss: one droppable column, then lines of their own, then more columns.
-    droppable = sorted((index for index in indexes if columns[index].drop), key=lambda at: -columns[at].drop)
-    below = [index for index in indexes if columns[index].wraps]
-    for moved in ([], below):
-        for count in range(len(droppable) + 1):
-            if below and not moved and count > 1:
-                break
-            chosen = [index for index in indexes if index not in moved and index not in droppable[:count]]
-            if fits(chosen):
-                return chosen, moved
-    return [index for index in indexes if index not in below and index not in droppable], below
-
-
-def _print_line(
-    console: Console,
-    cells: Sequence[Text],
-    columns: Sequence[Column],
-    visible: Sequence[int],
-    widths: Sequence[int],
-) -> None:
-    from rich.text import Text
-
-    line = Text()
-    for number, (index, cell) in enumerate(zip(visible, cells, strict=True)):
-        padding = " " * (widths[index] - cell.cell_len)
-        line.append(" " * _GAP if number else "")
-        if columns[index].justify == "right":
-            line.append(padding).append_text(cell)
-        else:
-            line.append_text(cell).append(padding if number + 1 < len(cells) else "")
-    line.rstrip()
-    console.print(line, soft_wrap=True)
+    fitted = FittedTable(table, console.width)
+    for line in fitted.lines():
+        console.print(line, soft_wrap=True)
+    return fitted.dropped
 
 
 def print_properties(

@@ -7,16 +7,16 @@ import sys
 from enum import Enum
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pai_sdk._client.display.base import visible_text
 from pai_sdk._core.paths import expanded
+from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.selection.job_names import complete_job, find_job
-from pai_sdk.cli.tables import print_json
+from pai_sdk.cli.tables import print_table
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -92,18 +92,19 @@ def _print(table: pa.Table, as_format: RowFormat) -> None:
 
     table = table.rename_columns(_distinct(table.column_names))
     rows = rows_of_table(table)
-    if as_format is RowFormat.json:
-        for row in rows:
-            print_json(dict(zip(table.column_names, row, strict=True)))
-    elif as_format is RowFormat.csv:
+    if as_format is RowFormat.csv:
         writer = csv.writer(sys.stdout, lineterminator="\n")
         writer.writerow(table.column_names)
         # Python 3.10 neither writes nor reads a NUL in CSV, and other readers end the text there.
         writer.writerows(
             [cell.replace("\0", r"\x00") if isinstance(cell, str) else cell for cell in row] for row in rows
         )
-    else:
-        _print_table(table.column_names, rows)
+        return
+    columns = [
+        Column(name, align="left", format=lambda value: "" if value is None else str(value), overflow="ellipsis")
+        for name in table.column_names
+    ]
+    print_table(Table(columns, rows), as_json=as_format is RowFormat.json)
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -113,17 +114,3 @@ def _distinct(names: list[str]) -> list[str]:
         candidates = (f"{name}_{number}" if number else name for number in count())
         distinct.append(next(candidate for candidate in candidates if candidate not in distinct))
     return distinct
-
-
-def _print_table(names: list[str], rows: list[list[Any]]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in names:
-        table.add_column(Text(name), overflow="ellipsis", no_wrap=True)
-    for row in rows:
-        table.add_row(*(Text("" if value is None else visible_text(str(value))) for value in row))
-    console = Console(highlight=False, soft_wrap=False)
-    console.print(table, width=None if console.is_terminal else 1000)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Sequence
 from typing import Protocol
 
 from pai_sdk._wire.pai.record import JobRecord, LogLine
@@ -51,24 +49,6 @@ class Silent:
 def short_instance(job_id: str, instance: str) -> str:
     """Returns the name without the id of the job: `master-0` of `train129f212o89d-master-0`."""
     return instance.removeprefix(f"{job_id}-")
-
-
-_SEQUENCE = re.compile(
-    r"(?P<colour>\x1b\[[0-9;:]*m)"
-    r"|\x1b\[[0-?]*[ -/]*[@-~]"  # moves the cursor, clears the screen
-    r"|\x1b[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?"  # a title, a link, an image
-    r"|\x1b[ -/]*[0-~]?"
-    r"|[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-)
-
-
-def visible_text(text: str, *, colours: bool = False) -> str:
-    """Returns the text that remains visible of a line in a terminal: of a progress bar, the last state."""
-    states: Sequence[str] = [part for part in text.split("\r") if part]
-    if not states:
-        return ""
-    # Of a job's control sequences only colours remain: a log line must not move the cursor or rename the window.
-    return _SEQUENCE.sub(lambda match: (match["colour"] or "") if colours else "", states[-1])
 
 
 def duration_text(seconds: float) -> str:

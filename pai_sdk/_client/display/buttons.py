@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from pai_sdk._client.display.cell_output import CellOutput
 from pai_sdk.errors import PaiError
 
 __all__ = ["JobButtons"]
@@ -35,7 +36,7 @@ class JobButtons:
         self._tries = _MAX_TRIES if importlib.util.find_spec("ipywidgets") else 0
         self._is_visible = self._has_ended = False
         self._box: Any = None  # ipywidgets has no types
-        self._handle: Any = None
+        self._output = CellOutput()
         self._is_displayed = False
         self._due_at = float("-inf")
 
@@ -54,7 +55,7 @@ class JobButtons:
                 self._create()
                 self._due_at = now + _DISPLAY_AFTER_S
             elif self._box is not None and not self._is_displayed:
-                self._display(self._box)
+                self._output.show(self._box)
                 self._is_displayed = True
                 self._due_at = now + _RETRY_AFTER_S
             elif self._box is not None and self._tries:
@@ -71,9 +72,7 @@ class JobButtons:
             elif self._box is not None:
                 self._box.close()
                 if self._is_displayed:
-                    from IPython.display import HTML
-
-                    self._display(HTML(""))  # type: ignore[no-untyped-call]
+                    self._output.show_html("")
 
     def _create(self) -> None:
         import ipywidgets  # type: ignore[import-untyped]
@@ -90,14 +89,6 @@ class JobButtons:
         self._box.observe(self._on_view, names="_view_count")
         for widget in (self._stop, self._log, self._box):
             _receive_anywhere(widget)
-
-    def _display(self, content: Any) -> None:
-        from IPython.display import display
-
-        if self._handle is None:
-            self._handle = display(content, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(content)
 
     def _on_view(self, _: object) -> None:
         with self._lock:

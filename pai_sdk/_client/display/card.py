@@ -8,7 +8,7 @@ from html import escape
 from pai_sdk._client.display.base import duration_text, elapsed_s
 from pai_sdk._client.display.commands import next_commands, page_url
 from pai_sdk._client.display.curves import MetricCurve
-from pai_sdk._core.html_table import BADGE_COLOURS, NO_MATH, badge_html
+from pai_sdk._core.tables.html import BADGE_COLOURS, NO_MATH, badge_html
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint
 from pai_sdk._wire.pai.status import JobStatus
 

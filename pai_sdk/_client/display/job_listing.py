@@ -1,56 +1,53 @@
-"""Renders jobs as a table, in HTML and as text."""
+"""The table of jobs, for notebooks and terminals."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from pai_sdk._client.display.base import duration_text, elapsed_s
 from pai_sdk._client.display.card import MONO, status_html
-from pai_sdk._client.display.text_table import text_table
-from pai_sdk._core.html_table import html_table, value_text
+from pai_sdk._core.tables.html import table_html
+from pai_sdk._core.tables.table import Cell, Table, text_columns, value_text
 from pai_sdk._wire.pai.hyperparameters import compare_hyperparameters
 from pai_sdk._wire.pai.record import JobRecord
 
-__all__ = ["job_table_html", "job_table_text"]
+__all__ = ["job_table", "job_table_html"]
 
 _MAX_METRICS = 3
 _MAX_HYPERPARAMETERS = 4
 
 
 def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
-    """Returns a row a job: status, name, hyperparameters that differ, last metrics, time, id."""
+    """Renders a row a job: status, name, hyperparameters that differ, last metrics, time, id."""
     if not records:
         return "<i>no jobs</i>"
+    table = _job_table(records)
+    created = len(table.columns) - 1
+    return table_html(replace(table, caption=below).ordered([2, 1, *range(4, created), 3, 0, created]))
+
+
+def job_table(records: Sequence[JobRecord]) -> Table:
+    """Returns the table for terminals: id, name, status, time, hyperparameters that differ, last metrics."""
+    table = _job_table(records)
+    return table.ordered(range(len(table.columns) - 1))
+
+
+def _job_table(records: Sequence[JobRecord]) -> Table:
     titles, values = _values(records)
     rows = [
         [
-            status_html(record.status),
-            escape(record.training_job_name or ""),
-            *map(escape, row),
-            escape(_elapsed_text(record)),
-            f'<span style="{MONO}">{escape(record.training_job_id)}</span>',
-            escape((record.gmt_create_time or "").replace("T", " ").rstrip("Z").partition(".")[0]),
-        ]
-        for record, row in zip(records, values, strict=True)
-    ]
-    return html_table(["status", "name", *titles, "time", "job", "created (UTC)"], rows, below=escape(below))
-
-
-def job_table_text(records: Sequence[JobRecord]) -> list[str]:
-    """Renders the lines of a text table: id, name, status, time, hyperparameters that differ, last metrics."""
-    titles, values = _values(records)
-    rows = [
-        [
-            record.training_job_id,
+            Cell(record.training_job_id, f'<span style="{MONO}">{escape(record.training_job_id)}</span>'),
             record.training_job_name or "",
-            str(record.status) or "…",
+            Cell(str(record.status) or "…", status_html(record.status)),
             _elapsed_text(record),
             *row,
+            (record.gmt_create_time or "").replace("T", " ").rstrip("Z").partition(".")[0],
         ]
         for record, row in zip(records, values, strict=True)
     ]
-    return text_table(["job", "name", "status", "time", *titles], rows)
+    return Table(text_columns(["job", "name", "status", "time", *titles, "created (UTC)"]), rows)
 
 
 def _elapsed_text(record: JobRecord) -> str:

@@ -8,12 +8,14 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol
+from typing import Protocol
 
-from pai_sdk._client.display.base import short_instance, visible_text
+from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.display.buttons import JobButtons
 from pai_sdk._client.display.card import card_html
+from pai_sdk._client.display.cell_output import CellOutput
 from pai_sdk._client.display.curves import MetricCurves, PointReader, Reporting
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 
 __all__ = ["CardJob", "JupyterDisplay"]
@@ -64,8 +66,7 @@ class JupyterDisplay:
         self._points = PointReader(job, clock)
         self._curves = MetricCurves()
         self._record: JobRecord | None = None
-        # IPython's DisplayHandle, which has no types
-        self._handle: Any = instead_of._handle if instead_of else None
+        self._output: CellOutput = instead_of._output if instead_of else CellOutput()
         self._buttons: JobButtons | None = instead_of._buttons if instead_of else None
         if self._buttons is not None:
             self._buttons.on_log = self.show_log
@@ -167,13 +168,7 @@ class JupyterDisplay:
     def _draw(self) -> None:
         if self._record is None:
             return
-        from IPython.display import HTML, display
-
         count = _LOG_LINES if self._is_log_expanded else self._tail_lines
         tail = [row.text for row in islice(reversed(self._rows), count)][::-1]
-        html = HTML(card_html(self._record, tail=tail, curves=self._curves))  # type: ignore[no-untyped-call]
-        if self._handle is None:
-            self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(html)
+        self._output.show_html(card_html(self._record, tail=tail, curves=self._curves))
         self._drawn_at, self._has_changes = self._clock(), False

@@ -12,7 +12,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
-from pai_sdk._client.display.base import short_instance, visible_text
+from pai_sdk._client.display.base import short_instance
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class ForgivingStream:
 class LiveRows:
     """A console; in a terminal it has rows below all its lines, which are redrawn in place."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
+    def __init__(self, stream: TextIO | None = None, *, redirect_stdout: bool = False) -> None:
         self._stream = stream
+        self._redirect_stdout = redirect_stdout  # where other code prints to this terminal
         self._lazy_console: Console | None = None  # by default on stdout, as it is at the time of the first line
         self._live: Live | None = None
 
@@ -66,11 +68,15 @@ class LiveRows:
         """Returns whether rows are displayed."""
         return self._live is not None
 
-    def print_text(self, text: str, style: str) -> None:
+    def print(self, line: Text) -> None:
         """Writes a line above the rows."""
+        self.console.print(line)
+
+    def print_text(self, text: str, style: str) -> None:
+        """Writes a line above the rows, without its control sequences."""
         from rich.text import Text
 
-        self.console.print(Text(visible_text(text), style=style))
+        self.print(Text(visible_text(text), style=style))
 
     def draw(self, rows: Sequence[Text]) -> None:
         """Replaces the rows; an empty sequence removes them."""
@@ -86,9 +92,9 @@ class LiveRows:
                 console=self.console,
                 auto_refresh=False,
                 transient=True,
-                redirect_stdout=False,
+                redirect_stdout=self._redirect_stdout and _is_terminal(sys.stdout),
                 # A warning is written above the rows, not behind the last of them.
-                redirect_stderr=sys.stderr is not None and sys.stderr.isatty(),
+                redirect_stderr=_is_terminal(sys.stderr),
             )
             self._live.start()
             self.console.show_cursor(True)  # an interrupt here must not leave it hidden
@@ -97,6 +103,10 @@ class LiveRows:
         elif self._live is not None:
             self._live.stop()  # removes its rows
             self._live = None
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and stream.isatty()  # a process without a console has no streams
 
 
 class LogWriter:

@@ -6,21 +6,24 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from pai_sdk._client.display.base import duration_text, elapsed_s
 from pai_sdk._client.display.card import DIM
+from pai_sdk._client.display.cell_output import CellOutput
 from pai_sdk._client.display.curves import metrics_text
 from pai_sdk._client.display.job_listing import job_table_html
 from pai_sdk._client.display.lines import LiveRows
-from pai_sdk._client.display.text_table import text_table
 from pai_sdk._core.kernel import in_notebook
+from pai_sdk._core.tables.table import Table, text_columns
+from pai_sdk._core.tables.terminal import FittedTable
 from pai_sdk._wire.pai.record import JobRecord
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 __all__ = [
     "JobsDisplay",
@@ -54,9 +57,10 @@ class TableLayout:
         """Returns the cells of an item, with its mark."""
         return [_MARKS.get(self.kind(item), " "), *self.row(item)]
 
-    def style(self, item: Any) -> str:
-        """Returns the colour of an item in a terminal."""
-        return _STYLES.get(self.kind(item), "")
+    def table(self, items: Sequence[Any]) -> Table:
+        """Returns the table for a terminal."""
+        rows, styles = [*map(self.marked_row, items)], [_STYLES.get(self.kind(item), "") for item in items]
+        return Table(text_columns(self.columns), rows, row_styles=styles, title_style="dim")
 
     def is_finished(self, item: Any) -> bool:
         """Returns whether an item changes no more."""
@@ -182,8 +186,8 @@ class TerminalJobs:
             self._is_finished = True  # a late `beat` of the other thread must not draw the rows again
             self._rows.draw([])
             if self._console.is_terminal:
-                for line, style in self._table():
-                    self._print(line, style)
+                for line in self._lines():
+                    self._rows.print(line)
             self._print(self._layout.counts(self._records), "bold")
 
     @property
@@ -201,23 +205,18 @@ class TerminalJobs:
             count = f"{len(self._reported)}/{len(self._records)}"
             self._print(" ".join([mark, count, *filter(None, cells)]), "")
 
-    def _table(self) -> list[tuple[str, str]]:
-        """Returns the lines that fit on the screen, each with its style."""
-        room = max(3, self._console.height - 4)
-        layout = self._layout
-        selected = layout.select(self._records, room)
-        head, *lines = text_table(layout.columns, [layout.marked_row(record) for record in selected])
-        rows = [(head, "dim")]
-        rows += [(line, layout.style(record)) for line, record in zip(lines, selected, strict=True)]
-        if len(selected) < len(self._records):
-            rows.append((f"  … and {len(self._records) - len(selected)} more", "dim"))
-        return rows
+    def _lines(self) -> list[Text]:
+        """Returns the table with the rows that fit on the screen."""
+        selected = self._layout.select(self._records, max(3, self._console.height - 4))
+        table = self._layout.table(selected)
+        if hidden := len(self._records) - len(selected):
+            table = replace(table, notes={len(selected): f"  … and {hidden} more"})
+        return [*FittedTable(table).lines()]
 
     def _draw(self) -> None:
         from rich.text import Text
 
-        lines = [*self._table(), (self._layout.counts(self._records), "bold")]
-        self._rows.draw([Text(line, style=style) for line, style in lines])
+        self._rows.draw([*self._lines(), Text(self._layout.counts(self._records), style="bold")])
         self._drawn_at = self._clock()
 
     def _print(self, text: str, style: str) -> None:
@@ -234,7 +233,7 @@ class NotebookJobs:
         self._clock = clock
         self._records: Sequence[Any] = ()
         self._notices: list[str] = []
-        self._handle: Any = None  # IPython's DisplayHandle, which has no types
+        self._output = CellOutput()
         self._drawn_at = float("-inf")
 
     def changed(self, records: Sequence[Any]) -> None:
@@ -279,11 +278,5 @@ class NotebookJobs:
         return f'<div style="max-height:30em;overflow:auto">{table}</div>{below}'
 
     def _draw(self) -> None:
-        from IPython.display import HTML, display
-
-        html = HTML(self.html())  # type: ignore[no-untyped-call]
-        if self._handle is None:
-            self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(html)
+        self._output.show_html(self.html())
         self._drawn_at = self._clock()

@@ -9,7 +9,7 @@ from typing import Any
 
 from pai_sdk._client.display.base import duration_text
 from pai_sdk._client.display.card import BOX, DIM, MONO
-from pai_sdk._core.html_table import NO_MATH
+from pai_sdk._core.tables.html import NO_MATH
 from pai_sdk._wire.pai.record import ChannelUri
 from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedSpec
 

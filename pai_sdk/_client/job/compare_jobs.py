@@ -5,20 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from html import escape
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk._client.display.base import duration_text, elapsed_s
 from pai_sdk._client.display.card import status_html
-from pai_sdk._client.display.text_table import text_table
 from pai_sdk._client.job.gather import check_jobs
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.extras import import_pandas
-from pai_sdk._core.html_table import html_table, value_text
 from pai_sdk._core.names.hints import name_hint, wrong_type
 from pai_sdk._core.short_traceback import short_traceback
+from pai_sdk._core.tables.html import table_html
+from pai_sdk._core.tables.table import Cell, Table, text_columns
+from pai_sdk._core.tables.terminal import table_text
 from pai_sdk._data.run.events.sources import preferred_points
 from pai_sdk._wire.pai.hyperparameters import ComparedHyperparameters, compare_hyperparameters
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint
@@ -133,30 +133,26 @@ class JobComparison:
         )
 
     def __str__(self) -> str:
-        columns, rows = self._table()
-        return "\n".join([*text_table(columns, rows), *self._footer()])
+        return "\n".join([table_text(self._table()), *self._footer()])
 
     def __repr__(self) -> str:
         return f"<JobComparison of {len(self.jobs)} jobs; print it, or use to_pandas()>"
 
     def _repr_html_(self) -> str:
-        columns, rows = self._table()
-        cells = [[escape(visible_text(value_text(value))) for value in row] for row in rows]
-        for row, job in zip(cells, self.jobs, strict=True):
-            row[2] = status_html(job.record.status)
-        order = [2, 1, *range(4, len(columns)), 3, 0]  # the id last
-        ordered = [[row[at] for at in order] for row in cells]
-        return html_table([columns[at] for at in order], ordered, below=escape(" · ".join(self._footer())))
+        table = self._table()
+        order = [2, 1, *range(4, len(table.columns)), 3, 0]  # the id last
+        return table_html(replace(table, caption=" · ".join(self._footer())).ordered(order))
 
-    def _table(self) -> tuple[list[str], list[list[object]]]:
+    def _table(self) -> Table:
         differing, metrics = self.differing[:_MAX_HYPERPARAMETERS], self.metrics[: self._num_metrics]
         columns = ["job", "name", "status", "time", *differing]
         columns += [title for name in metrics for title in (name, f"{name} min", f"{name} max")]
         rows = []
         for job, hyperparameters in zip(self.jobs, self._compared.rows, strict=True):
             record, seconds = job.record, elapsed_s(job.record)
-            row: list[object] = [record.training_job_id, record.training_job_name or "", str(record.status)]
+            row: list[object] = [record.training_job_id, record.training_job_name or ""]
             row += [
+                Cell(str(record.status), status_html(record.status)),
                 duration_text(seconds) if seconds is not None else "",
                 *map(hyperparameters.get, differing),
             ]
@@ -164,7 +160,7 @@ class JobComparison:
                 metric = job.metrics.get(name)
                 row += [metric.last, metric.min, metric.max] if metric is not None else [None, None, None]
             rows.append(row)
-        return columns, rows
+        return Table(text_columns(columns), rows)
 
     def _footer(self) -> list[str]:
         lines = []

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Protocol
 
-from pai_sdk._client.display.base import Display, short_instance, visible_text
+from pai_sdk._client.display.base import Display, short_instance
 from pai_sdk._client.display.card import card_html
 from pai_sdk._client.display.choice import choose_display, notebook_cell
 from pai_sdk._client.display.curves import MetricCurves, curves_of
 from pai_sdk._client.display.jupyter import CardJob
 from pai_sdk._client.job.follow.watch import JobHandle
 from pai_sdk._client.job.live_card import LiveCard
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.errors import PaiError
 

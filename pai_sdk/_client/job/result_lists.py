@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from html import escape
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pai_sdk._client.display.choice import notebook_cell
 from pai_sdk._client.display.curves import MetricCurves
-from pai_sdk._client.display.job_listing import job_table_html, job_table_text
-from pai_sdk._client.display.text_table import text_table
+from pai_sdk._client.display.job_listing import job_table, job_table_html
 from pai_sdk._core.extras import import_pandas
-from pai_sdk._core.html_table import html_table, value_text
+from pai_sdk._core.tables.html import table_html
+from pai_sdk._core.tables.table import Cell, Column, Table, text_columns
+from pai_sdk._core.tables.terminal import table_text
 from pai_sdk._data.run.events.sources import source_label
 from pai_sdk._wire.pai.record import JobRecord, MetricPoint
 
@@ -54,7 +54,7 @@ class ResultList(list[Item]):
         return [item if isinstance(item, JobRecord) else item.record for item in self]
 
     def __repr__(self) -> str:
-        return "\n".join(_truncated(job_table_text(self._records))) if self else "[]"
+        return table_text(job_table(self._records).shortened(_MAX_LINES, _END_LINES)) if self else "[]"
 
     def _ipython_display_(self) -> None:
         if self._displayed_in_cell is None or self._displayed_in_cell != notebook_cell():
@@ -115,7 +115,8 @@ class MetricList(list[MetricPoint]):
         if len({*columns["instance"]}) == 1:
             del columns["instance"]
         non_empty = {title: column for title, column in columns.items() if {*column} - {"", None}}
-        return "\n".join(_truncated(text_table([*non_empty], [*zip(*non_empty.values(), strict=True)])))
+        table = Table(text_columns([*non_empty]), [*zip(*non_empty.values(), strict=True)])
+        return table_text(table.shortened(_MAX_LINES, _END_LINES))
 
     def _repr_html_(self) -> str:
         if not self:
@@ -127,23 +128,15 @@ class MetricList(list[MetricPoint]):
         columns = ["metric", *(["instance"] if has_several else []), "last", "min", "max", "values", ""]
         rows = [
             [
-                escape(name),
-                *([escape(instance)] if has_several else []),
-                *(value_text(value) for value in (curve.values[-1], min(curve.values), max(curve.values))),
+                name,
+                *([instance] if has_several else []),
+                *(curve.values[-1], min(curve.values), max(curve.values)),
                 f"{len(curve.values):,}",
-                curve.svg(),
+                Cell.of_markup(curve.svg()),
             ]
             for instance, curves in by_instance.items()
             for name, curve in curves.items()
             if curve.values
         ]
         below = f"{len(self):,} value{'' if len(self) == 1 else 's'}; iterate over them, or take .to_pandas()"
-        return html_table(columns, rows[:_MAX_ROWS], below=below)
-
-
-def _truncated(lines: Sequence[str]) -> list[str]:
-    """Returns the lines of a table; of a long one, the first and the last lines."""
-    if len(lines) - 1 <= _MAX_LINES:
-        return [*lines]
-    num_hidden = len(lines) - 1 - 2 * _END_LINES
-    return [*lines[: _END_LINES + 1], f"… {num_hidden:,} more …", *lines[-_END_LINES:]]
+        return table_html(Table([*map(Column, columns)], rows[:_MAX_ROWS], caption=below))

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
-from io import StringIO
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
-
+from pai_sdk._client.display.cell_output import CellOutput
 from pai_sdk._client.display.choice import notebook_cell
+from pai_sdk._client.display.heartbeat import heartbeat
+from pai_sdk._client.display.lines import LiveRows
 from pai_sdk._client.pipeline.picture import run_svg
 from pai_sdk._client.pipeline.records import PipelineRunRecord, StepRecord
 from pai_sdk._client.pipeline.steps import PipelineStep
+from pai_sdk._core.tables.table import Cell, Column, Table
+from pai_sdk._core.tables.terminal import FittedTable, table_text
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 __all__ = ["COLOURS", "RunDisplay", "run_table", "step_order"]
 
@@ -33,15 +37,14 @@ COLOURS = {
 """The colour of each status, by the names of Rich."""
 
 _MAX_ROWS = 40
-_REDRAW_S = 0.25  # in a notebook
+_REDRAW_S = 0.25
+_TEXT_WIDTH = 140  # of the `repr`
 
 
 def run_table(run: PipelineRunRecord, steps: Mapping[str, StepRecord], uri: str) -> str:
     """Renders a run as a text table."""
-    out = StringIO()
-    # In a notebook, Rich would show the table there, and write nothing.
-    Console(file=out, width=140, force_jupyter=False).print(_table(run, [*steps.values()], uri, max_rows=10_000))
-    return out.getvalue().rstrip()
+    table = _table(run, [*steps.values()], uri, max_rows=10_000)
+    return table_text(table, _TEXT_WIDTH)
 
 
 def step_order(steps: Sequence[PipelineStep], step_records: Mapping[str, StepRecord]) -> list[StepRecord]:
@@ -68,28 +71,42 @@ class RunDisplay:
         is_enabled: bool,
     ) -> None:
         self._run, self._steps, self._step_records, self._uri = run, steps, step_records, uri
-        console = Console(stderr=True)
-        self._live: Live | None = None
         self._cell = notebook_cell() if is_enabled else None
-        self._handle: Any = None  # IPython's DisplayHandle, which has no types
+        self._output = CellOutput()
         self._drawn_at = float("-inf")
-        self._prints = is_enabled and self._cell is None and not console.is_terminal
-        self._console = console
+        self._rows = LiveRows(sys.stderr, redirect_stdout=True)
+        self._lock = threading.Lock()  # guards `_rows`: `beat` is called from another thread
+        is_terminal = self._rows.console.is_terminal
+        self._prints = is_enabled and self._cell is None and not is_terminal
+        self._is_live = is_enabled and self._cell is None and is_terminal
         self._reported: dict[str, str] = {}
-        if is_enabled and self._cell is None and console.is_terminal:
-            self._live = Live(console=console, get_renderable=self._renderable, refresh_per_second=4)
+        self._stack = ExitStack()
 
     def __enter__(self) -> RunDisplay:
-        if self._live is not None:
-            self._live.start()
+        if self._is_live:
+            self.beat()
+            self._stack.enter_context(heartbeat(self, beat_s=_REDRAW_S))
         self.update()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._live is not None:
-            self._live.stop()
+        self._stack.close()
         if self._cell is not None:
             self._draw()
+
+    def beat(self) -> None:
+        """Redraws the table with the elapsed times."""
+        with self._lock:
+            if self._is_live:
+                self._rows.draw(self._lines())
+
+    def stop_beat(self) -> None:
+        """Writes the last state in place of the live table."""
+        with self._lock:
+            self._is_live = False  # a late `beat` of the other thread must not draw the rows again
+            self._rows.draw([])
+            for line in self._lines():
+                self._rows.print(line)
 
     @property
     def displayed_in_cell(self) -> int | None:
@@ -98,13 +115,7 @@ class RunDisplay:
 
     def _draw(self) -> None:
         """Draws the picture of the run in the cell, in place of the previous one."""
-        from IPython.display import HTML, display
-
-        html = HTML(run_svg(self._run, self._step_records))  # type: ignore[no-untyped-call]
-        if self._handle is None:
-            self._handle = display(html, display_id=True)  # type: ignore[no-untyped-call]
-        else:
-            self._handle.update(html)
+        self._output.show_html(run_svg(self._run, self._step_records))
         self._drawn_at = time.monotonic()
 
     def update(self) -> None:
@@ -118,8 +129,10 @@ class RunDisplay:
                 self._reported[record.name] = record.status
                 sys.stderr.write(f"{record.name}: {record.status}{_seconds(record)}{_reason_text(record)}\n")
 
-    def _renderable(self) -> Table:
-        return _table(self._run, step_order(self._steps, self._step_records), self._uri, max_rows=_MAX_ROWS)
+    def _lines(self) -> list[Text]:
+        steps = step_order(self._steps, self._step_records)
+        table = _table(self._run, steps, self._uri, max_rows=_MAX_ROWS)
+        return [*FittedTable(table, self._rows.console.width - 1).lines()]  # as `LiveRows` truncates
 
 
 def _table(run: PipelineRunRecord, steps: Sequence[StepRecord], uri: str, *, max_rows: int) -> Table:
@@ -127,21 +140,19 @@ def _table(run: PipelineRunRecord, steps: Sequence[StepRecord], uri: str, *, max
     for step in steps:
         counts[step.status] = counts.get(step.status, 0) + 1
     title = f"{run.pipeline}, run {run.run_id}: " + ", ".join(f"{n} {status}" for status, n in counts.items())
-    table = Table(title=title, title_justify="left", caption=uri, caption_justify="left", box=None, pad_edge=False)
-    for heading in ("step", "status", "time", "job", "reason"):
-        table.add_column(heading, overflow="fold")
     visible = (
         steps
         if len(steps) <= max_rows
         else [step for step in steps if step.status in ("running", "failed")][:max_rows]
     )
-    for step in visible:
-        status = f"[{COLOURS[step.status]}]{step.status}[/]"
-        text = (step.error.splitlines() or [""])[0] if step.error else step.reason
-        table.add_row(escape(step.name), status, _seconds(step).strip(), step.job_id, escape(text))
-    if len(visible) < len(steps):
-        table.add_row(f"… {len(steps) - len(visible)} more", "", "", "", "")
-    return table
+    columns = [Column(title, overflow="fold") for title in ("step", "status", "time", "job", "reason")]
+    rows = [(step.name, _status(step), _seconds(step).strip(), step.job_id, _reason(step)) for step in visible]
+    hidden = len(steps) - len(visible)
+    return Table(columns, rows, title, uri, notes={len(rows): f"… {hidden} more"} if hidden else {})
+
+
+def _status(step: StepRecord) -> Cell:
+    return Cell(step.status, style=COLOURS[step.status])
 
 
 def _seconds(step: StepRecord) -> str:
@@ -150,6 +161,9 @@ def _seconds(step: StepRecord) -> str:
     return f" {(step.ended_at or time.time()) - step.started_at:.1f} s"
 
 
+def _reason(step: StepRecord) -> str:
+    return (step.error.splitlines() or [""])[0] if step.error else step.reason
+
+
 def _reason_text(step: StepRecord) -> str:
-    text = (step.error.splitlines() or [""])[0] if step.error else step.reason
-    return f" ({text})" if text else ""
+    return f" ({_reason(step)})" if _reason(step) else ""

@@ -7,15 +7,15 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from pai_sdk._client.display.base import duration_text, elapsed_s
 from pai_sdk._client.display.live_table import JobsDisplay, TableLayout, choose_jobs_display
 from pai_sdk._client.tune.objectives import UNNAMED, Objective
 from pai_sdk._client.tune.study import Study
 from pai_sdk._client.tune.trials import Trial
-from pai_sdk._core.html_table import html_table, value_text
 from pai_sdk._core.kernel import in_notebook
+from pai_sdk._core.tables.html import table_html
+from pai_sdk._core.tables.table import Column, Table, value_text
 from pai_sdk._wire.pai.record import JobRecord
 
 __all__ = ["TrialsDisplay", "shows_functions", "trials_layout"]
@@ -61,7 +61,7 @@ def trials_layout(objectives: Sequence[Objective], *, has_jobs: bool) -> TableLa
         lambda row: _KINDS[row.trial.state],
         lambda row: str(row.trial.number),
         counts,
-        lambda rows: html_table(columns[1:], [[escape(str(cell)) for cell in cells(row)] for row in rows]),
+        lambda rows: table_html(Table([*map(Column, columns[1:])], [*map(cells, rows)])),
     )
 
 

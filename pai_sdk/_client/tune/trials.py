@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from html import escape
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.display.base import duration_text
-from pai_sdk._client.display.text_table import text_table
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.tune.objectives import Objective
 from pai_sdk._core.extras import import_pandas
-from pai_sdk._core.html_table import html_table, value_text
+from pai_sdk._core.tables.html import table_html
+from pai_sdk._core.tables.table import Cell, Table, text_columns, value_text
+from pai_sdk._core.tables.terminal import table_text
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Trial", "TrialList", "best_of"]
 
 _MAX_LINES = 60
+_END_LINES = 20
 _MAX_ROWS = 200
 _MAX_REASON_LENGTH = 240
 
@@ -149,30 +150,22 @@ class TrialList(list[Trial]):
     def __repr__(self) -> str:
         if not self:
             return "[]"
-        columns, rows = self._table()
-        visible = rows if len(rows) <= _MAX_LINES else [*rows[:20], *rows[-20:]]
-        lines = text_table(columns, visible, last_column=_MAX_REASON_LENGTH)
-        if len(visible) < len(rows):
-            lines = [*lines[:21], f"… {len(rows) - len(visible):,} more …", *lines[21:]]
-        return "\n".join(lines)
+        return table_text(self._table().shortened(_MAX_LINES, _END_LINES))
 
     def _repr_html_(self) -> str:
         if not self:
             return "<i>no trials</i>"
-        columns, rows = self._table()
-        best = self.best
-        cells = [[escape(str("" if cell is None else cell)) for cell in row] for row in rows]
-        for trial, row in zip(self, cells, strict=True):
-            if trial is best:
-                row[:] = [f"<b>{cell}</b>" for cell in row]
-        order = sorted(range(len(cells)), key=lambda index: self[index] is not best)[:_MAX_ROWS]
-        more = len(cells) - len(order)
-        visible = [cells[index] for index in sorted(order)]
-        return html_table(
-            [escape(title) for title in columns], visible, below=f"and {more:,} more" if more else ""
-        )
+        table, best = self._table(), self.best
+        rows = [
+            [Cell(value_text(cell), style="bold") for cell in row] if trial is best else row
+            for trial, row in zip(self, table.rows, strict=True)
+        ]
+        order = sorted(range(len(rows)), key=lambda index: self[index] is not best)[:_MAX_ROWS]
+        more = len(rows) - len(order)
+        visible = [rows[index] for index in sorted(order)]
+        return table_html(replace(table, rows=visible, caption=f"and {more:,} more" if more else ""))
 
-    def _table(self) -> tuple[list[str], list[list[object]]]:
+    def _table(self) -> Table:
         metrics, names = _titles(self)
         has_jobs, has_reasons = any(trial.job_id for trial in self), any(trial.reason for trial in self)
         has_parents = _has_parents(self)
@@ -192,7 +185,7 @@ class TrialList(list[Trial]):
                 *([_single_line(trial.reason)] if has_reasons else []),
             ]
             rows.append(row)
-        return columns, rows
+        return Table(text_columns(columns, last_width=_MAX_REASON_LENGTH), rows)
 
 
 def best_of(trials: Iterable[Trial], objectives: Sequence[Objective]) -> Trial | None:

@@ -10,13 +10,14 @@ import typer
 
 from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.cli.jobs import Json, repeat_display, status_text
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import complete_job, find_job
-from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.errors import NotFoundError
 
 __all__ = ["top"]
@@ -27,7 +28,7 @@ _COLUMNS = (
     Column("JOB"),
     Column("INSTANCE"),
     Column("STATUS", drop=1),
-    *(Column(title, justify="right") for title in ("CPU %", "MEM %", "MEM", "GPU %", "GPU MEM %")),
+    *(Column(title, align="right") for title in ("CPU %", "MEM %", "MEM", "GPU %", "GPU MEM %")),
 )
 
 
@@ -61,7 +62,7 @@ def top(
         running = [each for each in jobs if not each.status.is_terminal] if job is not None else _running()
         rows = [row for each in running for row in _rows(each)]
         if rows:
-            print_table(_COLUMNS, rows)
+            print_table(Table(_COLUMNS, rows))
         else:
             typer.echo("no running jobs" if job is None else f"{jobs[0].id} {jobs[0].status}: nothing is running")
         return bool(rows)

@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 
 from pai_sdk._client.backend.specs import LOCAL, backend_for_job
-from pai_sdk._client.display.base import visible_text
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import Session, get_default_session
 from pai_sdk._core.config.settings import load_settings
 from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, SelectedBackend, running_service, selected_backend
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pai_sdk._client.session import get_default_session
+from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.submitting import Env, Set, job_file_of
-from pai_sdk.cli.tables import Column, print_json, print_properties, print_table
+from pai_sdk.cli.tables import print_json, print_properties, print_table
 
 if TYPE_CHECKING:
     from pai_sdk._client.api.schedules import ScheduleRecord
@@ -79,7 +80,7 @@ def list_schedules(as_json: Json = False) -> None:
         )
         for schedule in schedules
     ]
-    print_table(columns, rows)
+    print_table(Table(columns, rows))
 
 
 @app.command()

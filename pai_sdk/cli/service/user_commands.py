@@ -14,9 +14,10 @@ import typer
 
 from pai_sdk._core.endpoint import with_scheme
 from pai_sdk._core.paths import expanded
+from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.selection.backend import service_on, session_on
-from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def list_users(data: _Data = _DATA, as_json: Json = False) -> None:
     rows = [
         (user.name or "", user.right or "", user.bucket or "", " ".join(user.access_key_ids)) for user in all_users
     ]
-    print_table(columns, rows)
+    print_table(Table(columns, rows))
 
 
 @app.command()
@@ -146,7 +147,7 @@ def quota(
         (title, _limit_text(getattr(state.quota, resource)), f"{getattr(state.used, resource) or 0:g}")
         for resource, title in (("cpus", "CPUs"), ("gpus", "GPUs"), ("running", "running"), ("queued", "queued"))
     ]
-    print_table((Column("OF"), Column("QUOTA"), Column("USED")), rows)
+    print_table(Table((Column("OF"), Column("QUOTA"), Column("USED")), rows))
 
 
 @app.command()
@@ -186,8 +187,7 @@ def audit(
     if as_json:
         print_json([entry.model_dump() for entry in entries])
         return
-    headings = ("TIME", "USER", "STATUS", "REQUEST", "CREATED", "FROM")
-    columns = tuple(Column(heading) for heading in headings)
+    columns = [*map(Column, ("TIME", "USER", "STATUS", "REQUEST", "CREATED", "FROM"))]
     rows = [
         (
             entry.time or "",
@@ -199,7 +199,7 @@ def audit(
         )
         for entry in entries
     ]
-    print_table(columns, rows)
+    print_table(Table(columns, rows))
 
 
 def _limit(resource: str, text: str) -> Any:

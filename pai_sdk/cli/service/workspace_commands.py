@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 import typer
 
 from pai_sdk._core.paths import expanded
+from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.selection.backend import service_on, session_on
-from pai_sdk.cli.tables import Column, print_json, print_table
+from pai_sdk.cli.tables import print_json, print_table
 
 __all__ = ["app"]
 
@@ -47,7 +48,7 @@ def list_workspaces(data: _Data = _DATA, as_json: Json = False) -> None:
         (record.workspace_id or "", record.workspace_name or "", "yes" if record.is_default else "")
         for record in workspaces
     ]
-    print_table((Column("WORKSPACE"), Column("NAME"), Column("DEFAULT")), rows)
+    print_table(Table((Column("WORKSPACE"), Column("NAME"), Column("DEFAULT")), rows))
 
 
 @app.command()
@@ -61,9 +62,8 @@ def members(workspace: _Workspace, data: _Data = _DATA, as_json: Json = False) -
     if as_json:
         print_json([record.model_dump() for record in records])
         return
-    print_table(
-        (Column("USER"), Column("ROLES")), [(record.member_id or "", " ".join(record.roles)) for record in records]
-    )
+    rows = [(record.member_id or "", " ".join(record.roles)) for record in records]
+    print_table(Table((Column("USER"), Column("ROLES")), rows))
 
 
 @app.command()

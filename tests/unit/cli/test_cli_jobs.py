@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pai_sdk import Session
-from pai_sdk._client.display.base import visible_text
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError

@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from pai_sdk._client.backend.base import Backend
-from pai_sdk._client.display.base import short_instance, visible_text
+from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.display.commands import next_commands, page_url
 from pai_sdk._client.job.failure.missing_modules import missing_module_hint
 from pai_sdk._client.job.follow.follower import Follower, FollowPolicy, LogError, Update
 from pai_sdk._client.job.follow.log_reasons import shows_reason
 from pai_sdk._client.job.follow.updates import ask
 from pai_sdk._core.reasons import REASON_NON_ZERO_EXIT, exit_reason, missing_module
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.logs.tracebacks import find_traceback, is_launcher_error, root_cause, shortened
 from pai_sdk._wire.pai.record import ErrorInfo, FailedInstance, JobRecord
 from pai_sdk._wire.pai.status import JobStatus

@@ -8,7 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from pai_sdk._core.html_table import NO_MATH, html_table
+from pai_sdk._core.tables.html import NO_MATH, table_html
+from pai_sdk._core.tables.table import Cell, Column, Table
 from pai_sdk._data.run.events.series import Floats
 from pai_sdk._data.run.plots.axes import number_text
 from pai_sdk._data.run.plots.drawing import MAX_LABELS, WIDTH, Curve, Line, draw, to_lines
@@ -121,8 +122,11 @@ class Plot:
 
 def _folded_legend(lines: Sequence[Line]) -> str:
     rows = [
-        [f'<span style="color:{run_colour(line.name)}">━</span> {safe_text(line.label)}', number_text(line.last)]
+        [
+            Cell.of_markup(f'<span style="color:{run_colour(line.name)}">━</span> {safe_text(line.label)}'),
+            number_text(line.last),
+        ]
         for line in lines
     ]
-    table = html_table(["run", "last"], rows, height="20em")
+    table = table_html(Table([Column("run"), Column("last")], rows), height="20em")
     return f'<details style="{FONT}"><summary>all {len(lines):,} curves</summary>{table}</details>'

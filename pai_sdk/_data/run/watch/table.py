@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from pai_sdk._core.html_table import badge_html, hparam_text, html_table
+from pai_sdk._core.tables.html import badge_html, table_html
+from pai_sdk._core.tables.table import Cell, Column, Table, hparam_text
 from pai_sdk._data.run.events.series import TagSummary
 from pai_sdk._data.run.plots.axes import number_text
 from pai_sdk._data.run.plots.buckets import Comparison
@@ -55,8 +56,9 @@ class RunTable:
         titles = ["run", "status", "age", *differing[:_MAX_HPARAMS], *tags]
         pictures = self._pictures()
         rows = [self._row(run, differing[:_MAX_HPARAMS], tags, pictures.get(run.id, "")) for run in self.runs]
-        table = html_table(titles, rows, below=self._below(len(differing), compared.constant))
-        return f'<div class="pai-runs">{table}</div>'
+        below = Cell.of_markup(self._below(len(differing), compared.constant))
+        table = Table([*map(Column, titles)], [[*map(Cell.of_markup, row)] for row in rows], caption=below)
+        return f'<div class="pai-runs">{table_html(table)}</div>'
 
     def save(self, path: str | Path) -> Path:
         """Writes the table to a file with the suffix `.html`, and returns its path."""

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._client.display.base import duration_text, elapsed_s, visible_text
+from pai_sdk._client.display.base import duration_text, elapsed_s
 from pai_sdk._client.display.card import card_html
 from pai_sdk._client.display.choice import choose_display
 from pai_sdk._client.display.commands import attach_lines, next_commands
 from pai_sdk._client.display.curves import MetricCurve
 from pai_sdk._client.display.terminal import TerminalDisplay
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from tests.support.waiting import PATIENCE_S
 

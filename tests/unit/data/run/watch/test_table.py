@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._client.display.card import status_html
-from pai_sdk._core.html_table import BADGE_COLOURS
+from pai_sdk._core.tables.html import BADGE_COLOURS
 from pai_sdk._data.run.events.series import Point, TagSummary
 from pai_sdk._data.run.watch.manager import RunManager
 from pai_sdk._data.run.watch.names import usual_tags

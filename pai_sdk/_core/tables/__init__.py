@@ -1,0 +1,1 @@
+"""Tables as values, with renderers for terminals, HTML pages and JSON."""
