@@ -341,8 +341,8 @@ def _print_page(page: RunPage, query: _Query, *, as_json: bool) -> None:
     # In a narrow window the metrics are dropped from the right but for the first, then hyperparameters, then ages.
     usual = [tag for tag in tags if tag in queried_tags or not is_of_instance(tag, tags)]
     for number, tag in enumerate(tags if query.tags else usual[:_MAX_TAGS]):
-        column = Column(table.title_of(tag), drop=20 + number if number else 0, align="right")
-        table.add(column, [_last(brief, tag) for brief in page.runs], tag)
+        column = Column(table.title_of(tag), tag, drop=20 + number if number else 0, align="right")
+        table.add(column, [_last(brief, tag) for brief in page.runs])
     printed = table.print()
     missing = [tag for tag in tags if tag not in printed]
     if missing and query.tags:
@@ -368,7 +368,7 @@ def _print_comparison(runs: Sequence[RunBrief], tag: str, comparison: Comparison
     for title, drop, text in _FIGURES:
         table.add(Column(title, drop=drop, align="right"), [text(brief.tags[tag]) for brief in comparable])
     blocks = [blocks_of(curves.get(brief.id, []), _BLOCKS, scale) for brief in comparable]
-    table.add(Column(visible_text(tag)), blocks, tag)
+    table.add(Column(tag, tag), blocks)
     table.print()
     table.print_notes()
     if len(comparable) < len(runs):
@@ -383,42 +383,37 @@ class _RunTable:
     def __init__(self, runs: Sequence[RunBrief], *, status: int = 0) -> None:
         names = run_names(runs)
         self._runs = runs
-        self._columns: list[tuple[Column, Sequence[str | Text], str]] = []
+        self._columns: list[tuple[Column, Sequence[str | Text]]] = []
         self._hparams = compare_hyperparameters([brief.hparams for brief in runs])
         self._hidden_hparams: Sequence[str] = ()  # hyperparameters without a column
-        self.add(Column("RUN"), [visible_text(names[brief.id]) for brief in runs])
+        self.add(Column("RUN"), [names[brief.id] for brief in runs])
         if any(map(has_explicit_name, runs)):
             self.add(Column("JOB", drop=50), [brief.id if has_explicit_name(brief) else "" for brief in runs])
         self.add(Column("STATUS", drop=status), [_status(brief) for brief in runs])
 
-    def add(self, column: Column, cells: Sequence[str | Text], name: str = "") -> None:
-        """Adds a column; `name` is that of its metric or hyperparameter."""
-        self._columns.append((column, cells, name))
+    def add(self, column: Column, cells: Sequence[str | Text]) -> None:
+        """Adds a column; its key is the name of its metric or hyperparameter."""
+        self._columns.append((column, cells))
 
     def add_hparams(self) -> None:
         """Adds the hyperparameters that differ; all of them for a single run."""
         names = tuple(self._hparams.constant) if len(self._runs) == 1 else self._hparams.differing
         for number, name in enumerate(names[:_MAX_HPARAMS]):
-            column = Column(visible_text(name), drop=10 + number)
-            self.add(column, [hparam_text(brief.hparams, name) for brief in self._runs], f"hparams.{name}")
+            column = Column(name, f"hparams.{name}", drop=10 + number)
+            self.add(column, [hparam_text(brief.hparams, name) for brief in self._runs])
         self._hidden_hparams = names[_MAX_HPARAMS:]
 
     def title_of(self, tag: str) -> str:
         """Returns the title of a metric's column, which differs from those of hyperparameters."""
-        is_used = any(column.title == visible_text(tag) for column, _, _ in self._columns)
-        return visible_text(f"metrics.{tag}" if is_used else tag)
+        return f"metrics.{tag}" if any(column.title == tag for column, _ in self._columns) else tag
 
     def print(self) -> set[str]:
         """Prints the table; returns the names of the printed metrics and hyperparameters."""
-        rows = [list(row) for row in zip(*(cells for _, cells, _ in self._columns), strict=True)]
-        dropped = print_table(Table([column for column, _, _ in self._columns], rows))
-        printed = {name for column, _, name in self._columns if column not in dropped}
-        names = (name.removeprefix("hparams.") for _, _, name in self._columns if name.startswith("hparams."))
-        self._hidden_hparams = [
-            *(name for name in names if f"hparams.{name}" not in printed),
-            *self._hidden_hparams,
-        ]
-        return printed
+        columns, cells = zip(*self._columns, strict=True)
+        dropped = [column.key for column in print_table(Table(columns, [*zip(*cells, strict=True)]))]
+        hidden = [key.removeprefix("hparams.") for key in dropped if key.startswith("hparams.")]
+        self._hidden_hparams = [*hidden, *self._hidden_hparams]
+        return {column.key for column in columns}.difference(dropped)
 
     def print_notes(self) -> None:
         """Prints the hyperparameters without a column, and the number of replaced points."""

@@ -82,7 +82,11 @@ class FittedTable:
 
     def _shrink(self) -> None:
         """Reduces the widest columns with an `overflow` until the visible ones fit side by side."""
+        if self._max_width is None:
+            return
         shrinkable = [index for index in self._visible if self._columns[index].overflow]
+        for index in shrinkable:
+            self._widths[index] = min(self._widths[index], self._max_width)  # a cell can have a million characters
         excess = self._excess(self._visible)
         while shrinkable and excess > 0:
             widest = max(shrinkable, key=lambda index: self._widths[index])

@@ -37,6 +37,24 @@ def test_the_first_rows(folder: str) -> None:
     assert "\x1b[31m" not in "".join(lines)
 
 
+def test_a_table_in_a_pipe_has_every_column_and_complete_values(tmp_path: Path) -> None:
+    names = [f"a_column_with_a_long_name_{number}" for number in range(9)]
+    with TraceWriter(dict.fromkeys(names, "double"), ParquetSink(tmp_path), run_id="r1") as writer:
+        writer.write(**{name: [1 / 7] for name in names})
+    titles, values = run("head", str(tmp_path)).splitlines()
+    assert titles.split() == [*names, "run"]
+    assert values.split() == [str(1 / 7)] * 9 + ["r1"]
+
+
+def test_a_table_in_a_narrow_terminal_shortens_the_widest_column(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "20")
+    text = run("query", folder, "SELECT n, word, repeat('x', 50) AS long, run FROM trace LIMIT 1")
+    assert re.sub(r"\x1b\[[\d;]*m", "", text).splitlines() == ["n  word  long    run", "0  a     xxxxx…  r1"]
+
+
 def test_rows_as_json_and_csv(folder: str) -> None:
     rows = [json.loads(line) for line in run("head", folder, "-n", "2", "--format", "json").splitlines()]
     assert rows == [{"n": 0, "word": "a", "run": "r1"}, {"n": 1, "word": None, "run": "r1"}]
