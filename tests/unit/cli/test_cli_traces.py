@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.trace import ParquetSink, TraceWriter
+from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError, TraceError
 from tests.support.messages import refused
@@ -105,16 +106,9 @@ class Outputs(TrainingJob):
     """A job with outputs in local folders."""
 
     def __init__(self, **outputs: str) -> None:
-        self.given = outputs
-        self._backend = self  # type: ignore[assignment]
-
-    @property
-    def id(self) -> str:
-        return "train1"
-
-    @property
-    def outputs(self) -> dict[str, str]:
-        return self.given
+        channels = [{"Name": name, "OutputUri": uri} for name, uri in outputs.items()]
+        record = JobRecord.model_validate({"TrainingJobId": "train1", "OutputChannels": channels})
+        super().__init__("train1", self, record=record)  # type: ignore[arg-type]
 
     def store(self, uri: str) -> object:
         from pai_sdk._data.storage.store import open_store
