@@ -24,7 +24,8 @@ from typing import Any
 
 from pai_sdk._data.run.report.checkpoints import INCOMPLETE, MARKER
 from pai_sdk._data.run.report.layout import RunLayout
-from pai_sdk._data.run.store.checkpoint_sides import Deletion, Folder, Sides, is_marker
+from pai_sdk._data.run.store.checkpoint_removal import CheckpointRemoval
+from pai_sdk._data.run.store.checkpoint_sides import Folder, Sides, is_marker
 from pai_sdk._data.run.store.stored_checkpoints import StoredCheckpoint, copy_checkpoint, stored_checkpoint
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
@@ -67,13 +68,13 @@ class CheckpointSync:
         self._target = target
         self._base = base
         self._memory = memory or memory_path(source, target)
-        self._existing = existing or {}
         self._skip = skip
         self._verify = verify
         self._is_finished = is_finished
-        self._delete = delete
-        self._keeps = keeps
         self._options = {"folders": False, **options}
+        self._removal = CheckpointRemoval(
+            target, self._memory, self._compare, existing=existing or {}, delete=delete, keeps=keeps
+        )
 
     def run(self) -> SyncReport:
         """Sends new and changed files; raises SyncError for failed ones, after all others were sent."""
@@ -112,7 +113,7 @@ class CheckpointSync:
         if len(all_files) > len(source_files) and not report.gave_up:
             self._send_replacements(all_files, report)
         if not unlisted and not report.unlisted and not report.gave_up:
-            report.deleted += self._delete_removed(source_files, sides, report)
+            report.deleted += self._removal.delete(source_files, sides, report)
         return report
 
     def _sync(self, skip: Callable[[StoredFile], bool], **more: Any) -> SyncReport:
@@ -274,7 +275,7 @@ class CheckpointSync:
                 cause = error.__cause__
                 report.failures[folder.path + MARKER] = cause if isinstance(cause, Exception) else error
             return  # otherwise the checkpoint was changed meanwhile, and the next sync sends it
-        self._delete_now([replacement + name for name in (MARKER, *checkpoint.files)])
+        self._removal.delete_now([replacement + name for name in (MARKER, *checkpoint.files)])
         report.moved += len(checkpoint.files) + 1
         report.moved_bytes += checkpoint.size_bytes + len(checkpoint.marker)
         report.unchanged -= len(checkpoint.files) + 1
@@ -304,64 +305,6 @@ class CheckpointSync:
         with SyncMemory(self._memory) as memory:
             for name in names.intersection(folder.source_files):
                 memory.put(folder.path + name, folder.source_files[name].mark, folder.target_files[name].etag)
-
-    # ---- deleting -------------------------------------------------------------------------------------------
-
-    def _delete_removed(self, source_files: Mapping[str, StoredFile], before: Sides, report: SyncReport) -> int:
-        """Deletes files that were removed from the source and are no longer needed; returns their number."""
-        with SyncMemory(self._memory) as memory:
-            sent = memory.sent()
-        recorded = {path for path in {*sent, *self._existing} if path not in source_files}
-        if not (recorded.intersection(before.target_files) or self._delete or before.has_unfinished):
-            return 0
-        sides = self._compare(source_files)
-        owned = {
-            path
-            for path in recorded
-            if path in sides.target_files and self._is_same(sides.target_files[path], sent)
-        }
-        newest = sides.newest_of_each_rank() if sides.has_unfinished or any(map(is_marker, owned)) else {}
-        to_delete: list[str] = []
-        for folder in sides.folders.values():
-            if folder.position is not None:
-                is_unfinished = folder.path in sent or folder.path + INCOMPLETE in owned
-                deletion = Deletion(folder, owned, newest, sides, is_incomplete=is_unfinished)
-                names = deletion.names(has_failures=bool(report.failures))
-                to_delete += [folder.path + name for name in names]
-        if self._delete and not report.failures:
-            to_delete += [path for path in sides.target_files if self._is_surplus(path, owned, sides)]
-        self._delete_now(to_delete)
-        with SyncMemory(self._memory) as memory:
-            obsolete = {
-                path
-                for path in sent
-                if path not in owned and path not in source_files and path not in sides.folders
-            }
-            memory.change_sent(remove=obsolete.union(to_delete))
-        return len(to_delete)
-
-    def _is_same(self, file: StoredFile, sent: Mapping[str, str]) -> bool:
-        """Returns True if the target still has the recorded version of a file; other jobs may replace it."""
-        if file.path in sent:
-            return file.is_folder or file.etag == sent[file.path]
-        return file.size_bytes == self._existing[file.path]
-
-    def _is_surplus(self, path: str, owned: set[str], sides: Sides) -> bool:
-        """Returns True if a file of the target that is in no checkpoint is deleted with `delete`."""
-        if path in sides.source_files:
-            return False
-        name = sides.folder_of(path)
-        if name is not None:
-            return sides.folders[name].position is None and path in owned
-        return path in owned or not self._keeps(path)
-
-    def _delete_now(self, paths: Iterable[str]) -> None:
-        """Deletes files, the markers first."""
-        all_paths = list(paths)
-        for are_markers in (True, False):
-            part = sorted(path for path in all_paths if is_marker(path) is are_markers)
-            if part:
-                self._target.delete(part)
 
 
 @dataclass
