@@ -17,6 +17,7 @@ from typing import Any
 
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.run.functions.calling import exit_code_of, exit_text_of, kind_of
+from pai_sdk._data.run.functions.counters import RunCounters
 from pai_sdk._data.run.functions.host import Ended, Host, Message, Task, ThreadHost
 from pai_sdk._data.run.functions.saved_state import SavedState, pack, read_saved, unpack, write_saved
 from pai_sdk._data.run.report.checkpoints import Checkpoint
@@ -32,7 +33,6 @@ _GRACE_S = 10.0
 _SAVE_S = 300.0
 _AHEAD = 10_000
 _MODES = ("thread", "process")
-_COUNTERS = ("iteration", "time_total", "timesteps_total", "episodes_total")
 
 
 @short_tracebacks
@@ -96,8 +96,7 @@ class FunctionRun:
         self._temporary: Path | None = None
         self._last_metrics: dict[str, Any] | None = None
         self._reported_at = 0.0
-        self._counters: dict[str, Any] = dict.fromkeys(_COUNTERS, 0)
-        self._at_restore = dict(self._counters)
+        self._counters = RunCounters()
         # The latest checkpoint with its counters, and the folder where it was saved; None until it is saved.
         self._checkpoint: tuple[Path, dict[str, Any]] | None = None
         self._saved: Path | None = None
@@ -161,7 +160,7 @@ class FunctionRun:
     @property
     def training_iteration(self) -> int:
         """The number of returned results, with those before a restored state."""
-        return int(self._counters["iteration"])
+        return self._counters.iterations
 
     def _next(self, timeout_s: float | None) -> Message | None:
         self.start()
@@ -176,23 +175,11 @@ class FunctionRun:
             self._host = None
             self._end_reason = "has ended"
             if message.checkpoint is not None:
-                self._checkpoint, self._saved = (message.checkpoint, dict(self._counters)), None
+                self._checkpoint, self._saved = (message.checkpoint, self._counters.values()), None
             if message.error is not None:
                 self._end_reason = f"has failed with {type(message.error).__name__}"
-                raise self._error_of(message.error)
+                raise _exception_of(message.error, self.run_id)
         return message
-
-    def _error_of(self, error: BaseException) -> Exception:
-        """Returns an Exception itself, and others, which would end the driver (SystemExit), as a FunctionError."""
-        if isinstance(error, Exception):
-            return error
-        code = exit_code_of(error) if isinstance(error, SystemExit) else None
-        description = f"ended by {type(error).__name__}" + ("" if code is None else f" with exit code {code}")
-        if isinstance(error, SystemExit) and (text := exit_text_of(error)):
-            description += f": {text}"
-        wrapped = FunctionError(f"{self.run_id} {description}", exit_code=code)
-        wrapped.__cause__ = error
-        return wrapped
 
     def start(self) -> None:
         """Start the function before its first result is requested; a no-op if it runs.
@@ -227,31 +214,19 @@ class FunctionRun:
         result = {"time_this_iter_s": now - self._reported_at, "done": False, **report.metrics}
         self._reported_at = now
         self._last_metrics = dict(result)
-        counters = self._counters
-        counters["iteration"] += 1
-        counters["time_total"] += result["time_this_iter_s"]
-        for kind in ("timesteps", "episodes"):
-            counters[f"{kind}_total"] += result.get(f"{kind}_this_iter", 0)
+        self._counters.count(result)
         if report.checkpoint is not None:
-            self._checkpoint, self._saved = (report.checkpoint, dict(counters)), None
+            self._checkpoint, self._saved = (report.checkpoint, self._counters.values()), None
             result["should_checkpoint"] = True
         return result
 
     def _with_counters(self, result: dict[str, Any]) -> dict[str, Any]:
-        counters, before = self._counters, self._at_restore
         now = time.time()
         loss = result.get("mean_loss")
         return {
             "trial_id": self.run_id,
             "experiment_id": self._experiment_id,
-            "training_iteration": counters["iteration"],
-            "time_total_s": counters["time_total"],
-            "timesteps_total": counters["timesteps_total"],
-            "episodes_total": counters["episodes_total"],
-            "iterations_since_restore": counters["iteration"] - before["iteration"],
-            "time_since_restore": counters["time_total"] - before["time_total"],
-            "timesteps_since_restore": counters["timesteps_total"] - before["timesteps_total"],
-            "episodes_since_restore": counters["episodes_total"] - before["episodes_total"],
+            **self._counters.results(),
             **({} if loss is None else {"neg_mean_loss": -loss}),
             "date": time.strftime("%Y-%m-%d_%H-%M-%S", time.localtime(now)),
             "timestamp": int(now),
@@ -281,7 +256,7 @@ class FunctionRun:
             problem = "is not supported: the run chooses the folder"
             raise InvalidInputError([Problem("checkpoint_dir", problem, "use the path that save() returns")])
         if self._saved is None:
-            source, counters = self._checkpoint or (None, dict.fromkeys(_COUNTERS, 0))
+            source, counters = self._checkpoint or (None, RunCounters().values())
             values = {"experiment_id": self._experiment_id, "run_id": self.run_id, "counters": counters}
             saved = write_saved(Path(RunLayout(str(self.folder)).saved), source, values)
             if source is None:
@@ -325,14 +300,10 @@ class FunctionRun:
         self._temporary = folder
 
     def _use(self, saved: SavedState) -> None:
-        values = saved.values.get("counters", {})
-        values = values if isinstance(values, dict) else {}
-        saved_counters = {name: value for name in _COUNTERS if isinstance(value := values.get(name), int | float)}
         self._restored = saved
-        self._counters = {**dict.fromkeys(_COUNTERS, 0), **saved_counters}
-        self._at_restore = dict(self._counters)
+        self._counters = RunCounters(saved.values.get("counters"))
         self._experiment_id = str(saved.values.get("experiment_id") or self._experiment_id)
-        self._checkpoint = None if saved.checkpoint is None else (saved.checkpoint, dict(self._counters))
+        self._checkpoint = None if saved.checkpoint is None else (saved.checkpoint, self._counters.values())
         self._saved = None
         self._last_metrics = None
         self._end_reason = ""
@@ -408,6 +379,19 @@ def wrap(function: Callable[..., Any]) -> type[FunctionRun]:
     Wrapped.__name__ = Wrapped.__qualname__ = _name_of(function)
     Wrapped.__doc__ = function.__doc__
     return Wrapped
+
+
+def _exception_of(error: BaseException, run_id: str) -> Exception:
+    """Returns an Exception itself, and others, which would end the driver (SystemExit), as a FunctionError."""
+    if isinstance(error, Exception):
+        return error
+    code = exit_code_of(error) if isinstance(error, SystemExit) else None
+    description = f"ended by {type(error).__name__}" + ("" if code is None else f" with exit code {code}")
+    if isinstance(error, SystemExit) and (text := exit_text_of(error)):
+        description += f": {text}"
+    wrapped = FunctionError(f"{run_id} {description}", exit_code=code)
+    wrapped.__cause__ = error
+    return wrapped
 
 
 def _name_of(function: Callable[..., Any]) -> str:
