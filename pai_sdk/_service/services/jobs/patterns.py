@@ -50,7 +50,7 @@ def _verdicts(patterns: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _compile_in_process(patterns: Sequence[str]) -> list[str]:
-    package_parent = str(Path(__file__).resolve().parents[3])
+    package_parent = str(Path(__file__).resolve().parents[__name__.count(".")])
     command = [sys.executable, "-c", _BOOT, package_parent]
     try:
         done = subprocess.run(
