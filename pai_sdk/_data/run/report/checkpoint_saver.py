@@ -83,6 +83,11 @@ class CheckpointSaver:
 
     A failure is raised by `raise_failure` in the thread of the training. Each checkpoint may be removed by the
     rotation once it is saved, validated, and not needed by other ranks.
+
+    Attributes:
+        is_stopped: True after `stop`.
+        has_saved: True once a checkpoint is complete.
+        failures: what went wrong since the last `raise_failure`, with its error.
     """
 
     def __init__(
@@ -112,12 +117,10 @@ class CheckpointSaver:
         self._unsaved: deque[SaveTask] = deque()
         self._saved = threading.Condition()  # guards `_unsaved`
         # Appended to by both workers, emptied by reports. Methods of a deque are atomic, so no lock is needed.
-        self._failures: deque[tuple[str, BaseException]] = deque()
+        self.failures: deque[tuple[str, BaseException]] = deque()
         saving, validating = "a checkpoint could not be saved", "the validation of a checkpoint failed"
-        self._saving = _Worker("checkpoint-saver", lambda error: self._failures.append((saving, error)))
-        self._validating = _Worker(
-            "checkpoint-validator", lambda error: self._failures.append((validating, error))
-        )
+        self._saving = _Worker("checkpoint-saver", lambda error: self.failures.append((saving, error)))
+        self._validating = _Worker("checkpoint-validator", lambda error: self.failures.append((validating, error)))
         # Held by the worker that changes checkpoints. A rotation must not remove a checkpoint while metrics are
         # added to it.
         self._changes = threading.Lock()
@@ -199,12 +202,12 @@ class CheckpointSaver:
 
     def raise_failure(self) -> None:
         """Raises what went wrong in the background since the last call."""
-        if not self._failures:
+        if not self.failures:
             return
         # Only one error can be raised; the other ones are logged, so that none is lost.
-        message, error = self._failures.popleft()
-        while self._failures:
-            logger.error("%s: %s", *self._failures.popleft())
+        message, error = self.failures.popleft()
+        while self.failures:
+            logger.error("%s: %s", *self.failures.popleft())
         raise CheckpointError(f"{message}: {error}") from error
 
     def _save_now(self, task: SaveTask) -> None:

@@ -198,8 +198,9 @@ class ReportSession:
         checkpoint: str | os.PathLike[str] | Checkpoint | None,
         options: SaveOptions,
     ) -> None:
-        self._check_not_stopped()
-        self._saver.raise_failure()
+        if self._saver.is_stopped or self._saver.failures:
+            self._check_not_stopped()
+            self._saver.raise_failure()
         if checkpoint is not None and options.mode != "SYNC":
             # Outside the lock: the wait may take minutes, and other threads must be able to report metrics
             # meanwhile.
