@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import secrets
 import time
@@ -13,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.pipeline.arguments import mapping_problems, outputs_problems, steps_before
-from pai_sdk._client.pipeline.cache import StepCache
 from pai_sdk._client.pipeline.checks import Placeholders, check_parameters, check_steps, plan_of
 from pai_sdk._client.pipeline.nesting import nested_steps
+from pai_sdk._client.pipeline.pipeline_folder import PipelineFolder
 from pai_sdk._client.pipeline.pipeline_run import PipelineRun
 from pai_sdk._client.pipeline.records import PipelineRunRecord, RunRecords
 from pai_sdk._client.pipeline.references import (
@@ -31,15 +30,12 @@ from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._client.tune.tuner import Tuner
 from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.keywords import checks_keywords
-from pai_sdk._data.storage.store import Store, open_store
-from pai_sdk.errors import InvalidInputError, Problem, RunNotFoundError
+from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
 
 __all__ = ["Pipeline"]
-
-logger = logging.getLogger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _OF_RUN = ("self", "show", "cache", "on_interrupt", "policy")  # what else `run` takes
@@ -93,8 +89,7 @@ class Pipeline:
             raise InvalidInputError(problems)
         self.name = name
         self.parallel = parallel
-        self._session = session
-        self._root: Store = open_store(store or Path.home() / ".pai" / "pipelines" / name, session)
+        self._folder = PipelineFolder(store or Path.home() / ".pai" / "pipelines" / name, session)
         self._steps: dict[str, PipelineStep] = {}
         self._parameters: dict[str, PipelineParameter] = {}
 
@@ -378,7 +373,7 @@ class Pipeline:
         record = PipelineRunRecord(
             run_id, self.name, values, self._described(), uses_cache=cache, created_at=time.time()
         )
-        records = self._records(run_id)
+        records = self._folder.records(run_id)
         records.write_run(record)
         return self._drive(record, records, show, on_interrupt, policy)
 
@@ -405,7 +400,7 @@ class Pipeline:
             PipelineStopped: the run was stopped on request; `resume` continues it.
         """
         _check_interrupt(on_interrupt)
-        records = self._records(run_id) if run_id is not None else self._unfinished()
+        records = self._folder.records(run_id) if run_id is not None else self._folder.unfinished(self.name)
         record = records.read_run()
         if record.pipeline != self.name:
             message = f"{records.uri} is a run of the pipeline {record.pipeline!r}, and this one is {self.name!r}"
@@ -416,15 +411,7 @@ class Pipeline:
 
     def runs(self) -> list[PipelineRun]:
         """The runs, the newest first."""
-        paths = [file.path for file in self._root.list("runs/") if file.path.endswith("/run.json")]
-        ids = sorted({path.split("/")[1] for path in paths}, reverse=True)
-        runs = []
-        for run_id in ids:
-            try:
-                runs.append(PipelineRun(self._records(run_id)))
-            except RunNotFoundError as error:  # cut off by a full disk, or of another program
-                logger.warning("a run is left out: %s", error)
-        return runs
+        return self._folder.runs()
 
     def _described(self) -> list[dict[str, Any]]:
         """Returns what is kept of the steps with a run."""
@@ -442,23 +429,12 @@ class Pipeline:
             [*self._steps.values()],
             record,
             records,
-            StepCache(open_store(f"{self._root.uri.rstrip('/')}/executions/", self._session)),
+            self._folder.cache(),
             parallel=self.parallel,
             show=show,
             on_interrupt=on_interrupt,
             policy=policy or FollowPolicy(),
         )
-
-    def _unfinished(self) -> RunRecords:
-        for run in self.runs():
-            if run.record.pipeline == self.name and run.record.status != "succeeded":
-                return run.records
-        raise RunNotFoundError(
-            f"{self._root.uri} has no run of {self.name!r} that could be resumed", run_id=self._root.uri
-        )
-
-    def _records(self, run_id: str) -> RunRecords:
-        return RunRecords(open_store(f"{self._root.uri.rstrip('/')}/runs/{run_id}/", self._session))
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name!r}: {len(self._steps)} steps>"

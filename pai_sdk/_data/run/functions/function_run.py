@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import shutil
 import socket
@@ -26,8 +25,6 @@ from pai_sdk._data.run.report.session import Report
 from pai_sdk.errors import FunctionError, FunctionFinished, InvalidInputError, Problem
 
 __all__ = ["FunctionRun", "wrap"]
-
-logger = logging.getLogger(__name__)
 
 _GRACE_S = 10.0
 _SAVE_S = 300.0
