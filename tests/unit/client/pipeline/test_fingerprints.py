@@ -170,30 +170,31 @@ def test_the_source_of_a_function_in_an_argument_counts(tmp_path: Path, beside: 
     assert run(tmp_path, call, functions={"one": other, "two": beside}).result == 2
 
 
-@pytest.mark.parametrize(
-    "value",
-    [
-        "Short({'b', 'a', 'c', 'd'})",
-        "{1: {'b', 'a', 'c', 'd'}, 'x': [Short(1)] * 2}",
-        "frozenset('abcdef')",
-        "[None, b'1']",
-        "re.compile('x')",
-        "lambda name: name in {'a', 'b', 'c', 'd'}",
-    ],
+VALUES = (
+    "Short({'b', 'a', 'c', 'd'})",
+    "{1: {'b', 'a', 'c', 'd'}, 'x': [Short(1)] * 2}",
+    "frozenset('abcdef')",
+    "[None, b'1']",
+    "re.compile('x')",
+    "lambda name: name in {'a', 'b', 'c', 'd'}",
 )
+
+
+@functools.cache
+def contents_in_process(hash_seed: str) -> dict[str, str]:
+    """The contents of all values in one new process: its imports take a second."""
+    lines = [f"print(json.dumps([{value!r}, content_of({value})]))" for value in VALUES]
+    program = "import re; from tests.unit.client.pipeline.test_fingerprints import *\n" + "\n".join(lines)
+    environment = {"PYTHONHASHSEED": hash_seed}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    return dict(json.loads(line) for line in done.stdout.splitlines())
+
+
+@pytest.mark.parametrize("value", VALUES)
 def test_a_value_is_the_same_text_in_each_process(value: str) -> None:
-    program = f"import re; from tests.unit.client.pipeline.test_fingerprints import *; print(content_of({value}))"
-    texts = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={"PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    ]
-    assert texts[0] == texts[1] != ""
+    assert contents_in_process("1")[value] == contents_in_process("2")[value] != ""
 
 
 class Flat(np.ndarray[Any, Any]):
