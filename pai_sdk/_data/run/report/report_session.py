@@ -84,6 +84,7 @@ class ReportSession:
         checkpoint_config: which checkpoints are kept; applied whenever a checkpoint is complete.
 
     Example:
+        >>> from pai_sdk import ReportSession, report
         >>> with tempfile.TemporaryDirectory() as folder, ReportSession(folder) as session:
         ...     with session.bound():
         ...         report({"loss": 0.5})
