@@ -12,7 +12,6 @@ from contextlib import contextmanager
 
 __all__ = ["Permits", "without_permit"]
 
-_CHECK_INTERVAL_S = 0.02
 # A permit is held for 0.1 to 0.2 ms, and for 1 ms or more only by a thread that waits for a slow disk.
 _MIN_FINISHED = 20
 
@@ -26,7 +25,8 @@ class Permits:
     slow disk, such as a network file system.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, check_interval_s: float = 0.02) -> None:
+        self._check_interval_s = check_interval_s
         self._lock = threading.Lock()
         # Written only by the thread that holds the permit, so it needs no lock.
         self._num_finished = 0
@@ -46,8 +46,8 @@ class Permits:
     def _acquire(self) -> None:
         _thread.permits = None
         before = self._num_finished
-        while not self._lock.acquire(timeout=_CHECK_INTERVAL_S):
-            # Few were released in 20 ms, so the holders wait for a disk: run in parallel with them.
+        while not self._lock.acquire(timeout=self._check_interval_s):
+            # Few were released in this interval, so the holders wait for a disk: run in parallel with them.
             if self._num_finished - before < _MIN_FINISHED:
                 return
             before = self._num_finished

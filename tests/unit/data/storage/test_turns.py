@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from pai_sdk._data.storage.permits import Permits, without_permit
 from tests.support.waiting import PATIENCE_S
 
 
-def test_of_many_threads_one_has_the_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "pai_sdk._data.storage.permits._CHECK_INTERVAL_S", PATIENCE_S
-    )  # a busy machine ends no turn for a while
-    turns, inside, most = Permits(), [], []
+def test_of_many_threads_one_has_the_turn() -> None:
+    turns = Permits(check_interval_s=PATIENCE_S)  # a busy machine ends no turn for a while
+    inside: list[int] = []
+    most: list[int] = []
 
     def compute() -> None:
         for _ in range(200):
@@ -76,5 +73,9 @@ def test_a_turn_ends_with_an_error_and_within_another_turn() -> None:
 
 
 def test_without_a_turn_nothing_is_given() -> None:
+    turns = Permits()
     with without_permit():
-        pass
+        assert not turns._lock.locked()
+        with turns.hold():
+            assert turns._lock.locked()
+    assert not turns._lock.locked()
