@@ -82,7 +82,7 @@ class ServiceBackend:
         self._transport = self._new_transport(settings.pai_url, training_jobs.VERSION)
         self._jobs = TrainingJobs(self._transport)
         self._logs = JobLogs(self._transport)
-        self._metrics = ServiceMetrics(self._jobs, self.files)
+        self._metrics = ServiceMetrics(self._jobs)
         self._lock = threading.Lock()
         self._to_workspaces: Transport | None = None
 
@@ -290,7 +290,7 @@ class ServiceBackend:
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """Yields the job's metric values, oldest first."""
-        return self._metrics.read(job_id, name=name, since=since)
+        return self._metrics.read(job_id, self.files, name=name, since=since)
 
     def events(self, job_id: str) -> Sequence[str]:
         """Returns the events of the job."""

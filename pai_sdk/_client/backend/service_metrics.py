@@ -30,42 +30,48 @@ _CLOCKS_DIFFER_S = 300.0  # of service and instance
 class ServiceMetrics:
     """Reads the metric values of jobs: from the service, and from event files that the service does not read."""
 
-    def __init__(self, jobs: TrainingJobs, files: Callable[[], OssClient]) -> None:
+    def __init__(self, jobs: TrainingJobs) -> None:
         self._jobs = jobs
-        self._files = files  # the client of the object storage
         self._reads_reports = False  # True after the service has announced it
 
-    def read(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
-        """Yields the job's metric values, oldest first."""
+    def read(
+        self, job_id: str, files: Callable[[], OssClient], *, name: str | None = None, since: str | None = None
+    ) -> Iterator[MetricPoint]:
+        """Yields the job's metric values, oldest first; `files` gives the client of the object storage."""
+        # `files` is a method of the backend that has this object: kept here, it would make a cycle, and a session
+        # that is dropped would keep its sockets until the collector runs.
         record = None if self._reads_reports else self._jobs.get(job_id)
         self._reads_reports = record is None or record._reads_reports
         if record is None or self._reads_reports:
             return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
         log_points = self._jobs.metrics(job_id, name=name, since=since)
-        reported = self._reported(record, name, since)
+        reported = _reported(record, files, name, since)
         if reported is None:
             return log_points
         # Both are sorted by time already.
         return heapq.merge(log_points, reported, key=lambda point: point.timestamp or "")
 
-    def _reported(self, record: JobRecord, name: str | None, since: str | None) -> Iterator[MetricPoint] | None:
-        """Returns the values in the event files of the job's output `tensorboard`; None if they cannot be read."""
-        # A service that does not announce that it reads reports is Alibaba Cloud's.
-        from pai_sdk._data.run.events.points import JobPoints, metric_points
-        from pai_sdk._data.storage.stores.oss import OssStore
 
-        uri = record.outputs.get("tensorboard", "")
-        if not uri.startswith("oss://"):
-            return None
-        try:
-            store = OssStore(self._files(), OssUri.parse(uri))
-            # Older event files in a shared output folder are those of earlier jobs.
-            created_s = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
-            parts = [part for part in JobPoints(store, since=created_s).read_on() if not part.is_from_log]
-        except StorageError as error:
-            _log.warning("the metrics that job %s has reported cannot be read: %s", record.training_job_id, error)
-            return None
-        return from_time(metric_points(parts, name), since)
+def _reported(
+    record: JobRecord, files: Callable[[], OssClient], name: str | None, since: str | None
+) -> Iterator[MetricPoint] | None:
+    """Returns the values in the event files of the job's output `tensorboard`; None if they cannot be read."""
+    # A service that does not announce that it reads reports is Alibaba Cloud's.
+    from pai_sdk._data.run.events.points import JobPoints, metric_points
+    from pai_sdk._data.storage.stores.oss import OssStore
+
+    uri = record.outputs.get("tensorboard", "")
+    if not uri.startswith("oss://"):
+        return None
+    try:
+        store = OssStore(files(), OssUri.parse(uri))
+        # Older event files in a shared output folder are those of earlier jobs.
+        created_s = (seconds_of(record.gmt_create_time) or 0.0) - _CLOCKS_DIFFER_S
+        parts = [part for part in JobPoints(store, since=created_s).read_on() if not part.is_from_log]
+    except StorageError as error:
+        _log.warning("the metrics that job %s has reported cannot be read: %s", record.training_job_id, error)
+        return None
+    return from_time(metric_points(parts, name), since)
 
 
 def usage_of(jobs: TrainingJobs, job_id: str) -> Sequence[InstanceUsage]:
