@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pai_sdk.errors import PaiError
 
-__all__ = ["DuplicatedMountException", "MountPathIsOccupiedException", "PredictionException"]
-
 
 class PredictionException(PaiError):
     """A service for predictions failed; pai_sdk has none."""

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from pai_sdk._wire.pai.record import ChannelUri, JobRecord
 
-__all__ = ["JobAliases", "RecordPart", "TrainingJobStatus"]
-
 _T = TypeVar("_T")
 
 

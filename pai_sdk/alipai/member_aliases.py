@@ -10,8 +10,6 @@ from pai_sdk.alipai.session_names import SESSION_REPLACEMENTS, SessionAliases
 from pai_sdk.alipai.submitter_names import ModelAliases, SubmitterAliases
 from pai_sdk.alipai.unsupported import unsupported
 
-__all__ = ["ALIASES", "MODULE_MEMBERS", "REPLACEMENTS"]
-
 ALIASES: Mapping[str, type] = {
     "JobSubmitter": SubmitterAliases,
     "RegisteredModel": ModelAliases,

@@ -23,8 +23,6 @@ from pai_sdk.alipai.replacements import CALLED_OTHERWISE, instead_of
 from pai_sdk.alipai.session_names import SESSION_REPLACEMENTS
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["Leftover", "Migrated", "migrate_notebook", "migrate_source"]
-
 _OLD, _NEW = "pai", "pai_sdk"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 _MAGIC = re.compile(r"^(\s*)([%!?]|[\w, ]*=\s*[%!]|[\w.]+\?\??\s*$).*$")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["PATHS"]
-
 _CLIENT = ("experiment", "image", "tensorboard")
 _MODULES = (
     "common",

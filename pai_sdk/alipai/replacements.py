@@ -6,8 +6,6 @@ docs/migrating.md. A test compares it with the names of alipai.
 
 from __future__ import annotations
 
-__all__ = ["ABSENT", "CALLED_OTHERWISE", "INSTEAD", "instead_of", "key_of"]
-
 _API = "session.algorithms, session.experiments, session.images, session.workspaces, session.get_job(id), …"
 _NO_GET = "TrainingJob.get(id), or what fit() and run() return; the constructor is not for users"
 

@@ -13,8 +13,6 @@ from pai_sdk.errors import SettingsError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["SESSION_REPLACEMENTS", "SessionAliases"]
-
 SESSION_REPLACEMENTS = {
     "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
     "algorithm_api": "session.algorithms",

@@ -7,8 +7,6 @@ from typing import Any, NoReturn
 from pai_sdk.alipai.unsupported import DEPLOYING, SERVING
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["ModelAliases", "SubmitterAliases"]
-
 
 class SubmitterAliases:
     """Members of alipai's `EstimatorBase`."""

@@ -8,8 +8,6 @@ from typing import Any, NoReturn
 from pai_sdk.alipai.replacements import instead_of
 from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
 
-__all__ = ["DEPLOYING", "SERVING", "unsupported", "unsupported_module", "unsupported_names"]
-
 DEPLOYING = "deploy it with PAI-EAS: in the console, with `eascmd`, or by the package alibabacloud_eas20210701"
 """How a model is deployed without this package."""
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.backend.base import Plan
     from pai_sdk._client.job.training_job import TrainingJob
 
-__all__ = ["load"]
-
 _MAGIC = "pai_job"
 _SCRIPT = "cell.py"
 _FOLDER = Path("~/.pai/cells")

@@ -21,8 +21,6 @@ from pai_sdk.cli.selection.backend import complete_profile
 from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.errors import NotFoundError
 
-__all__ = ["app", "masked"]
-
 app = typer.Typer(help="The settings: show them with their sources, set and unset those of the config file.")
 
 _KEYS = {  # the parts of a key in the environment; whether its first characters are displayed

@@ -35,8 +35,6 @@ from pai_sdk.errors import CredentialsError, PaiError, SettingsError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["Finding", "Health", "doctor", "examine"]
-
 _COLOURS = {"ok": "green", "note": "yellow", "broken": "red"}
 _SUBJECT_WIDTH = 11
 _INDENT = " " * (7 + _SUBJECT_WIDTH)

@@ -36,8 +36,6 @@ from pai_sdk.errors import JobFailed, PaiError
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["describe", "diff", "logs", "status"]
-
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT")
 _SHORT_COMMAND = 300  # characters; `describe` prints the complete command
 

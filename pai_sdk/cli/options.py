@@ -15,8 +15,6 @@ import typer
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["OBJECTS_KEY_VARIABLE", "host_names", "moment_of", "objects_uri", "pairs", "seconds_of", "token_in"]
-
 OBJECTS_KEY_VARIABLE = "PAI_SERVICE_OBJECTS_KEY"
 
 _TOKEN_BYTES = 32

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.api.models import ModelRecord
     from pai_sdk._wire.pai.wire import Received
 
-__all__ = ["algorithms", "models"]
-
 _with_backend_options = partial(with_backend_options, with_local=False)
 algorithms = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
 models = typer.Typer(help="Registered models: create, list, show.", no_args_is_help=True)

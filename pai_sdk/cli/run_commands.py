@@ -45,8 +45,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._data.run.watch.records import RunBrief, RunPage
 
-__all__ = ["compare", "follow_run", "is_folder", "run_points", "runs"]
-
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 _POLL_INTERVAL_S = 1.0
 _MAX_JOBS = 200

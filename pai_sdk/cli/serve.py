@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.base import Store
     from pai_sdk._service.settings import ServiceInfo
 
-__all__ = ["app", "serve"]
-
 logger = logging.getLogger(__name__)
 
 _DAY_S = 24 * 3600.0

@@ -24,8 +24,6 @@ from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
 if TYPE_CHECKING:
     from pai_sdk._client.submit.job_file import JobFile
 
-__all__ = ["clone", "job_file_of", "run", "submit"]
-
 _CONTENT_PANEL, _LOCATION_PANEL, _ACTION_PANEL = "What runs", "Where it runs", "What happens"
 
 Set = Annotated[

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = ["print_error", "print_json", "print_properties", "print_table", "table_console", "wrapped"]
-
 _WIDE = 1000
 _MIN_VALUE_WIDTH = 24  # terminal cells that are reserved for a value beside its name
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from pai_sdk._data.trace.trace_data import TraceData
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True, help="Show the rows that a training has traced.")
 
 

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.sync.dir_sync import SyncReport
     from pai_sdk._data.storage.tree import FileTree
 
-__all__ = ["cp", "ls", "rm", "sync"]
-
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with everything below it.")]
 _LOCATION_HELP = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."

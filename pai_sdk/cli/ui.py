@@ -32,8 +32,6 @@ from pai_sdk.cli.selection.job_names import complete_job, find_job
 if TYPE_CHECKING:
     from pai_sdk._service.web.ui_app import UiServer
 
-__all__ = ["ui"]
-
 _HOST = "127.0.0.1"
 _PORT = 6007
 _OF_FOLDER = "Of a folder of runs"

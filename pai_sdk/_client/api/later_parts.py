@@ -15,8 +15,6 @@ from pai_sdk._client.api.log_pages import LogPages, wire_time
 from pai_sdk._wire.pai.record import LogPage
 from pai_sdk.errors import InvalidRequestError, PaiError
 
-__all__ = ["LaterParts", "LogPart", "PartResult"]
-
 _log = logging.getLogger(__name__)
 _MIN_PAGE_LINES = 20
 _OVERLAP = 200  # lines that two parts of a log have in common

@@ -18,8 +18,6 @@ from pai_sdk._wire.logs import LogLines
 from pai_sdk._wire.pai.record import LogPage
 from pai_sdk.errors import InvalidResponseError
 
-__all__ = ["LogPages", "Page", "wire_time"]
-
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
 

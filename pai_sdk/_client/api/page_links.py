@@ -8,8 +8,6 @@ from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.sign_in import NewPageLink, PageLink
 from pai_sdk.errors import InvalidResponseError
 
-__all__ = ["new_page_link"]
-
 
 def new_page_link(transport: Transport, job_id: str | None = None) -> str:
     """Creates a link (CreatePageLink) that signs in one browser within a minute; None opens the list of jobs."""

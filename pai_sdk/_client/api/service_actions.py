@@ -7,8 +7,6 @@ from typing import Any
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 
-__all__ = ["call_service_action"]
-
 _NO_SUCH_ACTION = "InvalidAction.NotFound"
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import Floats, Series, TagSummary
     from pai_sdk._data.run.plots.buckets import Band, Comparison, Curve, XAxis
 
-__all__ = ["ServiceRuns"]
-
 _RUNS = "/api/v1/runs"
 _OFFER = "runs"
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}

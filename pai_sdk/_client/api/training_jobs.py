@@ -20,8 +20,6 @@ from pai_sdk._wire.pai.spec import Label
 from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest, CreatedJob, JobErrorInfo, JobLabels, JobList
 from pai_sdk.errors import InvalidResponseError
 
-__all__ = ["BEGINNING", "VERSION", "Changed", "JobPage", "TrainingJobs"]
-
 logger = logging.getLogger(__name__)
 
 _Page: TypeAlias = list[Any]

@@ -16,8 +16,6 @@ from pai_sdk._core.retry import RetryPolicy
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["JOB_SETTINGS", "Connection", "HasFiles"]
-
 JOB_SETTINGS = ("region_id", "workspace_id", "oss_bucket_name")
 """The settings that a job of Alibaba Cloud's service needs."""
 

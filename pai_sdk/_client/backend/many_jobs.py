@@ -16,8 +16,6 @@ from pai_sdk._client.backend.base import JobChanges
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.wire import seconds_of
 
-__all__ = ["changes_of_many", "page_of_list"]
-
 _MAX_JOBS_PER_REQUEST = 1000  # limit of the embedded service
 _PAGE_SIZE = 100  # limit of Alibaba Cloud
 _CLOCKS_DIFFER_S = 60.0

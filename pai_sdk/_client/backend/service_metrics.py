@@ -17,8 +17,6 @@ from pai_sdk.errors import StorageError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["ServiceMetrics", "usage_of"]
-
 _log = logging.getLogger(__name__)
 
 _POINTS_A_PAGE = 2000  # limit of this package's service; the limit of Alibaba Cloud's is not documented

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from pai_sdk._host.execution.base import Hosts
 
-__all__ = ["BACKENDS", "LOCAL", "SERVICE", "BackendSpec", "Capabilities", "backend_for_job", "backend_for_type"]
-
 
 @dataclass(frozen=True)
 class Capabilities:

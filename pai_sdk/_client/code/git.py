@@ -19,8 +19,6 @@ from pathlib import Path
 from pai_sdk._client.code.git_config import TOKEN_USER, GitSource, parse_git_config
 from pai_sdk.errors import CodeError, Problem
 
-__all__ = ["Checkout", "checkout", "clone"]
-
 DEFAULT_TIMEOUT_S = 600.0
 
 # These point git to another repository (a hook sets them), or make it print its requests.

@@ -21,16 +21,6 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk._data.storage.tree import FileTree
 
-__all__ = [
-    "CHANNEL",
-    "SHIPPED",
-    "former_paths",
-    "job_package",
-    "mentions_pai_sdk",
-    "ships_package",
-    "with_job_package",
-]
-
 logger = logging.getLogger(__name__)
 
 CHANNEL = "pai_sdk"

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from pai_sdk._client.code.git import FOREIGN_VARIABLES
 
-__all__ = ["GitState", "git_state"]
-
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = 5.0

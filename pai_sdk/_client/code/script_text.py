@@ -10,17 +10,6 @@ from pai_sdk._client.code.text_files import decoded
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk.errors import Problem
 
-__all__ = [
-    "PROGRAM",
-    "SHELLS",
-    "WINDOWS_LINE_END",
-    "file_problems",
-    "is_shell",
-    "is_windows_line",
-    "programs_in",
-    "unix_text",
-]
-
 WINDOWS_LINE_END = "ends with a carriage return, as a line of a Windows file does"
 
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import codecs
 
-__all__ = ["decoded"]
-
 _MARKS = (  # the mark of UTF-32 begins with that of UTF-16
     (codecs.BOM_UTF32_LE, "utf-32"),
     (codecs.BOM_UTF32_BE, "utf-32"),

@@ -10,8 +10,6 @@ from typing import Any
 from pai_sdk._client.display.cell_output import CellOutput
 from pai_sdk.errors import PaiError
 
-__all__ = ["JobButtons"]
-
 # JupyterLab opens the subshell of new widgets in this time, and sends messages to the subshell only afterwards.
 _DISPLAY_AFTER_S = 1.0
 _RETRY_AFTER_S = 4.0

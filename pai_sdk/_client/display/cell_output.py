@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["CellOutput"]
-
 
 class CellOutput:
     """One output of the cell in which it was displayed first."""

@@ -13,8 +13,6 @@ from pai_sdk._core.tables.table import Cell, Table, text_columns, value_text
 from pai_sdk._wire.pai.hyperparameters import compare_hyperparameters
 from pai_sdk._wire.pai.record import JobRecord
 
-__all__ = ["job_table", "job_table_html"]
-
 _MAX_METRICS = 3
 _MAX_HYPERPARAMETERS = 4
 

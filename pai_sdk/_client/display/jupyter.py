@@ -18,8 +18,6 @@ from pai_sdk._client.display.curves import MetricCurves, PointReader, Reporting
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 
-__all__ = ["CardJob", "JupyterDisplay"]
-
 _MIN_PAUSE_S = 0.2  # between two redraws, however fast lines arrive
 # The card displays the elapsed time, so it is redrawn without news, too. But a redraw loses the text selection.
 _MAX_PAUSE_S = 5.0

@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-__all__ = [
-    "JobsDisplay",
-    "NotebookJobs",
-    "TableLayout",
-    "TerminalJobs",
-    "choose_jobs_display",
-    "counts_text",
-]
-
 _COLUMNS = ("", "job", "name", "status", "time", "metrics")
 _MARKS = {"success": "✔", "failure": "✘", "stopped": "■", "running": "●"}
 _STYLES = {"success": "green", "failure": "red", "stopped": "yellow", "running": ""}

@@ -13,8 +13,6 @@ from pai_sdk._core.tables.html import NO_MATH
 from pai_sdk._wire.pai.record import ChannelUri
 from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedSpec
 
-__all__ = ["plan_card_html"]
-
 _CODE = f"{MONO};white-space:pre-wrap;overflow-wrap:anywhere"
 _SHELL = ["sh", "-c"]
 

@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-__all__ = ["ComparedJob", "JobComparison", "MetricRange", "compare"]
-
 _MAX_REQUESTS = 8  # requests
 _MAX_METRICS = 4
 _MAX_HYPERPARAMETERS = 8

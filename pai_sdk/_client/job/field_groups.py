@@ -19,8 +19,6 @@ from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk._wire.pai.wire import Received
 from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedSpec
 
-__all__ = ["Difference", "FieldGroups", "command_text", "differences", "request_groups"]
-
 FieldGroups: TypeAlias = dict[str, dict[str, str]]
 """Group to name to text. Secrets are masked."""
 

@@ -13,8 +13,6 @@ from pai_sdk._client.code.function_package import LABEL, job_key
 from pai_sdk._data.run.functions.calling import RESULT_CHANNEL, error_of, open_signed
 from pai_sdk.errors import FunctionError, InvalidInputError, JobFailed, ObjectNotFoundError, Problem
 
-__all__ = ["Outcome", "function_outcome", "result_of"]
-
 
 class _Job(Protocol):
     id: str

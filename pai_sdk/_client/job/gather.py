@@ -36,8 +36,6 @@ from pai_sdk._wire.pai.arguments import check_choice, seconds_or_none
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, JobsFailed, PaiError, WaitTimeoutError
 
-__all__ = ["FailFast", "Gathering", "as_completed", "check_jobs", "gather", "gather_async"]
-
 FailFast: TypeAlias = "bool | Literal['stop']"
 
 _STOP_TIMEOUT_S = 60.0

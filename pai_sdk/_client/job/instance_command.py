@@ -11,8 +11,6 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["run_in_instance"]
-
 
 class _Job(JobHandle, Protocol):
     def refresh(self) -> JobRecord: ...

@@ -9,8 +9,6 @@ from itertools import islice
 from pai_sdk._client.display.job_listing import job_table_html
 from pai_sdk._client.job.training_job import TrainingJob
 
-__all__ = ["JobList"]
-
 _MAX_ROWS = 50
 
 

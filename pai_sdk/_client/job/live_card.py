@@ -15,8 +15,6 @@ from pai_sdk._client.job.follow.watch import JobHandle
 from pai_sdk._client.job.waiting import Waiting
 from pai_sdk.errors import PaiError
 
-__all__ = ["LiveCard"]
-
 logger = logging.getLogger(__name__)
 
 

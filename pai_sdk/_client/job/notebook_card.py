@@ -18,8 +18,6 @@ from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.errors import PaiError
 
-__all__ = ["NotebookCard"]
-
 _CARD_LINES = 15
 
 

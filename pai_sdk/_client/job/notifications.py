@@ -16,8 +16,6 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
 
-__all__ = ["DingTalk", "Notification", "Webhook", "notify_all"]
-
 logger = logging.getLogger(__name__)
 
 _TIMEOUT_S = (5.0, 15.0)  # for the connection, and for the response

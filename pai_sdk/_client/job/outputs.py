@@ -13,8 +13,6 @@ from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 if TYPE_CHECKING:
     from pai_sdk._data.trace.trace_data import TraceData
 
-__all__ = ["download_output", "output_uri", "trace_of"]
-
 
 def output_uri(job_id: str, outputs: Mapping[str, str], channel: str) -> str:
     """Returns the URI of an output channel; raises InvalidInputError if the job has no such channel."""

@@ -18,8 +18,6 @@ from pai_sdk._wire.pai.record import JobRecord, MetricPoint
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["MetricList", "ResultList"]
-
 _MAX_LINES = 40  # of a table as text; of a longer one, both ends are printed
 _END_LINES = 10
 _MAX_ROWS = 200  # of a table in a notebook

@@ -15,8 +15,6 @@ from pai_sdk._wire.pai.wire import seconds_of
 if TYPE_CHECKING:
     from pai_sdk._data.storage.base import Store
 
-__all__ = ["RunsOfJobs", "run_record"]
-
 _MAX_AGE_S = 5.0
 _CHANNEL = "tensorboard"
 

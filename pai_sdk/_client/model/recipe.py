@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.channels import InputSource, OutputTarget
 
-__all__ = ["ModelRecipe", "ModelRecipeType", "ModelTrainingRecipe", "recipe_spec"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_BASE_LENGTH = 40

@@ -8,8 +8,6 @@ from pai_sdk._client.pipeline.steps import PipelineStep
 from pai_sdk._core.names.hints import wrong_type
 from pai_sdk.errors import Problem
 
-__all__ = ["mapping_problems", "outputs_problems", "steps_before"]
-
 
 def mapping_problems(arguments: Mapping[str, object]) -> Iterator[Problem]:
     """Yields the arguments that are no dicts with string keys."""

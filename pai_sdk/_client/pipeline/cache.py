@@ -17,8 +17,6 @@ from pai_sdk._client.pipeline.records import StepRecord
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import ObjectNotFoundError
 
-__all__ = ["StepCache"]
-
 _PACKAGE_PART = f"input {CHANNEL}"
 
 

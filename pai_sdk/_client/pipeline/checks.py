@@ -20,8 +20,6 @@ from pai_sdk._client.pipeline.steps import CallWork, EachWork, JobWork, Pipeline
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Placeholders", "check_parameters", "check_steps", "plan_of"]
-
 _PLACEHOLDERS = "oss://pipeline-placeholder/"
 
 

@@ -19,8 +19,6 @@ from typing import Any
 
 from pai_sdk._core.user_modules import is_of_user
 
-__all__ = ["CODE", "content_of", "sources_of"]
-
 CODE = "the code of the function"
 """The label of changed code."""
 

@@ -31,8 +31,6 @@ from pai_sdk._data.storage.claims import FolderClaim
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import PaiError
 
-__all__ = ["PipelineEngine", "RunValues"]
-
 logger = logging.getLogger(__name__)
 
 _TICK_S = 0.1

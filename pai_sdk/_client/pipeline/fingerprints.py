@@ -26,17 +26,6 @@ from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import PaiError
 
-__all__ = [
-    "changes",
-    "digest",
-    "files_identity",
-    "function_of",
-    "parts_of_call",
-    "parts_of_paths",
-    "parts_of_plan",
-    "parts_of_search",
-]
-
 _EXCLUDED_FIELDS = (
     "training_job_name",
     "labels",

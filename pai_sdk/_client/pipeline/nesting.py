@@ -18,8 +18,6 @@ from pai_sdk._client.pipeline.references import (
 from pai_sdk._client.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["nested_steps"]
-
 
 def nested_steps(
     steps: Mapping[str, PipelineStep],

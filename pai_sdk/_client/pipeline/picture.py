@@ -7,8 +7,6 @@ from html import escape
 
 from pai_sdk._client.pipeline.records import PipelineRunRecord, StepRecord
 
-__all__ = ["run_svg"]
-
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 170, 44, 60, 18, 16
 _FILLS = {
     "waiting": ("#f3f4f6", "#6b7280"),

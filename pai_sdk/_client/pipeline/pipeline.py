@@ -35,8 +35,6 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
 
-__all__ = ["Pipeline"]
-
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _OF_RUN = ("self", "show", "cache", "on_interrupt", "policy")  # what else `run` takes
 _TYPES = (str, int, float, bool)

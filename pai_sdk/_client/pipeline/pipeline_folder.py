@@ -15,8 +15,6 @@ from pai_sdk.errors import RunNotFoundError
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
 
-__all__ = ["PipelineFolder"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -20,8 +20,6 @@ from pai_sdk.errors import InUseError
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
 
-__all__ = ["PipelineRun"]
-
 
 class PipelineRun:
     """The state of a run. `PipelineRun.load(uri)` reads it from any process.

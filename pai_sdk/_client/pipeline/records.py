@@ -20,8 +20,6 @@ from urllib.parse import quote
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import ObjectNotFoundError, RunNotFoundError
 
-__all__ = ["FINISHED", "PipelineRunRecord", "RunRecords", "StepRecord", "StepStatus"]
-
 StepStatus = Literal["waiting", "running", "succeeded", "cached", "skipped", "failed", "blocked", "stopped"]
 
 FINISHED = ("succeeded", "cached", "skipped")

@@ -9,19 +9,6 @@ from typing import Any, Protocol
 
 from pai_sdk._wire.pai.values import python_value
 
-__all__ = [
-    "Condition",
-    "OutputReference",
-    "PipelineParameter",
-    "Reference",
-    "ResultReference",
-    "StatusReference",
-    "ValueSource",
-    "as_json",
-    "references_in",
-    "resolved",
-]
-
 _SYMBOLS: dict[str, Callable[[Any, Any], Any]] = {
     "<": operator.lt,
     "<=": operator.le,

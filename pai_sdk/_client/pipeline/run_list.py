@@ -13,8 +13,6 @@ from pai_sdk._data.storage.base import checked_path
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import InvalidInputError, RunNotFoundError, StorageError
 
-__all__ = ["FolderRuns"]
-
 _PATTERNS = ("run.json", "runs/*/run.json", "*/runs/*/run.json")
 """Where a run is: the folder is a run, the store of a pipeline, or has the stores of several pipelines."""
 

@@ -17,8 +17,6 @@ from pai_sdk._client.pipeline.table import RunDisplay
 from pai_sdk._data.storage.claims import claimed
 from pai_sdk.errors import PipelineFailed, PipelineStopped
 
-__all__ = ["drive"]
-
 
 def drive(
     steps: Sequence[PipelineStep],

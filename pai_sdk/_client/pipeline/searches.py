@@ -12,8 +12,6 @@ from pai_sdk._client.tune.trials import Trial
 from pai_sdk._client.tune.tuner import Tuner
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["SearchCall"]
-
 
 class SearchCall:
     """Runs a search. Its arguments are the inputs of all trials, by channel."""

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.backend.base import Plan
     from pai_sdk._client.submit.submitter import JobSubmitter
 
-__all__ = ["CallWork", "EachWork", "JobWork", "PipelineStep", "StepOutputs", "Work"]
-
 _OVERRIDES = ("inputs", "hyperparameters", "environments", "outputs")
 
 

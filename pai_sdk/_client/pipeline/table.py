@@ -22,8 +22,6 @@ from pai_sdk._core.tables.terminal import FittedTable, table_text
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["COLOURS", "RunDisplay", "run_table", "step_order"]
-
 COLOURS = {
     "waiting": "grey58",
     "running": "blue",

@@ -14,8 +14,6 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import PaiError
 
-__all__ = ["announce"]
-
 logger = logging.getLogger(__name__)
 _announced_notes: set[str] = set()  # by the text before the colon: the note of two images is displayed once
 

@@ -16,8 +16,6 @@ from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk.errors import JobFailed, JobStopped
 
-__all__ = ["is_capacity_code", "wait_with_fallback", "with_resources"]
-
 logger = logging.getLogger(__name__)
 
 # `OperationDenied.NoStock`, `Zone.NotOnSale`, `InsufficientResource`, `ResourceNotEnough`, `CapacityUnavailable`

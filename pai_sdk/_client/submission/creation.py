@@ -15,8 +15,6 @@ from pai_sdk._client.submission.ledger import Submission
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk.errors import ApiError, ConflictError, ConnectionFailedError, PaiError, RepeatedRequestError
 
-__all__ = ["Creation", "SubmissionPolicy"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_CREATES = 10  # where the retry policy sets no limit

@@ -8,8 +8,6 @@ import re
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["has_key", "with_key"]
-
 _KEY = re.compile(r"[\w][\w.:/@+-]{0,127}")
 
 

@@ -15,8 +15,6 @@ from weakref import WeakKeyDictionary
 from pai_sdk._client.backend.base import Plan, SubmissionId
 from pai_sdk._wire.pai.compute import ComputeResource
 
-__all__ = ["Submission", "UnconfirmedCreate", "submission_of", "untried_fallbacks"]
-
 
 @dataclass(frozen=True)
 class UnconfirmedCreate:

@@ -14,8 +14,6 @@ from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk._wire.pai.secret_values import with_secrets
 from pai_sdk.errors import ApiError, InvalidInputError, Problem
 
-__all__ = ["submit"]
-
 logger = logging.getLogger(__name__)
 
 

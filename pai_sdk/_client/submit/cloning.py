@@ -20,8 +20,6 @@ from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, Train
 from pai_sdk._wire.pai.spec import HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk.errors import InvalidInputError
 
-__all__ = ["clone_plan"]
-
 _NOT_COPIED = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 _MASKED = re.compile(r"\*+")
 

@@ -10,8 +10,6 @@ from pai_sdk._client.submit.problems import Problems
 from pai_sdk._wire.pai.compute import ComputeResource, SpotSpec, SpotStrategy
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = ["ON_DEMAND", "check_cost", "fallbacks"]
-
 ON_DEMAND = "on-demand"
 """Among the alternatives of a job: its own instance type, without spot terms."""
 

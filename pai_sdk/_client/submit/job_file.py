@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.backend.base import Plan
     from pai_sdk._client.session import Session
 
-__all__ = ["KINDS", "JobFile", "parameters_of"]
-
 KINDS: Mapping[str, type[JobSubmitter]] = {
     "Estimator": Estimator,
     "Processor": Processor,

@@ -25,8 +25,6 @@ from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, 
 from pai_sdk._wire.pai.secret_values import Secret
 from pai_sdk._wire.pai.spec import AlgorithmSpec, Channel, MetricDefinition
 
-__all__ = ["job_file_schema"]
-
 _TEXT_BY_NAME = {"type": "object", "additionalProperties": {"type": "string"}}
 _SCALAR_BY_NAME = {"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}
 _FILE_KEYS: dict[str, tuple[dict[str, Any], str]] = {

@@ -12,8 +12,6 @@ from typing import Any
 
 from pai_sdk._wire.pai.job_names import SUFFIX_LENGTH, new_suffix, suffix_of_key, without_suffix
 
-__all__ = ["base_of_command", "name_of_copy", "new_folder", "new_name"]
-
 _MAX_LENGTH = 100  # the limit of the service
 _SHORT = {"learning_rate": "lr", "batch_size": "bs", "num_train_epochs": "epochs", "num_epochs": "epochs"}
 _FIRST = ("lr", "bs", "epochs")  # in this order; other numbers come behind them

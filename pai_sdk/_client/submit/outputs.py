@@ -31,8 +31,6 @@ from pai_sdk.errors import (
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
 
-__all__ = ["default_outputs", "resume_point"]
-
 _TENSORBOARD, _CHECKPOINTS = "tensorboard", "checkpoints"
 
 _log = logging.getLogger(__name__)

@@ -22,8 +22,6 @@ from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.short_traceback import short_traceback
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
-__all__ = ["run_all"]
-
 _HINT = "give estimators, processors or plans; to run the same one twice, give it twice"
 
 

@@ -15,8 +15,6 @@ from typing import Any, TypeAlias
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["KeyPath", "YamlFile", "path_text", "read_scalar", "read_yaml"]
-
 KeyPath: TypeAlias = tuple[str | int, ...]
 """The keys and numbers that lead to a value."""
 

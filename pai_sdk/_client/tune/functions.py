@@ -29,8 +29,6 @@ from pai_sdk._data.run.store.stored_checkpoints import copy_checkpoint, latest_c
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError, InvalidInputError, StorageError, TuningFailed
 
-__all__ = ["FunctionTrials"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -24,8 +24,6 @@ from pai_sdk._wire.pai.job_retries import INTERRUPTIONS
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, TuningFailed
 
-__all__ = ["JobTrials"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_ATTEMPTS = 4  # of a trial whose job is interrupted by the platform

@@ -26,8 +26,6 @@ from pai_sdk._data.storage.claims import FolderClaim
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import InUseError, ObjectNotFoundError, StorageError
 
-__all__ = ["StudyJournal", "open_journal"]
-
 _FILE, _FOLDER = "journal.jsonl", "journal/"
 _MORE = ',"more":1}'  # suffix of a record that is not the last one of its commit; Optuna ignores it
 _READERS = 16

@@ -13,8 +13,6 @@ from pai_sdk._core.names.hints import is_of_type, name_hint
 from pai_sdk._data.run.events.sources import preferred_points
 from pai_sdk._wire.pai.record import MetricPoint
 
-__all__ = ["UNNAMED", "Direction", "Objective", "StepValue", "checked_objectives", "step_values"]
-
 UNNAMED = "_metric"
 """The metric of a plain number that a function returns or yields."""
 

@@ -16,8 +16,6 @@ from pai_sdk._data.run.plots.buckets import compared
 from pai_sdk._data.run.plots.figures import Plot
 from pai_sdk.errors import InvalidInputError, MissingExtraError, Problem
 
-__all__ = ["KINDS", "plot_study"]
-
 KINDS: Mapping[str, str] = {
     "history": "plot_optimization_history",
     "curves": "plot_intermediate_values",

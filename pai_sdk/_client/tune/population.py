@@ -21,15 +21,6 @@ from pai_sdk._client.tune.space import Choice, Range, SearchSpace, Uniform
 from pai_sdk._core.names.hints import is_of_type, name_hint
 from pai_sdk.errors import Problem
 
-__all__ = [
-    "EndedMember",
-    "PopulationBased",
-    "Successor",
-    "check_combination",
-    "checked_population",
-    "settings_problems",
-]
-
 _NAME = "pbt"
 
 

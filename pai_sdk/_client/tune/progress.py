@@ -18,8 +18,6 @@ from pai_sdk._core.tables.html import table_html
 from pai_sdk._core.tables.table import Column, Table, value_text
 from pai_sdk._wire.pai.record import JobRecord
 
-__all__ = ["TrialsDisplay", "shows_functions", "trials_layout"]
-
 _EVERY_S = 0.25
 _KINDS = {"running": "running", "complete": "success", "pruned": "stopped", "failed": "failure"}
 

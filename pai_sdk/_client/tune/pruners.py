@@ -16,8 +16,6 @@ from optuna.pruners import BasePruner, HyperbandPruner, PatientPruner, Successiv
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import is_of_type, name_hint
 
-__all__ = ["checked_pruner", "is_learning", "pruner_of_study", "teach"]
-
 _PRUNERS: Mapping[str, Callable[[], BasePruner]] = {
     "asha": optuna.pruners.SuccessiveHalvingPruner,
     "median": optuna.pruners.MedianPruner,

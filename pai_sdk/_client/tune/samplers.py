@@ -20,8 +20,6 @@ from pai_sdk._client.tune.population import EndedMember, PopulationBased, Succes
 from pai_sdk._client.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform
 from pai_sdk._core.names.hints import is_of_type, name_hint
 
-__all__ = ["PopulationSampler", "checked_sampler", "distribution_of", "generation_before"]
-
 _FACTORIES: Mapping[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
     "random": lambda seed: optuna.samplers.RandomSampler(seed=seed),

@@ -22,8 +22,6 @@ from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.paths import expanded
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["SearchFile"]
-
 _KEYS = (
     "search",
     "objective",

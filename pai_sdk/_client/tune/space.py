@@ -17,8 +17,6 @@ from pai_sdk._core.names.hints import is_of_type, name_hint
 from pai_sdk._wire.pai.values import python_value
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Choice", "IntRange", "LogUniform", "Range", "SearchSpace", "Uniform", "checked_space"]
-
 _SCALARS = (str, int, float, bool, type(None))
 _MAX_STEPS = 1e15  # of a float range: float64 cannot represent more steps
 _MAX_POINTS = 1_000_000  # of a grid, whose order is drawn at once

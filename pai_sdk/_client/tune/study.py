@@ -36,8 +36,6 @@ from pai_sdk._client.tune.space import SearchSpace
 from pai_sdk._client.tune.trials import Trial, TrialList
 from pai_sdk.errors import InvalidInputError, PaiError, Problem, RunNotFoundError, StorageError, TuningFailed
 
-__all__ = ["EarlierTrial", "LiveTrial", "Study", "StudyRules"]
-
 _NAME = "study"  # of the one study in a journal
 _META = "pai_sdk"
 _MAX_STEP = "longest_step"  # in the metadata: the last step of the trial that the pruner has learned from

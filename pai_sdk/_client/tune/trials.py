@@ -19,8 +19,6 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Trial", "TrialList", "best_of"]
-
 _MAX_LINES = 60
 _END_LINES = 20
 _MAX_ROWS = 200

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.submit.channels import InputSource
     from pai_sdk._client.tune.study import EarlierTrial, Study
 
-__all__ = ["Tuner"]
-
 _TRIALS, _PARALLEL, _MAX_FAILURES = 20, 4, 5
 _MAX_NAME_LENGTH = 60
 

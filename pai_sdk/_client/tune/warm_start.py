@@ -19,8 +19,6 @@ from pai_sdk._data.run.watch.manager import RunManager
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["earlier_trials"]
-
 _Candidate: TypeAlias = tuple[Mapping[str, Any], Mapping[str, float], str, Sequence[float]]
 """Hyperparameters, values of metrics, origin and constraints."""
 

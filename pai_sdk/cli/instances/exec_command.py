@@ -8,8 +8,6 @@ import typer
 
 from pai_sdk.cli.selection.job_names import JobId, find_job
 
-__all__ = ["TAKES_ALL", "exec_"]
-
 TAKES_ALL = {"allow_interspersed_args": False}
 """Settings of the command: what follows JOB belongs to the command that is run."""
 

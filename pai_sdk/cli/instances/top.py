@@ -20,8 +20,6 @@ from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.errors import NotFoundError
 
-__all__ = ["top"]
-
 _MAX_JOBS = 20
 _FIGURES = ("cpu_percent", "memory_percent", "gpu_percent", "gpu_memory_percent")
 _COLUMNS = (

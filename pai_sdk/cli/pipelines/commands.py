@@ -20,8 +20,6 @@ from pai_sdk.cli.service.schedule_commands import Cron, Zone, print_schedule
 from pai_sdk.cli.tables import print_error, print_json
 from pai_sdk.errors import PipelineFailed, PipelineStopped
 
-__all__ = ["app"]
-
 app = typer.Typer(help="Pipelines: run, show, resume, stop, schedule.", no_args_is_help=True)
 
 _with_backend_options = partial(with_backend_options, with_local=False)

@@ -14,8 +14,6 @@ from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.paths import expanded
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
-__all__ = ["file_and_name", "parameters_of", "pipeline_of"]
-
 
 def pipeline_of(argument: str) -> Pipeline:
     """Loads the pipeline of `FILE.py` or `FILE.py:NAME`; the file is executed, and must not run the pipeline."""

@@ -13,8 +13,6 @@ from pai_sdk._wire.pai.secret_values import Secret
 from pai_sdk.cli.pipelines.files import file_and_name
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["pipeline_job"]
-
 _KEYS = ("ALIBABA_CLOUD_ACCESS_KEY_ID", "ALIBABA_CLOUD_ACCESS_KEY_SECRET")
 
 

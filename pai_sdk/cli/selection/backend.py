@@ -27,18 +27,6 @@ from pai_sdk.errors import SettingsError
 if TYPE_CHECKING:
     from pai_sdk._service.settings import ServiceInfo
 
-__all__ = [
-    "ANYWHERE",
-    "EMBEDDED_DATA",
-    "SelectedBackend",
-    "complete_profile",
-    "running_service",
-    "selected_backend",
-    "service_on",
-    "session_on",
-    "with_backend_options",
-]
-
 EMBEDDED_DATA = Path("~/.pai/service")
 """The data folder of the embedded service."""
 

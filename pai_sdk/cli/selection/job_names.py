@@ -22,8 +22,6 @@ from pai_sdk._core.terminal_text import visible_text
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, SelectedBackend, running_service, selected_backend
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 
-__all__ = ["LAST", "JobId", "complete_job", "find_job"]
-
 LAST = "-"
 """Names the newest job."""
 

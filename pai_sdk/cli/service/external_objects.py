@@ -18,8 +18,6 @@ from pai_sdk._data.storage.uri import OssUri, uri_scheme
 from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE
 from pai_sdk.errors import PaiError, ServiceStartError
 
-__all__ = ["objects_store", "read_key"]
-
 # Shorter than the timeouts of clients, so that a client gets an error in time and can retry.
 _DEADLINE_S = 4.0
 _CONNECT_S, _READ_S = 3, 15

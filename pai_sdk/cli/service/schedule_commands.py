@@ -18,8 +18,6 @@ from pai_sdk.cli.tables import print_json, print_properties, print_table
 if TYPE_CHECKING:
     from pai_sdk._client.api.schedules import ScheduleRecord
 
-__all__ = ["Cron", "Zone", "app", "print_schedule"]
-
 app = typer.Typer(help="Schedules: jobs that the service creates by cron.", no_args_is_help=True)
 
 _with_backend_options = partial(with_backend_options, with_local=False)

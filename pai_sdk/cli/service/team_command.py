@@ -17,8 +17,6 @@ from pai_sdk._core.version import __version__
 from pai_sdk.cli.options import host_names
 from pai_sdk.cli.service.wheel_command import WHEEL_NAME, packed_wheel
 
-__all__ = ["compose"]
-
 _TEMPLATES = Path(__file__).with_name("team")
 _UNPRIVILEGED = 10001  # the user of the service if root runs the command
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.api.users import ServiceUsers
     from pai_sdk._service.settings import ServiceInfo
 
-__all__ = ["app", "audit"]
-
 app = typer.Typer(no_args_is_help=True, help="The users of the service, each with keys and a bucket of their own.")
 
 _Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]

@@ -23,8 +23,6 @@ from pai_sdk._core.paths import expanded
 from pai_sdk._core.version import __version__
 from pai_sdk.errors import PaiError
 
-__all__ = ["WHEEL_NAME", "packed_wheel", "wheel"]
-
 WHEEL_NAME = f"{DISTRIBUTION.replace('-', '_')}-{__version__}-py3-none-any.whl"
 """The name of the file."""
 

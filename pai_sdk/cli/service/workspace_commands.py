@@ -13,8 +13,6 @@ from pai_sdk.cli.jobs import Json
 from pai_sdk.cli.selection.backend import service_on, session_on
 from pai_sdk.cli.tables import print_json, print_table
 
-__all__ = ["app"]
-
 app = typer.Typer(no_args_is_help=True, help="The workspaces of the service, which separate teams.")
 
 _Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]

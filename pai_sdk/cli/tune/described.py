@@ -12,8 +12,6 @@ from pai_sdk._client.tune.search_file import SearchFile
 from pai_sdk.cli.options import pairs
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["described_search"]
-
 
 def described_search(
     file: Path, search: Path, values: list[str] | None, options: dict[str, Any]

@@ -15,8 +15,6 @@ from pai_sdk.errors import TuningFailed
 if TYPE_CHECKING:
     from pai_sdk._client.tune import Trial
 
-__all__ = ["tune"]
-
 _HOW, _THEN = "How it searches", "What happens"
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["missing_module_hint"]
-
 # Modules whose distribution has another name. Packages of a namespace are listed by their full name.
 _DISTRIBUTIONS = {
     "Bio": "biopython",

@@ -23,8 +23,6 @@ from pai_sdk._core.retry import single_attempt
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidRequestError, NotFoundError, PaiError, PermissionDeniedError
 
-__all__ = ["JobPoller", "JobPollers", "Subscription", "Update", "shared_pollers"]
-
 logger = logging.getLogger(__name__)
 
 Update: TypeAlias = JobRecord | Exception

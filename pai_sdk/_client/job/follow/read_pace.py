@@ -13,8 +13,6 @@ from pai_sdk._wire.pai.record import JobRecord, LogPage
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import PaiError
 
-__all__ = ["PAGE_LINES", "REASON_LINES", "LogReader", "PageRead", "ReadPace"]
-
 PAGE_LINES = 10_000
 REASON_LINES = 50
 _BATCH_DELAY_S = 0.02  # lines that are printed faster than this are read by one request

@@ -20,8 +20,6 @@ from pai_sdk._client.job.follow.workers import Schedule
 from pai_sdk._core.retry import single_attempt
 from pai_sdk.errors import PaiError
 
-__all__ = ["UpdateQueue", "ask"]
-
 T = TypeVar("T")
 
 

@@ -12,8 +12,6 @@ from pai_sdk._client.job.follow.polling import EndCheck, FollowPolicy
 from pai_sdk._client.job.follow.updates import UpdateQueue
 from pai_sdk._wire.pai.record import JobRecord
 
-__all__ = ["JobHandle", "JobWatch", "same_job"]
-
 Key: TypeAlias = tuple[int, str]
 
 

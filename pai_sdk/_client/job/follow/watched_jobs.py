@@ -11,8 +11,6 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.status import STATUSES
 from pai_sdk._wire.pai.wire import seconds_of
 
-__all__ = ["Watched", "WatchedJobs"]
-
 Snapshots: TypeAlias = list[tuple[str, JobRecord]]
 
 _FIRST_PAUSE_S = 1.0  # after the list has shown a job as finished and `get` has not
