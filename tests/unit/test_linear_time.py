@@ -38,6 +38,7 @@ SMALL, LARGE = 1_000, 4_000
 SUSPICIOUS_S = 0.003  # a linear pass over the small text takes a tenth of that
 LARGEST_RATIO = 9.0  # linear: 4, quadratic: 16
 METHODS = ("fullmatch", "match", "search", "findall", "finditer", "sub", "split")
+INLINE = re.compile(rf"\bre\.(?:{'|'.join(METHODS)})\(")
 
 
 def modules() -> Iterator[ModuleType]:
@@ -58,7 +59,8 @@ def patterns() -> dict[str, tuple[re.Pattern[AnyStr], set[str]]]:
             if isinstance(value, re.Pattern):
                 used = {method for method in METHODS if re.search(rf"\b{name}\.{method}\b", source)}
                 found[f"{module.__name__}.{name}"] = value, used
-        for call in ast.walk(ast.parse(source)):
+        # Most modules have none, and every process of pytest would parse them all.
+        for call in ast.walk(ast.parse(source)) if INLINE.search(source) else ():
             if inline := inline_pattern(call):
                 found[f"{module.__name__}:{call.lineno}"] = inline
     # A pattern that another module imports has no use here, and one whose use is not seen may be searched.

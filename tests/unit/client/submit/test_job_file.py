@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-import jsonschema
 import pytest
 
 from pai_sdk import Session
@@ -180,6 +179,7 @@ def test_the_published_schema_is_up_to_date() -> None:
 
 
 def test_the_schema_takes_what_is_right_and_refuses_what_is_not(folder: Path) -> None:
+    import jsonschema  # it takes 1.5 s, and every process of pytest would load it
     import yaml
 
     validator = jsonschema.Draft202012Validator(job_file_schema())
