@@ -22,7 +22,7 @@ from pai_sdk._host.execution.output_uploader import UploadCancelled
 from pai_sdk._service.background.active_job import Publisher
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.store import ObjectStore
-from pai_sdk._service.services.jobs.staging import StagingCancelled, StagingFailed, stage
+from pai_sdk._service.services.jobs.staging import ServiceStaging, StagingCancelled, StagingFailed
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import StorageError
 from tests.service.objects.contents import LARGE
@@ -56,7 +56,7 @@ def inputs(*uris: str) -> list[dict[str, str]]:
 
 
 def publish_file(store: ObjectStore, sandbox: Sandbox, wanted: TrainingJobRequest) -> None:
-    stage(store, JobFolder(sandbox), wanted, is_cancelled=lambda: False)
+    ServiceStaging(store, JobFolder(sandbox), wanted, is_cancelled=lambda: False).fill()
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -123,7 +123,9 @@ def test_without_the_note_of_what_was_there_all_is_sent(store: ObjectStore, sand
 def test_it_is_told_what_a_job_goes_on_from(store: ObjectStore, sandbox: Sandbox) -> None:
     told: list[str] = []
     for _ in range(2):
-        stage(store, JobFolder(sandbox), request(**RESUMING), is_cancelled=lambda: False, notify=told.append)
+        ServiceStaging(
+            store, JobFolder(sandbox), request(**RESUMING), is_cancelled=lambda: False, notify=told.append
+        ).fill()
         store.put_bytes("data", "out/a", bytes(2000))
     assert told == [
         "Output channel 'checkpoints' begins with what is at oss://data/out/; that is fetched now.",
@@ -215,7 +217,7 @@ def test_a_key_that_is_file_and_folder_at_once_is_told(store: ObjectStore, sandb
 
 def test_staging_ends_when_nobody_wants_it(store: ObjectStore, sandbox: Sandbox) -> None:
     with pytest.raises(StagingCancelled):
-        stage(store, JobFolder(sandbox), request(CodeDir=code("code/")), is_cancelled=lambda: True)
+        ServiceStaging(store, JobFolder(sandbox), request(CodeDir=code("code/")), is_cancelled=lambda: True).fill()
 
 
 # ---- outputs ----------------------------------------------------------------------------------------------
@@ -439,7 +441,9 @@ def test_a_large_file_is_not_copied_to_its_end_for_a_job_that_was_stopped(
     store.put_bytes("data", "big/one.bin", bytes(8 << 20))
     asked = iter([False] * 3)
     with pytest.raises(StagingCancelled):
-        stage(store, JobFolder(sandbox), request(CodeDir=code("big/")), is_cancelled=lambda: next(asked, True))
+        ServiceStaging(
+            store, JobFolder(sandbox), request(CodeDir=code("big/")), is_cancelled=lambda: next(asked, True)
+        ).fill()
     assert list(sandbox.usercode.iterdir()) == []
 
 

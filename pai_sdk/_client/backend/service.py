@@ -373,7 +373,7 @@ def _jobs_of_submission(
 def _check_uploaded(request: TrainingJobRequest, bucket: str, files: Callable[[], OssClient]) -> None:
     """Checks that an earlier submission has uploaded the files of a request that was loaded from a file."""
     upload_prefixes = tuple(f"{bucket}/{folder}/" for folder in _FOLDERS.values())
-    code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+    code = request.effective_code_dir
     uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
     if code is not None and isinstance(code.location_value, OssLocation):
         uris["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"

@@ -112,7 +112,7 @@ def parts_of_plan(
     `job_folder` has the default outputs, and differs in each run; if it is empty, no outputs count.
     """
     request = plan.request
-    code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+    code = request.effective_code_dir
     uploaded = {upload.uri: upload.tree.digest for upload in plan.uploads}
 
     def content(uri: str) -> str | None:

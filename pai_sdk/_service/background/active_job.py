@@ -21,7 +21,7 @@ from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.odps.table_rights import is_table
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.services.jobs.job_table import Jobs
-from pai_sdk._service.services.jobs.staging import StagingCancelled, stage, store_uri
+from pai_sdk._service.services.jobs.staging import ServiceStaging, StagingCancelled, store_uri
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -75,14 +75,14 @@ class ServiceJob:
     def stage(self) -> None:
         """Fills the job's folder from the object store."""
         tables = self._services.tables
-        stage(
+        ServiceStaging(
             self._services.store,
             self.files,
             self.request,
             is_cancelled=self._is_cancelled,
             notify=self._add_event,
             put_table=None if tables is None else partial(tables.put, self.files, self.id),
-        )
+        ).fill()
 
     def launch(self) -> None:
         """Hands the job over to the executor, unless it was stopped meanwhile."""

@@ -65,6 +65,11 @@ class TrainingJobRequest(Sent):
         """The number of instances."""
         return self.compute_resource.ecs_count or self.compute_resource.instance_count or 1
 
+    @property
+    def effective_code_dir(self) -> CodeDir | None:
+        """The folder of the code: that of the job, or else that of its algorithm."""
+        return self.code_dir or (self.algorithm_spec.code_dir if self.algorithm_spec else None)
+
     def label(self, key: str) -> str | None:
         """Returns the value of a label; None if the request has no such label."""
         return next((label.value for label in self.labels if label.key == key), None)

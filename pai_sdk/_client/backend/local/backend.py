@@ -16,7 +16,7 @@ from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpos
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
 from pai_sdk._client.backend.local.readers import STATE, Readers
-from pai_sdk._client.backend.local.staging import Staging, copy_output
+from pai_sdk._client.backend.local.staging import LocalStaging, copy_output
 from pai_sdk._client.backend.local.steps import LocalSteps
 from pai_sdk._client.backend.local.support import (
     check_supported,
@@ -28,6 +28,7 @@ from pai_sdk._client.backend.local.support import (
 from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_files, metric_values
 from pai_sdk._client.backend.specs import LOCAL, Capabilities
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.storage.input_cache import InputCache
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._data.storage.transfer import download
 from pai_sdk._data.storage.tree import FileTree
@@ -92,7 +93,7 @@ class LocalBackend:
             pip_cache=cache / "pip", requirements_dir=cache / "requirements"
         )
         self._jobs = LocalJobs(self.data_dir / "jobs")
-        self._staging = Staging(cache / "oss", self._oss)
+        self._input_cache = InputCache(cache / "oss")
         self._logs = LocalLogs()
         self._latest = LatestMetrics()
         self._steps = LocalSteps(self._executor, self._oss, self._latest, upload_interval_s=upload_interval_s)
@@ -193,15 +194,13 @@ class LocalBackend:
         return [] if job is None else [job.id]
 
     def _start(self, job: LocalJob, plan: Plan, *, progress: bool) -> None:
-        job.sandbox.create(plan.request)
         # Another session may query the job: it must use the storage of the service with which it was submitted.
         if self._embedded_dir is not None:
             with job.update_metadata() as metadata:
                 metadata["embedded"] = str(self._embedded_dir)
-        files, stage = self._executor.files(job.root), self._staging.stage
-        self._steps.start(
-            job, partial(stage, plan.request, files, plan.uploads, progress=progress), progress=progress
-        )
+        files = self._executor.files(job.root)
+        staging = LocalStaging(files, plan, self._input_cache, self._oss, progress=progress)
+        self._steps.start(job, staging.fill, progress=progress)
 
     # ---- a job
 

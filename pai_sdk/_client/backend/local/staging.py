@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.backend.base import Upload
+from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.local.support import file_path, links_notice
 from pai_sdk._client.code.package import package_code
 from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
@@ -21,11 +21,10 @@ from pai_sdk._data.storage.sync.dir_sync import DirSync
 from pai_sdk._data.storage.transfer import download
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk._host.execution.base import JobFiles, Mounts
-from pai_sdk._host.execution.output_uploader import record_resumed
+from pai_sdk._host.staging import Staging
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from pai_sdk._wire.pai.spec import OssLocation
+from pai_sdk._wire.pai.spec import CodeDir, InputChannel, OssLocation, OutputChannel
 from pai_sdk.errors import CodeError, ObjectNotFoundError, Problem, TransferError
 
 if TYPE_CHECKING:
@@ -34,58 +33,58 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class Staging:
-    """Fills sandboxes; `open_oss` is called only for jobs with files in OSS."""
+class LocalStaging(Staging):
+    """Copies code and the inputs in OSS; other inputs and outputs are mounted where they are."""
 
-    def __init__(self, cache_dir: Path, open_oss: Callable[[], OssClient]) -> None:
-        self._cache = InputCache(cache_dir)
+    def __init__(
+        self,
+        files: JobFiles,
+        plan: Plan,
+        cache: InputCache,
+        open_oss: Callable[[], OssClient],  # called only for jobs with files in OSS
+        *,
+        progress: bool,
+    ) -> None:
+        super().__init__(files, plan.request)
+        self._uploads = plan.uploads
+        self._cache = cache
         self._open_oss = open_oss
+        self._progress = progress
 
-    def stage(
-        self, request: TrainingJobRequest, files: JobFiles, uploads: Sequence[Upload], *, progress: bool
-    ) -> None:
-        """Fills the sandbox of a job before its first attempt."""
-        sandbox, mounts = files.sandbox, mounts_of(request)
-        self._copy_code(request, uploads, sandbox.usercode, progress=progress)
-        for channel in request.input_channels:
-            if channel.name in mounts.inputs:
-                notice = links_notice(channel.name, mounts.inputs[channel.name])
-                if notice:
-                    logger.warning("%s", notice)
-            else:
-                uri, folder = OssUri.parse(channel.input_uri or ""), sandbox.input_dir(channel.name)
-                self._cache.fill(self._open_oss(), uri, folder, progress=progress)
-        for output in request.output_channels:
-            if output.name in mounts.outputs:
-                # By this user: the engine would create a missing folder as root.
-                mounts.outputs[output.name].mkdir(parents=True, exist_ok=True)
-            elif output.name in RESUMED_CHANNELS:
-                self._resume(output.output_uri or "", sandbox.output_dir(output.name), progress=progress)
-        record_resumed(files, [output.name for output in request.output_channels])
-
-    def _copy_code(
-        self, request: TrainingJobRequest, uploads: Sequence[Upload], usercode: Path, *, progress: bool
-    ) -> None:
-        """Copies the code into the sandbox, so that later changes of the author do not affect the job."""
-        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
-        if code is None:
-            return
-        location = code.location_value
+    def copy_code(self, code: CodeDir) -> None:
+        """Copies the code."""
+        target, location = self.files.sandbox.usercode, code.location_value
         if isinstance(location, OssLocation):
-            uri = OssUri(location.bucket, location.key, location.endpoint)
-            download(self._open_oss(), uri, usercode, progress=progress)
+            self._download(OssUri(location.bucket, location.key, location.endpoint), target)
             return
         root = Path(code.local_path)
-        planned = [upload.tree for upload in uploads if upload.tree.root == root or file_path(upload.uri) == root]
+        trees = [upload.tree for upload in self._uploads if root in (upload.tree.root, file_path(upload.uri))]
         # Without an upload, the plan was loaded from a file.
-        copy_tree(planned[0] if planned else package_code(root), usercode)
+        copy_tree(trees[0] if trees else package_code(root), target)
 
-    def _resume(self, uri: str, folder: Path, *, progress: bool) -> None:
-        """Downloads the files with which this job resumes an earlier one, if there are any."""
-        source = OssUri.parse(uri).as_dir()
-        skip = unfinished_files(OssStore(self._open_oss(), source))
-        with suppress(ObjectNotFoundError):
-            download(self._open_oss(), source, folder, progress=progress, skip=skip)
+    def fill_input(self, channel: InputChannel) -> None:
+        """Fetches an input through the cache, or checks one that is mounted."""
+        mounted = mounts_of(self.request).inputs.get(channel.name)
+        if mounted is None:
+            uri, folder = OssUri.parse(channel.input_uri or ""), self.files.sandbox.input_dir(channel.name)
+            self._cache.fill(self._open_oss(), uri, folder, progress=self._progress)
+        elif notice := links_notice(channel.name, mounted):
+            logger.warning("%s", notice)
+
+    def fill_output(self, channel: OutputChannel, *, is_resumed: bool) -> None:
+        """Creates the folder of a mounted output; fetches the files that the job resumes from."""
+        mounted = mounts_of(self.request).outputs.get(channel.name)
+        if mounted is not None:
+            # By this user: the engine would create a missing folder as root.
+            mounted.mkdir(parents=True, exist_ok=True)
+        elif is_resumed:
+            source = OssUri.parse(channel.output_uri or "").as_dir()
+            skip = unfinished_files(OssStore(self._open_oss(), source))
+            with suppress(ObjectNotFoundError):
+                self._download(source, self.files.sandbox.output_dir(channel.name), skip=skip)
+
+    def _download(self, uri: OssUri, folder: Path, **options: Any) -> None:
+        download(self._open_oss(), uri, folder, progress=self._progress, **options)
 
 
 def mounts_of(request: TrainingJobRequest) -> Mounts:

@@ -68,7 +68,7 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
         yield Problem("algorithm", "a registered algorithm exists in its service only", hint)
     elif not spec.image:
         yield Problem("image_uri", "is missing", "a local run needs an image that this machine has or can pull")
-    code = request.code_dir or (spec.code_dir if spec else None)
+    code = request.effective_code_dir
     if code and code.location_type not in _CODE_TYPES:
         hint = "give a local folder or an oss:// URI"
         yield Problem("source_dir", f"code in {code.location_type!r} cannot be read from this machine", hint)

@@ -39,7 +39,7 @@ def refuse_unknown_buckets(request: TrainingJobRequest, may_use: Callable[[str, 
 
 
 def _bucket_uses(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]]:
-    code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
+    code = request.effective_code_dir
     if code is not None and isinstance(code.location_value, OssLocation):
         yield "CodeDir", code.location_value.bucket, "read"
     uris: list[tuple[str, str | None, Right]] = [

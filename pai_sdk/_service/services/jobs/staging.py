@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
@@ -13,9 +12,8 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.sync.dir_sync import DirSync
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk._host.execution.base import JobFiles
-from pai_sdk._host.execution.output_uploader import record_resumed
+from pai_sdk._host.staging import Staging
 from pai_sdk._service.odps.table_errors import TableError
 from pai_sdk._service.odps.table_rights import is_table
 from pai_sdk._service.oss.bucket_store import BucketStore
@@ -27,7 +25,7 @@ from pai_sdk.errors import FileNameError, InvalidInputError, ObjectNotFoundError
 if TYPE_CHECKING:
     from pai_sdk._service.oss.store import ObjectStore
 
-__all__ = ["StagingCancelled", "StagingFailed", "stage", "store_uri"]
+__all__ = ["ServiceStaging", "StagingCancelled", "StagingFailed", "store_uri"]
 
 _WORKERS = 16
 _CLOUD = ".aliyuncs.com"
@@ -38,9 +36,6 @@ REASON_NOT_SUPPORTED = "NotSupported"
 REASON_NOT_A_FILE_NAME = "InvalidObjectKey"
 REASON_DISK = "StagingFailed"
 REASON_DAMAGED = DAMAGED
-
-
-PutTable: TypeAlias = Callable[[Store, str, bool], None]
 
 
 class StagingFailed(Exception):
@@ -56,124 +51,78 @@ class StagingCancelled(Exception):
     """Raised when a job is stopped, or the service shuts down, before the job has started."""
 
 
-def stage(
-    store: ObjectStore,
-    files: JobFiles,
-    request: TrainingJobRequest,
-    *,
-    is_cancelled: Callable[[], bool],
-    notify: Callable[[str], None] = lambda text: None,
-    put_table: PutTable | None = None,
-) -> None:
-    """Copies code, inputs and earlier checkpoints into the sandbox. Idempotent: it clears the sandbox first.
+class ServiceStaging(Staging):
+    """Fills the folder of a job from the object store, and from tables.
 
     `is_cancelled` is checked between files and within large ones: then StagingCancelled is raised. `put_table` is
     called with the store of a table channel, the table's URI, and whether the table must exist.
     """
-    copier = _Copier(store, is_cancelled)
-    try:
-        # A killed attempt may have left incomplete files.
-        files.clear(request)
-        for output in request.output_channels:
-            _prepare_output(store, files, output, put_table)
-        code = request.code_dir or (request.algorithm_spec.code_dir if request.algorithm_spec else None)
-        if code is not None:
-            copier.copy(_code_uri(code), files.code(), "the code", REASON_CODE_MISSING)
-        for output in request.output_channels:
-            if output.name in RESUMED_CHANNELS and not is_table(output.output_uri):
-                uri = OssUri.parse(output.output_uri or "")
-                copier.resume(uri, files.output(output.name), output.name, notify)
-        record_resumed(files, [output.name for output in request.output_channels])
-        for channel in request.input_channels:
-            _fill_input(copier, files, channel, put_table)
-    except InvalidInputError as error:
-        raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
-    except StorageError as error:
-        raise StagingFailed(REASON_INPUT_MISSING, str(error)) from error
-    except OSError as error:
-        files.clear()  # frees the disk: the job will not start
-        reason = str(error).replace(f"{files.sandbox.root}/", "/")  # the path inside of the job
-        raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {reason}.") from error
 
-
-def _prepare_output(
-    store: ObjectStore, files: JobFiles, output: OutputChannel, put_table: PutTable | None
-) -> None:
-    """Puts a table's description into the folder of its output; checks that the bucket of any other one exists."""
-    description = f"output channel {output.name!r}"
-    if put_table is not None and is_table(output.output_uri):
-        with _table_errors(description):
-            put_table(files.output(output.name), output.output_uri or "", False)
-        return
-    uri = store_uri(output.output_uri, description)
-    if not store.bucket_exists(uri.bucket):
-        raise StagingFailed(REASON_INPUT_MISSING, f"{description}: there is no bucket {uri.bucket!r} here.")
-
-
-def _fill_input(copier: _Copier, files: JobFiles, channel: InputChannel, put_table: PutTable | None) -> None:
-    description = f"input channel {channel.name!r}"
-    if put_table is not None and is_table(channel.input_uri):
-        with _table_errors(description):
-            put_table(files.input(channel.name), channel.input_uri or "", True)
-        return
-    uri = store_uri(channel.input_uri, description)
-    copier.copy(uri, files.input(channel.name), description, REASON_INPUT_MISSING)
-
-
-@contextmanager
-def _table_errors(description: str) -> Iterator[None]:
-    """Converts the errors of tables to those of the job."""
-    try:
-        yield
-    except TableError as error:
-        raise StagingFailed(REASON_INPUT_MISSING, f"{description}: {error.message}") from error
-
-
-def store_uri(uri: str | None, description: str) -> OssUri:
-    """Parses a channel's URI; raises StagingFailed if it is not in the service's object store."""
-    if uri is None:
-        raise StagingFailed(
-            REASON_NOT_SUPPORTED, f"{description} is a dataset; this service reads and writes oss:// URIs only."
-        )
-    if not uri.startswith("oss://"):
-        raise StagingFailed(
-            REASON_NOT_SUPPORTED,
-            f"{description} is {uri[:200]!r}; this service reads and writes oss:// URIs only.",
-        )
-    parsed = OssUri.parse(uri)
-    _refuse_cloud(parsed.endpoint, description)
-    return parsed
-
-
-def _code_uri(code: CodeDir) -> OssUri:
-    location = code.location_value
-    if code.location_type.lower() != "oss":
-        raise StagingFailed(
-            REASON_NOT_SUPPORTED,
-            f"the code lies in {code.location_type[:60]!r}; this service reads code from OSS only.",
-        )
-    if not isinstance(location, OssLocation):
-        raise StagingFailed(REASON_CODE_MISSING, "the location of the code needs Bucket and Key.")
-    _refuse_cloud(location.endpoint, "the code")
-    return OssUri(location.bucket, location.key)
-
-
-def _refuse_cloud(endpoint: str | None, description: str) -> None:
-    """Refuses hosts of Alibaba Cloud; other names of this service cannot be checked, and are accepted."""
-    host = (endpoint or "").rpartition("//")[2].partition(":")[0].rstrip("/")
-    if host.endswith(_CLOUD):
-        raise StagingFailed(
-            REASON_NOT_SUPPORTED,
-            f"{description} lies on {host}, but this service has an object store of its own: upload it there.",
-        )
-
-
-class _Copier:
-    def __init__(self, store: ObjectStore, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        files: JobFiles,
+        request: TrainingJobRequest,
+        *,
+        is_cancelled: Callable[[], bool],
+        notify: Callable[[str], None] = lambda text: None,
+        put_table: Callable[[Store, str, bool], None] | None = None,
+    ) -> None:
+        super().__init__(files, request)
         self._store = store
         self._is_cancelled = is_cancelled
+        self._notify = notify
+        self._put_table = put_table
 
-    def copy(self, uri: OssUri, target: Store, description: str, reason_if_missing: str) -> None:
+    def fill(self) -> None:
+        """Fills the folder; raises StagingFailed with a reason for the user."""
+        try:
+            super().fill()
+        except InvalidInputError as error:
+            raise StagingFailed(REASON_NOT_SUPPORTED, str(error)) from error
+        except StorageError as error:
+            raise StagingFailed(REASON_INPUT_MISSING, str(error)) from error
+        except OSError as error:
+            self.files.clear()  # frees the disk: the job will not start
+            reason = str(error).replace(f"{self.files.sandbox.root}/", "/")  # the path inside of the job
+            raise StagingFailed(REASON_DISK, f"The job's files cannot be put in place: {reason}.") from error
+
+    def check_output(self, channel: OutputChannel) -> None:
+        """Puts a table's description into the folder of its output; checks that the bucket of any other exists."""
+        description = f"output channel {channel.name!r}"
+        if self._put_as_table(channel.output_uri, self.files.output(channel.name), description, must_exist=False):
+            return
+        uri = store_uri(channel.output_uri, description)
+        if not self._store.bucket_exists(uri.bucket):
+            raise StagingFailed(REASON_INPUT_MISSING, f"{description}: there is no bucket {uri.bucket!r} here.")
+
+    def copy_code(self, code: CodeDir) -> None:
+        """Copies the code."""
+        self._copy(_code_uri(code), self.files.code(), "the code", REASON_CODE_MISSING)
+
+    def fill_input(self, channel: InputChannel) -> None:
+        """Copies an input, or puts the description of a table into its folder."""
+        description, folder = f"input channel {channel.name!r}", self.files.input(channel.name)
+        if not self._put_as_table(channel.input_uri, folder, description, must_exist=True):
+            self._copy(store_uri(channel.input_uri, description), folder, description, REASON_INPUT_MISSING)
+
+    def fill_output(self, channel: OutputChannel, *, is_resumed: bool) -> None:
+        """Copies the files of an earlier job."""
+        if is_resumed and not is_table(channel.output_uri):
+            uri = OssUri.parse(channel.output_uri or "")
+            self._resume(uri, self.files.output(channel.name), channel.name)
+
+    def _put_as_table(self, uri: str | None, folder: Store, description: str, *, must_exist: bool) -> bool:
+        """Puts the description of a table into a folder; returns False if a channel is no table."""
+        if self._put_table is None or not is_table(uri):
+            return False
+        try:
+            self._put_table(folder, uri or "", must_exist)
+        except TableError as error:
+            raise StagingFailed(REASON_INPUT_MISSING, f"{description}: {error.message}") from error
+        return True
+
+    def _copy(self, uri: OssUri, target: Store, description: str, reason_if_missing: str) -> None:
         """Copies the object, or all objects of the folder, into the target folder."""
         if not self._store.bucket_exists(uri.bucket):
             raise StagingFailed(reason_if_missing, f"{description}: there is no bucket {uri.bucket!r} here.")
@@ -181,22 +130,22 @@ class _Copier:
         first = None if uri.is_dir else next(iter(self._store.list(uri.bucket, uri.key, limit=1)), None)
         if first is not None and first.key == uri.key:
             self._copy_file(uri, target, description)
-        elif self.copy_existing(uri, target, description) is None:
+        elif self._copy_existing(uri, target, description) is None:
             raise StagingFailed(
                 reason_if_missing, f"{description}: there is nothing at {uri}; upload it, or correct the URI."
             )
 
-    def resume(self, uri: OssUri, target: Store, channel: str, notify: Callable[[str], None]) -> None:
+    def _resume(self, uri: OssUri, target: Store, channel: str) -> None:
         """Copies files of an earlier job from the folder, if there are any."""
         folder = uri.as_dir()
         if not self._has_objects(folder):
             return
-        notify(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
+        self._notify(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
         skip = unfinished_files(self._store_at(folder))
-        size_bytes = self.copy_existing(folder, target, f"output channel {channel!r}", skip)
-        notify(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
+        size_bytes = self._copy_existing(folder, target, f"output channel {channel!r}", skip)
+        self._notify(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
 
-    def copy_existing(
+    def _copy_existing(
         self, uri: OssUri, target: Store, description: str, skip: Callable[[StoredFile], bool] = lambda file: False
     ) -> int | None:
         """Copies all objects of the folder; returns their total size in bytes, or None if there are none."""
@@ -263,3 +212,42 @@ class _Copier:
     def _check_cancelled(self) -> None:
         if self._is_cancelled():
             raise StagingCancelled
+
+
+def store_uri(uri: str | None, description: str) -> OssUri:
+    """Parses a channel's URI; raises StagingFailed if it is not in the service's object store."""
+    if uri is None:
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED, f"{description} is a dataset; this service reads and writes oss:// URIs only."
+        )
+    if not uri.startswith("oss://"):
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"{description} is {uri[:200]!r}; this service reads and writes oss:// URIs only.",
+        )
+    parsed = OssUri.parse(uri)
+    _refuse_cloud(parsed.endpoint, description)
+    return parsed
+
+
+def _code_uri(code: CodeDir) -> OssUri:
+    location = code.location_value
+    if code.location_type.lower() != "oss":
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"the code lies in {code.location_type[:60]!r}; this service reads code from OSS only.",
+        )
+    if not isinstance(location, OssLocation):
+        raise StagingFailed(REASON_CODE_MISSING, "the location of the code needs Bucket and Key.")
+    _refuse_cloud(location.endpoint, "the code")
+    return OssUri(location.bucket, location.key)
+
+
+def _refuse_cloud(endpoint: str | None, description: str) -> None:
+    """Refuses hosts of Alibaba Cloud; other names of this service cannot be checked, and are accepted."""
+    host = (endpoint or "").rpartition("//")[2].partition(":")[0].rstrip("/")
+    if host.endswith(_CLOUD):
+        raise StagingFailed(
+            REASON_NOT_SUPPORTED,
+            f"{description} lies on {host}, but this service has an object store of its own: upload it there.",
+        )

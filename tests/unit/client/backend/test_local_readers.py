@@ -50,6 +50,7 @@ def job_id(backends: tuple[LocalBackend, LocalBackend]) -> str:
     reader, _ = backends
     job_id = submit(Plan(TrainingJobRequest.model_validate(PLAN)), reader, progress=False)
     log = Sandbox(reader.data_dir / "jobs" / job_id).log_file("i")
+    log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("".join(f"{line}\n" for line in LINES))
     return job_id
 
