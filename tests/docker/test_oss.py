@@ -289,7 +289,7 @@ def uploaders() -> list[psutil.Process]:
 def test_outputs_of_a_running_job_are_sent_with_nobody_looking(
     session: Session, client: Client, bucket: oss2.Bucket, tmp_path: Path
 ) -> None:
-    session.local.upload_interval_s = 0.2
+    session.local.steps.upload_interval_s = 0.2
     uri = f"oss://{client.info.bucket}/out/"
     job = processor(session, _SAVING).run(outputs={"checkpoints": uri}, wait=False, show_logs=False)
     root = tmp_path / "local" / "jobs" / job.id

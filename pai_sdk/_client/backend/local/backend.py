@@ -3,36 +3,30 @@
 from __future__ import annotations
 
 import logging
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
+from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
 from pai_sdk._client.backend.connection import Connection
+from pai_sdk._client.backend.local.files import LocalFiles
 from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
 from pai_sdk._client.backend.local.readers import STATE, Readers
-from pai_sdk._client.backend.local.staging import LocalStaging, copy_output
+from pai_sdk._client.backend.local.staging import LocalStaging
 from pai_sdk._client.backend.local.steps import LocalSteps
 from pai_sdk._client.backend.local.support import (
     check_supported,
     file_errors_explained,
-    file_path,
-    file_uri,
     unused_locally,
 )
-from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_files, metric_values
+from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_values
 from pai_sdk._client.backend.specs import LOCAL, Capabilities
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.input_cache import InputCache
-from pai_sdk._data.storage.store import Store, open_store
-from pai_sdk._data.storage.transfer import download
-from pai_sdk._data.storage.tree import FileTree
-from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._host.execution.docker.containers import tolerate_missing_engine
 from pai_sdk._host.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk._host.execution.docker.executor import DockerExecutor
@@ -47,15 +41,12 @@ from pai_sdk._wire.pai.record import (
     from_time,
 )
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
-from pai_sdk._wire.pai.spec import CodeDir
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import (
     ConflictError,
     InvalidInputError,
     NotFoundError,
-    ObjectNotFoundError,
     Problem,
-    StorageError,
 )
 
 if TYPE_CHECKING:
@@ -63,11 +54,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_COMPARED = ("status", "reason_message", "instances", "labels", "latest_metrics")
 _POLL_INTERVAL_S = 0.05
 _POLL_INTERVAL_PER_JOB_S = 0.01  # additional interval per job: 1 % of a core if a job takes 0.1 ms
 
 
-class LocalBackend:
+class LocalBackend(LocalFiles):
     """Runs jobs in containers on this machine. Safe for several threads and processes.
 
     It has no state: `LocalJobs` has the jobs' folders, the executor their containers. In memory are only caches,
@@ -83,20 +75,19 @@ class LocalBackend:
         executor: DockerExecutor | None = None,
         upload_interval_s: float = UPLOAD_INTERVAL_S,
     ) -> None:
-        configured = data_dir or Path(os.environ.get("PAI_LOCAL_DIR") or "~/.pai/local")
-        self.data_dir = configured.expanduser().absolute()
-        # Called with the data folder of the embedded service with which a job was submitted, or None.
-        self._files = files
+        super().__init__(data_dir, files)
         self._embedded_dir = embedded_dir
         cache = self.data_dir / "cache"
         self._executor = executor or DockerExecutor(
             pip_cache=cache / "pip", requirements_dir=cache / "requirements"
         )
-        self._jobs = LocalJobs(self.data_dir / "jobs")
+        self._jobs = LocalJobs(self.data_dir / "jobs", self._executor)
         self._input_cache = InputCache(cache / "oss")
         self._logs = LocalLogs()
         self._latest = LatestMetrics()
-        self._steps = LocalSteps(self._executor, self._oss, self._latest, upload_interval_s=upload_interval_s)
+        self.steps = LocalSteps(
+            lambda job: self.oss(job.metadata.get("embedded")), self._latest, upload_interval_s=upload_interval_s
+        )
         self._readers = Readers()
 
     @classmethod
@@ -117,40 +108,12 @@ class LocalBackend:
         """Returns the name of the local Docker engine."""
         return "docker"
 
-    @property
-    def upload_interval_s(self) -> float:
-        """Returns the seconds between two uploads of live outputs."""
-        return self._steps.upload_interval_s
-
-    @upload_interval_s.setter
-    def upload_interval_s(self, value: float) -> None:
-        self._steps.upload_interval_s = value
-
     def close(self) -> None:
         """Closes the connections to the engine; jobs continue."""
         self._readers.close()
         self._executor.close()
 
     # ---- before a job
-
-    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
-        """Returns the folder of the files, from which code is copied, and inputs are mounted."""
-        return file_uri(tree.root, folder=True)
-
-    def local_uri(self, path: Path, *, folder: bool) -> str | None:
-        """Returns the URI of a local file or folder, which jobs access directly."""
-        return file_uri(path, folder=folder)
-
-    def code_dir(self, uri: str) -> CodeDir:
-        """Returns the code folder of a job, local or in OSS."""
-        if uri.startswith("oss://"):
-            where = OssUri.parse(uri)
-            return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint)
-        return CodeDir.local(str(file_path(uri)))
-
-    def default_output(self, job_folder: str, channel: str) -> str:
-        """Returns a separate folder of the job in the data folder."""
-        return file_uri(self.data_dir / "outputs" / job_folder / channel, folder=True)
 
     @property
     def dedupes(self) -> bool:
@@ -172,7 +135,7 @@ class LocalBackend:
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Copies code and inputs, and starts the containers; after an error nothing is left behind."""
-        jobs = self._jobs.submitting(plan.request, self._executor)
+        jobs = self._jobs.submitting(plan.request)
         with file_errors_explained(self.data_dir), jobs as (job, is_new):
             if not is_new:
                 logger.info("this plan was submitted by another process: it is job %s", job.id)
@@ -198,21 +161,15 @@ class LocalBackend:
         if self._embedded_dir is not None:
             with job.update_metadata() as metadata:
                 metadata["embedded"] = str(self._embedded_dir)
-        files = self._executor.files(job.root)
-        staging = LocalStaging(files, plan, self._input_cache, self._oss, progress=progress)
-        self._steps.start(job, staging.fill, progress=progress)
+        staging = LocalStaging(job.files, plan, self._input_cache, self.oss, progress=progress)
+        self.steps.start(job, staging, progress=progress)
 
     # ---- a job
 
     def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
         """Returns the current record. The first call after the end of the job saves outputs to OSS."""
-        deadline = time.monotonic() + wait_s
-        while True:
-            record = self._record_for_waiter(job_id)
-            is_news = changed_from is None or _differs(record, changed_from)
-            if is_news or time.monotonic() >= deadline:
-                return record
-            time.sleep(_POLL_INTERVAL_S)
+        changes = self.changes({job_id: changed_from}, wait_s=wait_s)
+        return changes.records.get(job_id) or self._record_for_waiter(job_id)
 
     def changes(
         self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
@@ -244,20 +201,16 @@ class LocalBackend:
             self._readers.finish(root, STATE)
         return record
 
-    def _record(self, job_id: str, *, save: bool = True, with_metrics: bool = False) -> JobRecord:
+    def _record(self, job_id: str, *, can_wait: bool = True, with_metrics: bool = False) -> JobRecord:
         with self._jobs.may_be_deleted(job_id) as job:
-            state = job.state(self._executor)
-            if save:
-                self._steps.advance(job, state)
-            elif state.phase not in ("ended", "absent"):
-                self._steps.ensure_uploading(job)
+            state = job.state()
+            self.steps.advance(job, state, can_wait=can_wait)
             record = job.record(state)
-            files = partial(metric_files, job)
             # Event files are written in any case: other clients watch them.
             if not with_metrics:
-                self._latest.write(job_id, files, is_final=record.status.is_terminal)
+                self._latest.write(job, is_final=record.status.is_terminal)
                 return record
-            latest = self._latest.of(job_id, files, is_final=record.status.is_terminal)
+            latest = self._latest.of(job, is_final=record.status.is_terminal)
             return record.model_copy(update={"latest_metrics": latest})
 
     def list(
@@ -270,29 +223,26 @@ class LocalBackend:
         skip: int = 0,
     ) -> Iterator[JobRecord]:
         """Yields all matching local jobs, except for the first `skip`."""
-        return islice(self._all_jobs(status, name, labels or {}, newest_first=newest_first), skip, None)
+        wanted = (labels or {}).items()
+        matches = (
+            record
+            for record in self._all_records(newest_first=newest_first)
+            if (status is None or record.status == status)
+            and (name is None or name in (record.training_job_name or ""))
+            and wanted <= {label.key: label.value for label in record.labels}.items()
+        )
+        return islice(matches, skip, None)
 
-    def _all_jobs(
-        self, status: str | None, name: str | None, labels: Mapping[str, str], *, newest_first: bool
-    ) -> Iterator[JobRecord]:
+    def _all_records(self, *, newest_first: bool) -> Iterator[JobRecord]:
         ids = self._jobs.ids()
         for job_id in ids if newest_first else reversed(ids):
-            try:
+            with suppress(NotFoundError):  # another process has just deleted it
                 # A list must not wait for the uploads of finished jobs, or start attempts.
-                record = self._record(job_id, save=False)
-            except NotFoundError:  # another process has just deleted it
-                continue
-            carried = {label.key: label.value for label in record.labels}
-            if (
-                (status is None or record.status == status)
-                and (name is None or name in (record.training_job_name or ""))
-                and all(carried.get(key) == value for key, value in labels.items())
-            ):
-                yield record
+                yield self._record(job_id, can_wait=False)
 
     def stop(self, job_id: str) -> None:
         """Requests that a job stops."""
-        self._jobs.get(job_id).stop(self._executor)
+        self._jobs.get(job_id).stop()
 
     def delete(self, job_id: str) -> None:
         """Deletes a finished job, but not its outputs; refuses one whose outputs could not be saved."""
@@ -313,21 +263,8 @@ class LocalBackend:
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Reads lines of one instance's log."""
         with self._jobs.may_be_deleted(job_id) as job:
-            can_restart = job.retries.num_retries > 0
-
-            def is_open() -> bool:
-                state = job.state(self._executor)
-                if state.phase == "ended":  # even if the state lacks this instance
-                    return False
-                if can_restart:
-                    return True
-                return not any(
-                    current.name == instance and current.exit_code is not None for current in state.instances
-                )
-
             self._readers.start(job.root, instance)
-            files = self._executor.files(job.root)
-            page = self._logs.read(files, instance, start, limit, wait_s=wait_s, is_open=is_open)
+            page = self._logs.read(job, instance, start, limit, wait_s=wait_s)
             if page.complete:
                 self._readers.finish(job.root, instance)
             return page
@@ -335,17 +272,14 @@ class LocalBackend:
     def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
         """Returns when lines of a log were written."""
         with self._jobs.may_be_deleted(job_id) as job:
-            is_open = job.state(self._executor).phase != "ended"
-            times = self._logs.times(self._executor.files(job.root), instance, start, count, is_open=is_open)
-            return [wire_time(time) for time in times]
+            return [wire_time(time) for time in self._logs.times(job, instance, start, count)]
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """Yields the values that the job has reported or that its metric definitions match; oldest first."""
         with self._jobs.may_be_deleted(job_id) as job:
             # Read before the log: a log that was read after the end is complete.
-            is_final = job.state(self._executor).phase == "ended"
-            points = metric_values(metric_files(job), name=name, is_final=is_final)
-            return from_time(points, since)
+            is_final = job.state().phase == "ended"
+            return from_time(metric_values(job, name=name, is_final=is_final), since)
 
     def events(self, job_id: str) -> Sequence[str]:
         """Returns the events of the job."""
@@ -374,41 +308,15 @@ class LocalBackend:
         if not record.status.is_failure:
             return None
         state = self._executor.state(self._jobs.get(job_id).root)
-        code = next(
-            (instance.exit_code for instance in state.instances if instance.name == state.failed_instance), None
-        )
-        failed = FailedInstance(instance=state.failed_instance, exit_code=code)
-        return ErrorInfo(
-            code=record.reason_code,
-            message=record.reason_message,
-            additional_info=failed.to_json() or None,
-        )
+        codes = {instance.name: instance.exit_code for instance in state.instances}
+        failed = FailedInstance(instance=state.failed_instance, exit_code=codes.get(state.failed_instance or ""))
+        info = failed.to_json() or None
+        return ErrorInfo(code=record.reason_code, message=record.reason_message, additional_info=info)
 
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """Adds or replaces labels."""
         with self._jobs.get(job_id).update_metadata() as metadata:
             metadata["labels"] = {**metadata.get("labels", {}), **labels}
-
-    def store(self, uri: str) -> Store:
-        """Opens the folder of an output as a store."""
-        return open_store(uri, client=self._oss() if uri.startswith("oss://") else None)
-
-    def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
-        """Downloads a file or a folder of a job's outputs."""
-        if uri.startswith("oss://"):
-            return download(self._oss(), OssUri.parse(uri), target, progress=progress)
-        source = file_path(uri)
-        if not source.exists():
-            raise ObjectNotFoundError(f"{source}: there is no such file or folder", uri=uri)
-        if source.is_dir():
-            # As in OSS, an empty folder does not exist.
-            if not any(files for _, _, files in os.walk(source)):
-                raise ObjectNotFoundError(f"{source}: there is no file in it", uri=uri)
-            if not (target.exists() and target.samefile(source)):  # the output folder may be the target
-                copy_output(source, target)
-            return target
-        target.parent.mkdir(parents=True, exist_ok=True)
-        return Path(shutil.copy(source, target))
 
     def prune(self) -> Sequence[str]:
         """Deletes all finished jobs that no process reads, and stray containers; returns the ids of the jobs."""
@@ -433,16 +341,6 @@ class LocalBackend:
             return False
         return True
 
-    def _oss(self, job: LocalJob | None = None) -> OssClient:
-        """Returns the client for `oss://`; for a job, of the service with which it was submitted."""
-        if self._files is None:
-            raise StorageError("oss:// needs a session with a region and a bucket, or an endpoint")
-        embedded = job.metadata.get("embedded") if job is not None else None
-        return self._files(None if embedded is None else Path(embedded))
-
 
 def _differs(record: JobRecord, before: JobRecord) -> bool:
-    def compared(record: JobRecord) -> tuple[object, ...]:
-        return record.status, record.reason_message, record.instances, record.labels, record.latest_metrics
-
-    return compared(record) != compared(before)
+    return any(getattr(record, name) != getattr(before, name) for name in _COMPARED)

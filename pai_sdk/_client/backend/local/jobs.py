@@ -23,7 +23,8 @@ from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._core.files import is_locked, locked, replace_file
 from pai_sdk._core.reasons import REASON_OUTPUTS_NOT_SAVED
 from pai_sdk._host.agent.sandbox import TRASH_PREFIX, Sandbox
-from pai_sdk._host.execution.base import ExecutionState, Executor
+from pai_sdk._host.execution.base import ExecutionState, JobFiles
+from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.docker.final_state import interrupted
 from pai_sdk._host.lifecycle import JobLife, outcome, waiting_state
 from pai_sdk._wire.pai.job_retries import JobRetries
@@ -50,6 +51,7 @@ class LocalJob:
     """A job in its folder, and its `JobStore`; the calls that move its files are those of the backend."""
 
     root: Path
+    executor: DockerExecutor
     stage: Callable[[], None] = lambda: None
     launch: Callable[[], None] = lambda: None
     save_outputs: Callable[[], str] = lambda: ""
@@ -63,6 +65,16 @@ class LocalJob:
     def sandbox(self) -> Sandbox:
         """Returns the folder of the job."""
         return Sandbox(self.root)
+
+    @property
+    def files(self) -> JobFiles:
+        """Returns the files of the job."""
+        return self.executor.files(self.root)
+
+    @property
+    def life(self) -> JobLife:
+        """Returns what takes the steps of the job."""
+        return JobLife(self.executor, self)
 
     def must_exist(self) -> None:
         """Raises `NotFoundError` if the job was deleted, or never existed."""
@@ -132,20 +144,21 @@ class LocalJob:
                 has_lock = stack.enter_context(locked(self.root / _SYNC_LOCK, waits=waits))
             yield has_lock
 
-    def wait_until_started(self, executor: Executor) -> bool:
+    def wait_until_started(self) -> bool:
         """Waits until another process has started the job; returns whether the job exists then."""
         # The starting process holds the lock, and deletes the folder if the start fails. A job that runs may be
         # locked too, by its uploader.
-        while is_locked(self.root / _STEP_LOCK) and executor.state(self.root).phase in ("absent", "preparing"):
+        starting = ("absent", "preparing")
+        while is_locked(self.root / _STEP_LOCK) and self.executor.state(self.root).phase in starting:
             time.sleep(_POLL_INTERVAL_S)
         return (self.root / _REQUEST).exists()
 
-    def state(self, executor: Executor) -> ExecutionState:
+    def state(self) -> ExecutionState:
         """Returns the state of the job by its instances; a job whose submitter was killed has ended."""
         self.must_exist()
-        state = executor.state(self.root)
+        state = self.executor.state(self.root)
         if state.phase == "absent" and not is_locked(self.root / _STEP_LOCK):
-            state = executor.state(self.root)  # again: the submitter may have started it between the two checks
+            state = self.executor.state(self.root)  # it may have been started between the two checks
             if state.phase == "absent":
                 exits = self.metadata.get("attempts")
                 return self._waiting(_exit_of(exits[-1])) if exits else interrupted()
@@ -179,14 +192,22 @@ class LocalJob:
             metadata["synced"] = not unsaved
             metadata["unsaved"] = unsaved
 
-    def stop(self, executor: Executor) -> None:
+    def stop(self) -> None:
         """Requests that the job stops, also one that waits for another attempt."""
         # Other jobs have no next attempt that could start after this stop.
         if self.retries.num_retries:
             with self.update_metadata() as metadata:
                 # Recorded first: a process that starts the next attempt now reads it, and stops that attempt.
                 metadata.setdefault("stopped_at", time.time())
-        JobLife(executor, self).stop()
+        self.life.stop()
+
+    def is_log_open(self, instance: str) -> bool:
+        """Returns whether lines of an instance may follow."""
+        state = self.state()
+        # The state of an ended job may lack this instance; another attempt appends to the same log.
+        if state.phase == "ended" or self.retries.num_retries:
+            return state.phase != "ended"
+        return not any(each.name == instance and each.exit_code is not None for each in state.instances)
 
     # ---- its record
 
@@ -258,14 +279,15 @@ def _outcome_of_unsaved(state: ExecutionState, unsaved: str, outputs: Path) -> _
 class LocalJobs:
     """All local jobs of a user, in one folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, executor: DockerExecutor) -> None:
         self.folder = folder
+        self._executor = executor
 
     def get(self, job_id: str) -> LocalJob:
         """Returns a job, or raises `NotFoundError`."""
         if not job_id.startswith(LOCAL.job_prefix) or "/" in job_id:
             raise _not_found(job_id, self.folder)
-        job = LocalJob(self.folder / job_id)
+        job = self._job(job_id)
         job.must_exist()
         return job
 
@@ -281,7 +303,7 @@ class LocalJobs:
             raise
 
     @contextmanager
-    def submitting(self, request: TrainingJobRequest, executor: Executor) -> Iterator[tuple[LocalJob, bool]]:
+    def submitting(self, request: TrainingJobRequest) -> Iterator[tuple[LocalJob, bool]]:
         """Creates the folder of a new job; yields it and True. Other processes see that it is being started.
 
         If a job has the submission label of the request, another process submits the same plan: then this waits
@@ -296,7 +318,7 @@ class LocalJobs:
                 with locked(self.folder.with_suffix(".lock")):
                     earlier = self.job_of(submission) if submission else None
                     if earlier is None:
-                        job = LocalJob(self.folder / f"{LOCAL.job_prefix}{os.urandom(6).hex()}")
+                        job = self._job(f"{LOCAL.job_prefix}{os.urandom(6).hex()}")
                         job.root.mkdir(mode=0o700)
                         # Before the request is written: no process can see the job without this lock.
                         stack.enter_context(job.step_lock())
@@ -308,20 +330,18 @@ class LocalJobs:
                     yield job, True
                     return
             # If that start has failed, this process creates the job.
-            if earlier.wait_until_started(executor):
+            if earlier.wait_until_started():
                 yield earlier, False
                 return
 
     def job_of(self, submission: str) -> LocalJob | None:
         """Returns the job with this submission label."""
-        jobs = (LocalJob(self.folder / job_id) for job_id in self.ids())
-        return next(
-            (job for job in jobs if job.metadata.get("labels", {}).get(SUBMISSION_LABEL) == submission), None
-        )
+        labels = ((job, job.metadata.get("labels", {})) for job in map(self._job, self.ids()))
+        return next((job for job, each in labels if each.get(SUBMISSION_LABEL) == submission), None)
 
     def ids(self) -> list[str]:
         """Returns the ids of all jobs, the newest first."""
-        jobs = [LocalJob(entry) for entry in self._entries() if (entry / _REQUEST).exists()]
+        jobs = [self._job(entry.name) for entry in self._entries() if (entry / _REQUEST).exists()]
         # Not by the time of the folder, which changes with its files.
         jobs.sort(key=lambda job: job.metadata.get("created_at", 0.0), reverse=True)
         return [job.id for job in jobs]
@@ -330,6 +350,9 @@ class LocalJobs:
         """Returns folders that are no jobs: of interrupted submissions and deletions."""
         trash = self.folder.glob(f"{TRASH_PREFIX}*")
         return [*trash, *(entry for entry in self._entries() if _is_remnant(entry))]
+
+    def _job(self, job_id: str) -> LocalJob:
+        return LocalJob(self.folder / job_id, self._executor)
 
     def _entries(self) -> Iterator[Path]:
         """Yields the folders of jobs, also of incomplete ones."""

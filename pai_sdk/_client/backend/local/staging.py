@@ -1,4 +1,4 @@
-"""Fills the sandbox of a local job: code, inputs, and the checkpoints that it resumes from. Copies its outputs."""
+"""Fills the sandbox of a local job: code, inputs, and the checkpoints that it resumes from."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.backend.base import Plan
-from pai_sdk._client.backend.local.support import file_path, links_notice
+from pai_sdk._client.backend.local.files import file_path
+from pai_sdk._client.backend.local.support import links_notice, mounts_of
 from pai_sdk._client.code.package import package_code
 from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
 from pai_sdk._data.storage.input_cache import InputCache
-from pai_sdk._data.storage.objects import make_folder
-from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.stores.oss import OssStore
-from pai_sdk._data.storage.sync.dir_sync import DirSync
 from pai_sdk._data.storage.transfer import download
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._host.execution.base import JobFiles, Mounts
+from pai_sdk._host.execution.base import JobFiles
 from pai_sdk._host.staging import Staging
-from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import CodeDir, InputChannel, OssLocation, OutputChannel
-from pai_sdk.errors import CodeError, ObjectNotFoundError, Problem, TransferError
+from pai_sdk.errors import CodeError, ObjectNotFoundError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
@@ -87,16 +84,6 @@ class LocalStaging(Staging):
         download(self._open_oss(), uri, folder, progress=self._progress, **options)
 
 
-def mounts_of(request: TrainingJobRequest) -> Mounts:
-    """Returns the local files and folders that are mounted into the containers of a job."""
-    inputs = {channel.name: channel.input_uri or "" for channel in request.input_channels}
-    outputs = {channel.name: channel.output_uri or "" for channel in request.output_channels}
-    return Mounts(
-        {name: file_path(uri) for name, uri in inputs.items() if not uri.startswith("oss://")},
-        {name: file_path(uri) for name, uri in outputs.items() if uri.startswith("file:")},
-    )
-
-
 def copy_tree(tree: FileTree, target: Path) -> None:
     """Copies the current files of a tree into a folder; lists those that were deleted since it was read."""
     problems = []
@@ -112,13 +99,3 @@ def copy_tree(tree: FileTree, target: Path) -> None:
             destination.chmod(destination.stat().st_mode | 0o111)
     if problems:
         raise CodeError(problems)
-
-
-def copy_output(source: Path, target: Path) -> None:
-    """Copies an output folder of a job, files in place of links; reports all files that could not be copied."""
-    make_folder(target)
-    # A link to a target outside of the folder is a failure, and is not followed; the other files are copied.
-    report = DirSync(LocalStore(source, links="inside"), LocalStore(target), remember=False).attempt()
-    failures = {**report.unlisted, **report.failures}
-    if failures:
-        raise TransferError(f"{len(failures)} files were not copied from {source}", failures=failures)

@@ -27,15 +27,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk._client.backend.local.jobs import LocalJob
-from pai_sdk._client.backend.local.staging import mounts_of
-from pai_sdk._client.backend.local.watching import LatestMetrics, metric_files
+from pai_sdk._client.backend.local.support import mounts_of
+from pai_sdk._client.backend.local.watching import LatestMetrics
 from pai_sdk._core.files import is_locked
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._host.execution.base import ExecutionState
 from pai_sdk._host.execution.contract import launch_spec
-from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.output_uploader import LIVE_CHANNELS, UPLOAD_INTERVAL_S, OutputUploader
-from pai_sdk._host.lifecycle import JobLife
+from pai_sdk._host.staging import Staging
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.secret_values import with_secrets
 from pai_sdk.errors import PaiError
@@ -63,14 +62,12 @@ class LocalSteps:
 
     def __init__(
         self,
-        executor: DockerExecutor,
         client: Callable[[LocalJob], OssClient],
         metrics: LatestMetrics,
         *,
         upload_interval_s: float = UPLOAD_INTERVAL_S,
     ) -> None:
         self.upload_interval_s = upload_interval_s
-        self._executor = executor
         # By job: each uses the object storage of the service with which it was submitted.
         self._client = client
         # Writes the metrics of the logs into the outputs before an upload.
@@ -79,19 +76,19 @@ class LocalSteps:
         self._next_start_at: dict[str, float] = {}  # of an uploader
         self._not_before: dict[str, float] = {}  # of the next attempt, after an error
 
-    def start(self, job: LocalJob, stage: Callable[[], None], *, progress: bool) -> None:
+    def start(self, job: LocalJob, staging: Staging, *, progress: bool) -> None:
         """Stages and starts a new job, whose lock the caller holds."""
         launch = partial(self._launch, job, progress=progress)
-        JobLife(self._executor, replace(job, stage=stage, launch=launch)).start()
+        replace(job, stage=staging.fill, launch=launch).life.start()
 
-    def advance(self, job: LocalJob, state: ExecutionState) -> None:
-        """Takes the next step of a job in this state, if one is due; waits for the outputs to be saved."""
-        if state.phase == "ended":
-            self.save(job)
-        elif state.phase == "absent" and state.reason_code:
-            self._restart_if_due(job, state)
-        else:
-            self.ensure_uploading(job)
+    def advance(self, job: LocalJob, state: ExecutionState, *, can_wait: bool) -> None:
+        """Takes the next step of a job in this state, if one is due, and if it is short or the caller can wait."""
+        waits_for_attempt = state.phase == "absent" and bool(state.reason_code)
+        if state.phase != "ended" and not waits_for_attempt:
+            # Also before its containers start: the process that starts them may be killed right after it.
+            self._ensure_uploading(job)
+        elif can_wait:
+            self._restart_if_due(job, state) if waits_for_attempt else self.save(job)
 
     def _launch(self, job: LocalJob, *, progress: bool = False) -> None:
         """Starts the containers of a job whose folder is complete."""
@@ -99,8 +96,8 @@ class LocalSteps:
         request = job.request
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
         spec = launch_spec(job.root, job.id, request, mounts=mounts_of(request))
-        self._executor.start(spec, progress=progress)
-        self.ensure_uploading(job)
+        job.executor.start(spec, progress=progress)
+        self._ensure_uploading(job)
 
     def _restart_if_due(self, job: LocalJob, state: ExecutionState) -> None:
         """Starts the next attempt of a waiting job, unless it is not due or another process does it."""
@@ -122,16 +119,16 @@ class LocalSteps:
 
     def _start_attempt(self, job: LocalJob) -> None:
         # Read again with the lock: another process may have started the attempt in the meantime.
-        state = self._executor.state(job.root)
+        state = job.executor.state(job.root)
         if state.phase not in ("ended", "absent") or not job.record_exit(state):
             return
-        if not JobLife(self._executor, replace(job, launch=partial(self._launch, job))).start():
+        if not replace(job, launch=partial(self._launch, job)).life.start():
             return
         logger.info("%s: attempt %d has begun", job.id, job.attempt)
         if job.stop_requested:  # stop() during the start had no containers to stop
-            job.stop(self._executor)
+            job.stop()
 
-    def ensure_uploading(self, job: LocalJob) -> None:
+    def _ensure_uploading(self, job: LocalJob) -> None:
         """Starts the process that uploads the live outputs of an unfinished job, unless it runs."""
         if time.monotonic() < self._next_start_at.get(job.id, 0.0):
             return
@@ -149,7 +146,7 @@ class LocalSteps:
 
     def send_live(self, job: LocalJob) -> str:
         """Uploads the live outputs of a running job; returns the errors as a string."""
-        self._metrics.write(job.id, partial(metric_files, job), is_final=False)
+        self._metrics.write(job, is_final=False)
         with job.step_lock():
             return self._upload(job, live_only=True, progress=False)
 
@@ -157,19 +154,17 @@ class LocalSteps:
         """Saves the outputs of a finished job, once; returns False if the next query has to retry some files."""
         if job.are_outputs_saved or not job.oss_outputs:
             return True  # without OSS outputs no state is written: the disk may be full
-        self._metrics.write(job.id, partial(metric_files, job), is_final=True)
+        self._metrics.write(job, is_final=True)
         with job.step_lock():
             if not job.are_outputs_saved:  # by the process that held the lock before
                 upload = partial(self._upload, job, live_only=False, progress=progress)
-                life = JobLife(self._executor, replace(job, save_outputs=upload))
-                life.finish(job.state(self._executor))
+                replace(job, save_outputs=upload).life.finish(job.state())
         return job.are_outputs_saved
 
     def _upload(self, job: LocalJob, *, live_only: bool, progress: bool) -> str:
         targets = {channel: partial(self._open, job, uri) for channel, uri in job.oss_outputs.items()}
         options = {"progress": progress, "title": "uploading"}
-        files = self._executor.files(job.root)
-        return OutputUploader(files, targets, options=options).upload(live_only=live_only)
+        return OutputUploader(job.files, targets, options=options).upload(live_only=live_only)
 
     def _open(self, job: LocalJob, uri: str) -> Store:
         return open_store(uri, client=self._client(job))

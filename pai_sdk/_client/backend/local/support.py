@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from pai_sdk._client.backend.local.files import file_path
 from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk._host.agent.protocol import DISK_IS_FULL
+from pai_sdk._host.execution.base import Mounts
 from pai_sdk._host.execution.docker.container import ContainerLimits
 from pai_sdk._host.execution.docker.options import LocalOptions
 from pai_sdk._host.execution.unused_fields import unused_fields
@@ -33,15 +34,14 @@ _MAX_EXAMPLES = 3
 _IN_THE_CONTAINER = "/ml"
 
 
-def file_uri(path: Path, *, folder: bool) -> str:
-    """Returns a local file or folder as a URI; that of a folder ends with `/`."""
-    uri = path.absolute().as_uri()
-    return f"{uri.rstrip('/')}/" if folder else uri
-
-
-def file_path(uri: str) -> Path:
-    """Returns the path of a `file://` URI."""
-    return Path(unquote(urlsplit(uri).path))
+def mounts_of(request: TrainingJobRequest) -> Mounts:
+    """Returns the local files and folders that are mounted into the containers of a job."""
+    inputs = {channel.name: channel.input_uri or "" for channel in request.input_channels}
+    outputs = {channel.name: channel.output_uri or "" for channel in request.output_channels}
+    return Mounts(
+        {name: file_path(uri) for name, uri in inputs.items() if not uri.startswith("oss://")},
+        {name: file_path(uri) for name, uri in outputs.items() if uri.startswith("file:")},
+    )
 
 
 def check_supported(request: TrainingJobRequest) -> None:

@@ -34,7 +34,7 @@ def main() -> None:
     arguments = json.load(sys.stdin)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     try:
-        job = LocalJobs(Path(arguments["jobs"])).get(arguments["job_id"])
+        job = LocalJobs(Path(arguments["jobs"]), DockerExecutor()).get(arguments["job_id"])
         # Two clients can start a process at once: the second one exits.
         with locked(job.root / UPLOADER_LOG, waits=False) as has_lock:
             if has_lock:
@@ -46,10 +46,10 @@ def main() -> None:
 def _send(job: LocalJob, interval_s: float, oss: dict[str, Any]) -> None:
     from pai_sdk._data.storage.oss.client import OssClient  # loads oss2
 
-    client, executor = OssClient.of_arguments(oss), DockerExecutor()
-    steps = LocalSteps(executor, lambda job: client, LatestMetrics())
+    client = OssClient.of_arguments(oss)
+    steps = LocalSteps(lambda job: client, LatestMetrics())
     next_at = time.monotonic() + interval_s
-    while not _has_ended(job, executor):
+    while not _has_ended(job):
         if time.monotonic() >= next_at:
             problems = steps.send_live(job)
             if problems:
@@ -63,9 +63,9 @@ def _send(job: LocalJob, interval_s: float, oss: dict[str, Any]) -> None:
         time.sleep(interval_s)
 
 
-def _has_ended(job: LocalJob, executor: DockerExecutor) -> bool:
+def _has_ended(job: LocalJob) -> bool:
     try:
-        return job.state(executor).phase == "ended"
+        return job.state().phase == "ended"
     except NotFoundError:
         raise
     except PaiError as error:  # for example while the engine is restarted

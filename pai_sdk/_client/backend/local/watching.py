@@ -7,21 +7,17 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from pai_sdk._client.backend.local.jobs import LocalJob
-from pai_sdk._client.backend.local.support import file_path
-from pai_sdk._data.logs.reader import LogReader, OpenLog, OpenLogs
+from pai_sdk._client.backend.local.support import mounts_of
+from pai_sdk._data.logs.reader import LogReader, OpenLog, OpenLogs, StoredPage
 from pai_sdk._data.run.events.points import Part, metric_points
-from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._host.execution.base import JobFiles
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk._host.execution.job_metrics import JobMetrics
 from pai_sdk._host.execution.log_metrics import MAX_LINE, RegexPattern
 from pai_sdk._wire.pai.record import LogPage, MetricPoint
-from pai_sdk._wire.pai.request import TrainingJobRequest
 
 logger = logging.getLogger(__name__)
 
@@ -37,61 +33,33 @@ class LocalLogs:
     def __init__(self) -> None:
         self._logs: OpenLogs[Path] = OpenLogs(_MAX_LOGS)
 
-    def read(
-        self,
-        files: JobFiles,
-        instance: str,
-        start: int,
-        limit: int,
-        *,
-        wait_s: float,
-        is_open: Callable[[], bool],
-    ) -> LogPage:
+    def read(self, job: LocalJob, instance: str, start: int, limit: int, *, wait_s: float) -> LogPage:
         """Reads lines of one log; waits for a line if there is none yet."""
         deadline = time.monotonic() + wait_s
         while True:
             # Checked before the log is read: a log that was read after the end of the job is complete.
-            can_grow = is_open()
-            page = self._open(files, instance, is_open=can_grow).page(start, limit, max_bytes=sys.maxsize)
-            if page.count or not can_grow or time.monotonic() >= deadline:
+            is_open = job.is_log_open(instance)
+            page = self._page(job, instance, start, limit, is_open=is_open)
+            if page.count or not is_open or time.monotonic() >= deadline:
                 lines = tuple(page.decoded_lines)
                 return LogPage(lines, complete=page.is_complete, waited=wait_s > 0, total=page.total)
             time.sleep(_POLL_INTERVAL_S)
 
-    def times(
-        self, files: JobFiles, instance: str, start: int, count: int, *, is_open: bool
-    ) -> list[float | None]:
+    def times(self, job: LocalJob, instance: str, start: int, count: int) -> list[float | None]:
         """Returns the times at which lines of one log were written."""
-        page = self._open(files, instance, is_open=is_open).page(start, count, max_bytes=sys.maxsize)
+        page = self._page(job, instance, start, count, is_open=job.is_log_open(instance))
         return [line.time for line in page.lines()]
 
-    def _open(self, files: JobFiles, instance: str, *, is_open: bool) -> LogReader:
-        path = files.sandbox.log_file(instance)
-        return LogReader(self._logs.get(path, lambda: OpenLog([files.log(instance)], path)), is_open=is_open)
+    def _page(self, job: LocalJob, instance: str, start: int, limit: int, *, is_open: bool) -> StoredPage:
+        path = job.sandbox.log_file(instance)
+        log = self._logs.get(path, lambda: OpenLog([job.files.log(instance)], path))
+        return LogReader(log, is_open=is_open).page(start, limit, max_bytes=sys.maxsize)
 
 
-@dataclass(frozen=True)
-class MetricFiles:
-    """The files with the metrics of a job."""
-
-    sandbox: Sandbox
-    job_id: str
-    request: TrainingJobRequest
-    outputs: Mapping[str, Path]  # output channels whose folder is outside of the sandbox
-
-
-def metric_files(job: LocalJob) -> MetricFiles:
-    """Returns the files with the metrics of a job."""
-    request = job.request
-    uris = {output.name: output.output_uri or "" for output in request.output_channels}
-    outputs = {channel: file_path(uri) for channel, uri in uris.items() if uri.startswith("file:")}
-    return MetricFiles(job.sandbox, job.id, request, outputs)
-
-
-def metric_values(files: MetricFiles, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:
+def metric_values(job: LocalJob, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:
     """Yields the values that the job has reported or that its metric definitions match; oldest first."""
     # `is_final`: the job has finished, so its last line counts without a line break.
-    return metric_points([*_MetricReader(files).read_on(is_final=is_final)], name)
+    return metric_points([*_MetricReader(job).read_on(is_final=is_final)], name)
 
 
 class LatestMetrics:
@@ -106,10 +74,10 @@ class LatestMetrics:
         self._lock = threading.Lock()
         self._readers: dict[str, _MetricReader] = {}
 
-    def of(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> list[MetricPoint]:
+    def of(self, job: LocalJob, *, is_final: bool) -> list[MetricPoint]:
         """Returns the last values, in the order in which the metrics first appeared."""
         with self._lock:
-            reader = self._reader(job_id, files)
+            reader = self._reader(job)
             if reader.is_due("read", self._clock(), is_final=is_final):
                 for part in reader.read_on(is_final=is_final):
                     for point in part.last():
@@ -117,36 +85,35 @@ class LatestMetrics:
                             reader.latest[part.name] = point
             return list(reader.latest.values())
 
-    def write(self, job_id: str, files: Callable[[], MetricFiles], *, is_final: bool) -> None:
-        """Writes the metrics of the logs into event files, which clients watch; arguments as for `of`."""
+    def write(self, job: LocalJob, *, is_final: bool) -> None:
+        """Writes the metrics of the logs into event files, which clients watch."""
         with self._lock:
-            reader = self._reader(job_id, files)
+            reader = self._reader(job)
             if reader.is_due("write", self._clock(), is_final=is_final):
                 reader.write(is_final=is_final)
 
-    def _reader(self, job_id: str, files: Callable[[], MetricFiles]) -> _MetricReader:
-        if job_id not in self._readers:
+    def _reader(self, job: LocalJob) -> _MetricReader:
+        if job.id not in self._readers:
             # The oldest reader is dropped; it reads its files from the start if it is needed again.
             if len(self._readers) >= _MAX_JOBS:
                 self._readers.pop(next(iter(self._readers)))
-            # The only call of `files` for this job.
-            self._readers[job_id] = _MetricReader(files())
-        return self._readers[job_id]
+            self._readers[job.id] = _MetricReader(job)
+        return self._readers[job.id]
 
 
 class _MetricReader:
     """The metrics of one job, and when they were last read."""
 
-    def __init__(self, files: MetricFiles) -> None:
+    def __init__(self, job: LocalJob) -> None:
         self.latest: dict[str, MetricPoint] = {}
         self._due: dict[str, tuple[float, bool]] = {}  # by action: next time, and whether the last run was final
-        spec = files.request.algorithm_spec
-        definitions = spec.metric_definitions if spec else ()
-        self._patterns = [
-            RegexPattern(definition.name, re.compile(definition.regex)) for definition in definitions
-        ]
-        times, outside = SharedFolder(files.sandbox.shared_dir).log_times, files.outputs.get("tensorboard")
-        self.metrics = JobMetrics(files.job_id, files.request, files.sandbox, times=times, tensorboard=outside)
+        request = job.request
+        definitions = request.algorithm_spec.metric_definitions if request.algorithm_spec else ()
+        self._patterns = [RegexPattern(each.name, re.compile(each.regex)) for each in definitions]
+        times, outside = SharedFolder(job.sandbox.shared_dir).log_times, mounts_of(request).outputs
+        self.metrics = JobMetrics(
+            job.id, request, job.sandbox, times=times, tensorboard=outside.get("tensorboard")
+        )
 
     def is_due(self, action: str, now: float, *, is_final: bool) -> bool:
         """Returns True if an action is due: once a second, and once more after the end of the job."""

@@ -37,7 +37,7 @@ class Machine:
     def process(self) -> LocalBackend:
         executor = DockerExecutor(lambda: SimpleNamespace(close=lambda: None))  # type: ignore[arg-type, return-value]
         backend = LocalBackend(self.folder, executor=executor, files=lambda embedded: None)  # type: ignore[arg-type, return-value]
-        backend._steps._start_uploader = lambda job: self.uploaders.append(job.id)  # type: ignore[method-assign]
+        backend.steps._start_uploader = lambda job: self.uploaders.append(job.id)  # type: ignore[method-assign]
         self.backends.append(backend)
         return backend
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._client.backend.local import LocalBackend
-from pai_sdk._client.backend.local.staging import copy_output
+from pai_sdk._client.backend.local.files import copy_output
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk.errors import StorageError, TransferError

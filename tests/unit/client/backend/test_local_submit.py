@@ -12,8 +12,8 @@ import pytest
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._client.backend.local.files import file_uri
 from pai_sdk._client.backend.local.jobs import LocalJobs
-from pai_sdk._client.backend.local.support import file_uri
 from pai_sdk._client.submission import submit
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.sandbox import Sandbox
@@ -147,4 +147,4 @@ def test_the_uri_of_a_folder_ends_with_a_slash() -> None:
 
 
 def test_without_a_folder_there_are_no_jobs(tmp_path: Path) -> None:
-    assert LocalJobs(tmp_path / "none").ids() == []
+    assert LocalJobs(tmp_path / "none", DockerExecutor()).ids() == []
