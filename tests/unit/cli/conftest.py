@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from functools import cache
 from typing import Protocol
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner, Result
 
 from pai_sdk._client.session import Session
@@ -16,6 +19,14 @@ class Pai(Protocol):
     """`pai-sdk` with arguments."""
 
     def __call__(self, *arguments: object, input: str | None = None) -> Result: ...
+
+
+@pytest.fixture(scope="session", autouse=True)
+def same_command() -> Iterator[None]:
+    """One command for all calls of a runner: making it takes longer than what most tests do with it."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("typer.testing._get_command", cache(get_command))
+        yield
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -49,8 +50,11 @@ def _parse(command: tuple[str, ...], example: str) -> None:
         pass
 
 
+_command_of = cache(get_command)
+
+
 def _command(names: tuple[str, ...]) -> Any:
-    found: Any = get_command(app)
+    found: Any = _command_of(app)
     for name in names:
         found = found.commands[name]
     return found
