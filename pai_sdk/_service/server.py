@@ -53,11 +53,11 @@ from pai_sdk._service.routes.api_app import Dispatcher, create_api
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.experiments import ExperimentTable
+from pai_sdk._service.services.job_metrics import MetricPages
 from pai_sdk._service.services.jobs.changes import Changes
 from pai_sdk._service.services.jobs.host_resources import capacity_now
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
-from pai_sdk._service.services.jobs.metric_pages import MetricPages
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
 from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk._service.services.models import ModelRegistry

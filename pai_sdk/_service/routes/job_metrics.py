@@ -13,8 +13,7 @@ from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import Order, PageNumber, TimeWindow
 from pai_sdk._service.services.budgets import METRICS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.context import ContextOf
-from pai_sdk._service.services.jobs.job_table import latest_metrics
-from pai_sdk._service.services.jobs.metric_pages import PointsQuery
+from pai_sdk._service.services.job_metrics import PointsQuery
 from pai_sdk._service.services.jobs.snapshot import metric_point
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.base import Empty
@@ -61,8 +60,7 @@ def get_training_job_latest_metrics(
 ) -> Response:
     """GetTrainingJobLatestMetrics."""
     context.jobs.version(job_id)
-    with context.jobs.database.read() as session:
-        metrics = latest_metrics(session, job_id, _names(names))
+    metrics = context.metrics.latest(job_id, _names(names))
     return success(request, LatestMetricsList(metrics=[metric_point(metric) for metric in metrics]))
 
 

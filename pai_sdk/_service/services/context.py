@@ -12,15 +12,14 @@ from pai_sdk._host.execution.base import ExecutorCapabilities
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.bucket_rights import BucketRights
 from pai_sdk._service.identity.principal import OPERATOR, Principal
-from pai_sdk._service.identity.quotas import Quotas
 from pai_sdk._service.identity.users import Users
 from pai_sdk._service.identity.workspaces import WorkspaceTable
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
 from pai_sdk._service.services.experiments import ExperimentTable
+from pai_sdk._service.services.job_metrics import MetricPages
 from pai_sdk._service.services.jobs.changes import Changes
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
-from pai_sdk._service.services.jobs.metric_pages import MetricPages
 from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.source import RunSource
@@ -107,11 +106,6 @@ class ServiceContext:
         for user in self.users.list():
             if not self.bucket_exists(self.bucket_of_user(user.name)):
                 self.create_user_bucket(user.name)
-
-    @property
-    def quotas(self) -> Quotas:
-        """The quotas of the users."""
-        return Quotas(self.jobs.database)
 
     def link_to_job(self, request: Request) -> Callable[[str], str | None]:
         """Returns a function that gives the URL of a job on the page, with the host name that the client uses."""

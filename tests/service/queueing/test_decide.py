@@ -7,11 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pai_sdk._host.execution.base import ClusterCapacity
-from pai_sdk._service.identity.quotas import Quota
 from pai_sdk._service.services.jobs.host_resources import Capacity, Need
 from pai_sdk._service.services.jobs.queueing.fair_share import HALF_LIFE_S, Allocation, Use, share_of
 from pai_sdk._service.services.jobs.queueing.queue import Decision, Head, decide
-from pai_sdk._service.services.jobs.queueing.quota_checks import missing_in_quota
+from pai_sdk._service.services.jobs.queueing.quota_checks import Quota, missing_in_quota
 
 CAPACITY = Capacity(slots=8, cpus=16.0, gpus=4)
 NOW = 1_000_000.0

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from pai_sdk._service.identity.quotas import NO_QUOTA, Quota
 from pai_sdk._service.services.jobs.host_resources import Capacity, Need
 from pai_sdk._service.services.jobs.queueing.fair_share import HALF_LIFE_S, Allocation, Use
 from pai_sdk._service.services.jobs.queueing.queue import Head, decide
+from pai_sdk._service.services.jobs.queueing.quota_checks import NO_QUOTA, Quota
 
 HOUR = 3600.0
 WEEK = 7 * 24 * HOUR

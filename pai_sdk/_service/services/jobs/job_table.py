@@ -312,10 +312,9 @@ class Jobs:
         self.changes.publish(job_id)
 
 
-def latest_metrics(session: Session, job_id: str, names: Sequence[str] = ()) -> list[LatestMetric]:
+def latest_metrics(session: Session, job_id: str) -> list[LatestMetric]:
     """Returns the last value of each metric, sorted by name."""
-    metrics = latest_metrics_of(session, [job_id]).get(job_id, [])
-    return [metric for metric in metrics if metric.name in names] if names else metrics
+    return latest_metrics_of(session, [job_id]).get(job_id, [])
 
 
 def latest_metrics_of(session: Session, job_ids: Collection[str]) -> dict[str, list[LatestMetric]]:

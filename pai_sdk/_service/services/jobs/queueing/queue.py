@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pai_sdk._service.identity.principal import OPERATOR
-from pai_sdk._service.identity.quotas import NO_QUOTA, Quota, all_quotas
 from pai_sdk._service.services.jobs.host_resources import Capacity, Need, need_or_instances
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation, Use, all_uses, share_of
-from pai_sdk._service.services.jobs.queueing.quota_checks import missing_in_quota
+from pai_sdk._service.services.jobs.queueing.quota_checks import NO_QUOTA, Quota, all_quotas, missing_in_quota
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.request import TrainingJobRequest
 

@@ -1,4 +1,4 @@
-"""Checks the quota of a user: at the creation of a job, and before it starts."""
+"""The quota of a user, which is checked at the creation of a job and before it starts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from pai_sdk._service.identity.principal import OPERATOR
-from pai_sdk._service.identity.quotas import NO_QUOTA, Quota, quota_of
 from pai_sdk._service.services.jobs.host_resources import Need, need_or_instances
-from pai_sdk._service.state.models import Job
+from pai_sdk._service.state.models import Job, QuotaRow
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 
 __all__ = [
     "ACTIVE",
+    "NO_QUOTA",
     "QUEUED",
+    "Quota",
     "QuotaUse",
+    "all_quotas",
     "check_quota",
     "missing_in_quota",
+    "quota_of",
     "refuse_larger_than_quota",
     "use_of",
 ]
@@ -34,6 +37,20 @@ ACTIVE = (JobStatus.INITIALIZING, JobStatus.RUNNING)
 
 
 @dataclass(frozen=True)
+class Quota:
+    """The maximum resources of one user's jobs at the same time; None means no limit."""
+
+    cpus: float | None = None  # of started jobs, all instances together
+    gpus: int | None = None  # of started jobs, all instances together
+    running: int | None = None  # jobs that have started and not finished
+    queued: int | None = None
+
+
+NO_QUOTA = Quota()
+"""The quota of a user without one, and of the service's own key."""
+
+
+@dataclass(frozen=True)
 class QuotaUse:
     """Usage of a quota: by started and by queued jobs."""
 
@@ -41,6 +58,17 @@ class QuotaUse:
     gpus: int
     running: int
     queued: int
+
+
+def quota_of(session: Session, user: str) -> Quota:
+    """Returns the quota of a user."""
+    row = session.get(QuotaRow, user)
+    return NO_QUOTA if row is None else _quota(row)
+
+
+def all_quotas(session: Session) -> dict[str, Quota]:
+    """Returns the quotas that were set, by user."""
+    return {row.user: _quota(row) for row in session.scalars(select(QuotaRow))}
 
 
 def missing_in_quota(quota: Quota, need: Need, running: Iterable[Need] = ()) -> Iterator[str]:
@@ -86,6 +114,10 @@ def use_of(session: Session, owner: str) -> QuotaUse:
         len(needs),
         _count_queued(session, owner),
     )
+
+
+def _quota(row: QuotaRow) -> Quota:
+    return Quota(row.cpus, row.gpus, row.running, row.queued)
 
 
 def _count_queued(session: Session, owner: str) -> int:

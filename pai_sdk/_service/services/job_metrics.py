@@ -6,7 +6,7 @@ Jobs that finished before points were stored in event files only have them in th
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import select
@@ -15,9 +15,9 @@ from pai_sdk._data.run.events.attempts import Attempt, oldest_first, replacement
 from pai_sdk._data.run.events.points import END_OF_TIME_S, JobPoints, Part
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.job_metrics import open_points
-from pai_sdk._service.services.jobs.job_table import Jobs
+from pai_sdk._service.services.jobs.job_table import Jobs, latest_metrics
 from pai_sdk._service.state.folder import DataFolder
-from pai_sdk._service.state.models import Metric
+from pai_sdk._service.state.models import LatestMetric, Metric
 from pai_sdk._wire.metrics import metric_row
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
@@ -72,6 +72,12 @@ class MetricPages:
                 if remaining < 0:
                     del self._tables[other]
             return table.page(query)
+
+    def latest(self, job_id: str, names: Sequence[str]) -> list[LatestMetric]:
+        """Returns the last values of some metrics of a job; those of all metrics without names."""
+        with self._jobs.database.read() as session:
+            metrics = latest_metrics(session, job_id)
+        return [metric for metric in metrics if not names or metric.name in names]
 
     def _new_table(self, job_id: str, name: str) -> _Table:
         # The table has the points of jobs that finished before schema version 5; others are in event files.
