@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
 
 from pai_sdk._service.http.auditing import record_created_id
-from pai_sdk._service.http.bodies import accepts
-from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.services.algorithms import PROVIDER
-from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.jobs.creation import read_spec
 from pai_sdk._service.services.jobs.reading import read_body, read_model
@@ -30,15 +28,23 @@ from pai_sdk._wire.algorithms import (
     AlgorithmVersionRecord,
     NewAlgorithm,
 )
-from pai_sdk._wire.base import Empty
+from pai_sdk._wire.base import Sent
 from pai_sdk._wire.pai.definitions import AlgorithmDefinition
 from pai_sdk._wire.pai.wire import wire_time
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/algorithms", route_class=BudgetedRoute)
-
 _Text = Annotated[str | None, Field(max_length=4096)]
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class _Route(ActionRoute):
+    async def read_body(self, model: type[_Model], request: Request) -> _Model:
+        fields = await _fields(request)
+        return read_model(model, fields) if issubclass(model, Sent) else model.model_validate(fields)
+
+
+router = APIRouter(prefix="/api/v1/algorithms", route_class=_Route)
 
 
 class _NewAlgorithm(NewAlgorithm):
@@ -51,26 +57,24 @@ class _AlgorithmChanges(AlgorithmChanges):
     display_name: _Text = None
 
 
-@router.post("", response_model=AlgorithmRecord)
-@accepts(_NewAlgorithm)
-async def create_algorithm(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+@router.post("")
+def create_algorithm(
+    request: Request, context: ContextOf, principal: PrincipalOf, algorithm: _NewAlgorithm
+) -> AlgorithmRecord:
     """CreateAlgorithm."""
-    algorithm = read_model(_NewAlgorithm, await _fields(request))
-    algorithm_id = await run_in_threadpool(
-        context.algorithms.create,
+    algorithm_id = context.algorithms.create(
         algorithm.algorithm_name,
-        workspace_id=await run_in_threadpool(context.workspace_for, principal, algorithm.workspace_id),
+        workspace_id=context.workspace_for(principal, algorithm.workspace_id),
         display_name=algorithm.display_name,
         description=algorithm.algorithm_description,
     )
     record_created_id(request, algorithm_id)
-    return success(request, AlgorithmRecord(algorithm_id=algorithm_id))
+    return AlgorithmRecord(algorithm_id=algorithm_id)
 
 
-@router.get("", response_model=AlgorithmList)
+@router.get("")
 @within(LISTS)
 def list_algorithms(
-    request: Request,
     context: ContextOf,
     principal: PrincipalOf,
     page_number: PageNumber = 1,
@@ -79,7 +83,7 @@ def list_algorithms(
     name: Annotated[str | None, Query(alias="AlgorithmName")] = None,
     provider: Annotated[str | None, Query(alias="AlgorithmProvider")] = None,
     workspace_id: Annotated[str | None, Query(alias="WorkspaceId")] = None,
-) -> Response:
+) -> AlgorithmList:
     """ListAlgorithms."""
     rows, total = context.algorithms.find(
         algorithm_id=algorithm_id,
@@ -90,86 +94,77 @@ def list_algorithms(
         page_number=page_number,
         page_size=page_size,
     )
-    return success(request, AlgorithmList(algorithms=[_algorithm(row) for row in rows], total_count=total))
+    return AlgorithmList(algorithms=[_algorithm(row) for row in rows], total_count=total)
 
 
-@router.get("/{algorithm_id}", response_model=AlgorithmRecord)
-def get_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
+@router.get("/{algorithm_id}")
+def get_algorithm(context: ContextOf, algorithm_id: str) -> AlgorithmRecord:
     """GetAlgorithm."""
-    return success(request, _algorithm(context.algorithms.get(algorithm_id)))
+    return _algorithm(context.algorithms.get(algorithm_id))
 
 
-@router.put("/{algorithm_id}", response_model=AlgorithmRecord)
-@accepts(_AlgorithmChanges)
-async def update_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
+@router.put("/{algorithm_id}")
+def update_algorithm(context: ContextOf, algorithm_id: str, changes: _AlgorithmChanges) -> AlgorithmRecord:
     """UpdateAlgorithm."""
-    changes = read_model(_AlgorithmChanges, await _fields(request))
-    await run_in_threadpool(
-        context.algorithms.update,
+    context.algorithms.update(
         algorithm_id,
         display_name=changes.display_name,
         description=changes.algorithm_description,
     )
-    return success(request, AlgorithmRecord(algorithm_id=algorithm_id))
+    return AlgorithmRecord(algorithm_id=algorithm_id)
 
 
-@router.delete("/{algorithm_id}", response_model=Empty)
-def delete_algorithm(request: Request, context: ContextOf, algorithm_id: str) -> Response:
+@router.delete("/{algorithm_id}")
+def delete_algorithm(context: ContextOf, algorithm_id: str) -> None:
     """DeleteAlgorithm."""
     context.algorithms.delete(algorithm_id)
-    return success(request)
 
 
-@router.get("/{algorithm_id}/versions", response_model=AlgorithmVersionList)
+@router.get("/{algorithm_id}/versions")
 @within(LISTS)
 def list_algorithm_versions(
-    request: Request, context: ContextOf, algorithm_id: str, page_number: PageNumber = 1, page_size: PageSize = 10
-) -> Response:
+    context: ContextOf, algorithm_id: str, page_number: PageNumber = 1, page_size: PageSize = 10
+) -> AlgorithmVersionList:
     """ListAlgorithmVersions."""
     algorithm, rows, total = context.algorithms.list_versions(
         algorithm_id, page_number=page_number, page_size=page_size
     )
     versions = [_version(algorithm, row) for row in rows]
-    return success(request, AlgorithmVersionList(algorithm_versions=versions, total_count=total))
+    return AlgorithmVersionList(algorithm_versions=versions, total_count=total)
 
 
-@router.post("/{algorithm_id}/versions/{version}", response_model=AlgorithmVersionRecord)
-@accepts(AlgorithmVersionForm)
-async def create_algorithm_version(
-    request: Request, context: ContextOf, algorithm_id: str, version: str
-) -> Response:
+@router.post("/{algorithm_id}/versions/{version}")
+def create_algorithm_version(
+    context: ContextOf, algorithm_id: str, version: str, form: AlgorithmVersionForm
+) -> AlgorithmVersionRecord:
     """CreateAlgorithmVersion."""
-    form = AlgorithmVersionForm.model_validate(await _fields(request))
-    spec = await run_in_threadpool(read_spec, form.algorithm_spec)
-    await run_in_threadpool(context.algorithms.create_version, algorithm_id, version, spec)
-    return success(request, AlgorithmVersionRecord(algorithm_id=algorithm_id, algorithm_version=version))
+    spec = read_spec(form.algorithm_spec)
+    context.algorithms.create_version(algorithm_id, version, spec)
+    return AlgorithmVersionRecord(algorithm_id=algorithm_id, algorithm_version=version)
 
 
-@router.get("/{algorithm_id}/versions/{version}", response_model=AlgorithmVersionRecord)
-def get_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
+@router.get("/{algorithm_id}/versions/{version}")
+def get_algorithm_version(context: ContextOf, algorithm_id: str, version: str) -> AlgorithmVersionRecord:
     """GetAlgorithmVersion."""
     algorithm, row = context.algorithms.get_version(algorithm_id, version)
     spec = AlgorithmDefinition.model_validate(row.spec)
-    return success(request, _version(algorithm, row).model_copy(update={"algorithm_spec": spec}))
+    return _version(algorithm, row).model_copy(update={"algorithm_spec": spec})
 
 
-@router.put("/{algorithm_id}/versions/{version}", response_model=AlgorithmVersionRecord)
-@accepts(AlgorithmVersionForm)
-async def update_algorithm_version(
-    request: Request, context: ContextOf, algorithm_id: str, version: str
-) -> Response:
+@router.put("/{algorithm_id}/versions/{version}")
+def update_algorithm_version(
+    context: ContextOf, algorithm_id: str, version: str, form: AlgorithmVersionForm
+) -> AlgorithmVersionRecord:
     """UpdateAlgorithmVersion."""
-    form = AlgorithmVersionForm.model_validate(await _fields(request))
-    spec = await run_in_threadpool(read_spec, form.algorithm_spec)
-    await run_in_threadpool(context.algorithms.update_version, algorithm_id, version, spec)
-    return success(request, AlgorithmVersionRecord(algorithm_id=algorithm_id, algorithm_version=version))
+    spec = read_spec(form.algorithm_spec)
+    context.algorithms.update_version(algorithm_id, version, spec)
+    return AlgorithmVersionRecord(algorithm_id=algorithm_id, algorithm_version=version)
 
 
-@router.delete("/{algorithm_id}/versions/{version}", response_model=Empty)
-def delete_algorithm_version(request: Request, context: ContextOf, algorithm_id: str, version: str) -> Response:
+@router.delete("/{algorithm_id}/versions/{version}")
+def delete_algorithm_version(context: ContextOf, algorithm_id: str, version: str) -> None:
     """DeleteAlgorithmVersion."""
     context.algorithms.delete_version(algorithm_id, version)
-    return success(request)
 
 
 async def _fields(request: Request) -> dict[str, Any]:

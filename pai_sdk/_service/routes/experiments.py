@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query, Request
 
 from pai_sdk._service.http.auditing import record_created_id
-from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.routes.json_responses import request_id, success
+from pai_sdk._service.routes.action_route import FilledFieldsRoute
+from pai_sdk._service.routes.json_responses import request_id
 from pai_sdk._service.routes.parameters import Order, PageNumber, read_pairs
-from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.experiments import ORDERS, ExperimentQuery
 from pai_sdk._service.state.models import ExperimentRow
 from pai_sdk._service.wire_errors import invalid_parameter
-from pai_sdk._wire.base import Empty
 from pai_sdk._wire.experiments import (
     ExperimentChanges,
     ExperimentLabel,
@@ -30,31 +28,30 @@ from pai_sdk._wire.pai.wire import wire_time
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/experiments", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1/experiments", route_class=FilledFieldsRoute)
 
 _OWNER = "local"  # this service has no accounts
 _PageSize = Annotated[int, Query(ge=1, le=1000)]
 
 
-@router.post("", response_model=ExperimentRecord)
-@accepts(NewExperiment)
-async def create_experiment(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+@router.post("")
+def create_experiment(
+    request: Request, context: ContextOf, principal: PrincipalOf, experiment: NewExperiment
+) -> ExperimentRecord:
     """CreateExperiment."""
-    experiment = await read_json(NewExperiment, request, empty_is_unset=True)
-    experiment_id = await run_in_threadpool(
-        context.experiments.create,
+    experiment_id = context.experiments.create(
         experiment.name,
-        workspace_id=await run_in_threadpool(context.workspace_for, principal, experiment.workspace_id),
+        workspace_id=context.workspace_for(principal, experiment.workspace_id),
         bucket=context.bucket_of(principal),
         accessibility=experiment.accessibility or "PRIVATE",
         artifact_uri=experiment.artifact_uri,
         labels=labels_by_key(experiment.labels or []),
     )
     record_created_id(request, experiment_id)
-    return success(request, ExperimentRecord(experiment_id=experiment_id))
+    return ExperimentRecord(experiment_id=experiment_id)
 
 
-@router.get("", response_model=ExperimentList)
+@router.get("")
 @within(LISTS)
 def list_experiments(
     request: Request,
@@ -71,7 +68,7 @@ def list_experiments(
     sort_by: Annotated[str, Query(alias="SortBy")] = "GmtCreateTime",
     order: Order = "DESC",
     order_by: Annotated[str | None, Query(alias="OrderBy")] = None,
-) -> Response:
+) -> ExperimentList:
     """ListExperiment, in pages by number or by token. `Options` may hold `{"match_name_exactly": "true"}`.
 
     There are no runs here, so `Verbose` adds no `LatestRun`.
@@ -94,48 +91,38 @@ def list_experiments(
     )
     if (next_offset := offset + len(rows)) < total:
         page = page.model_copy(update={"next_page_token": next_offset})
-    return success(request, page)
+    return page
 
 
-@router.get("/{experiment_id}", response_model=ExperimentRecord)
-def get_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
+@router.get("/{experiment_id}")
+def get_experiment(context: ContextOf, experiment_id: str) -> ExperimentRecord:
     """GetExperiment."""
-    return success(request, _experiment(context.experiments.get(experiment_id)))
+    return _experiment(context.experiments.get(experiment_id))
 
 
-@router.put("/{experiment_id}", response_model=Empty)
-@accepts(ExperimentChanges)
-async def update_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
+@router.put("/{experiment_id}")
+def update_experiment(context: ContextOf, experiment_id: str, changes: ExperimentChanges) -> None:
     """UpdateExperiment."""
-    changes = await read_json(ExperimentChanges, request, empty_is_unset=True)
-    await run_in_threadpool(
-        context.experiments.update, experiment_id, name=changes.name, accessibility=changes.accessibility
-    )
-    return success(request)
+    context.experiments.update(experiment_id, name=changes.name, accessibility=changes.accessibility)
 
 
-@router.delete("/{experiment_id}", response_model=Empty)
-def delete_experiment(request: Request, context: ContextOf, experiment_id: str) -> Response:
+@router.delete("/{experiment_id}")
+def delete_experiment(context: ContextOf, experiment_id: str) -> None:
     """DeleteExperiment."""
     context.experiments.delete(experiment_id)
-    return success(request)
 
 
-@router.post("/{experiment_id}/labels", response_model=Empty)
-@accepts(NewLabels)
-async def set_experiment_labels(request: Request, context: ContextOf, experiment_id: str) -> Response:
+@router.post("/{experiment_id}/labels")
+def set_experiment_labels(context: ContextOf, experiment_id: str, body: NewLabels) -> None:
     """SetExperimentLabels."""
-    body = await read_json(NewLabels, request, empty_is_unset=True)
     labels = labels_by_key(body.labels)
-    await run_in_threadpool(context.experiments.set_labels, experiment_id, labels)
-    return success(request)
+    context.experiments.set_labels(experiment_id, labels)
 
 
-@router.delete("/{experiment_id}/labels/{key:path}", response_model=Empty)
-def delete_experiment_label(request: Request, context: ContextOf, experiment_id: str, key: str) -> Response:
+@router.delete("/{experiment_id}/labels/{key:path}")
+def delete_experiment_label(context: ContextOf, experiment_id: str, key: str) -> None:
     """DeleteExperimentLabel."""
     context.experiments.delete_label(experiment_id, key)
-    return success(request)
 
 
 def _is_exact(options: str | None) -> bool:

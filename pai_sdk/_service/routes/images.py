@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query
 
-from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, read_pairs
-from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.images import ImageList, ImageRecord
@@ -17,13 +17,12 @@ from pai_sdk._wire.pai.public_images import CatalogueImage, public_images
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/images", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1/images", route_class=ActionRoute)
 
 
-@router.get("", response_model=ImageList)
+@router.get("")
 @within(LISTS)
 def list_images(
-    request: Request,
     context: ContextOf,
     page_number: PageNumber = 1,
     page_size: PageSize = 10,
@@ -33,7 +32,7 @@ def list_images(
     labels: Annotated[str | None, Query(alias="Labels")] = None,
     verbose: Annotated[bool, Query(alias="Verbose")] = False,
     order: Order = "DESC",
-) -> Response:
+) -> ImageList:
     """ListImages. Labels are shown with `Verbose`, as on PAI. A catalogue belongs to no workspace."""
     label_filter = read_pairs(labels)
     images = [
@@ -48,20 +47,17 @@ def list_images(
         images.reverse()
     page = images[(page_number - 1) * page_size :][:page_size]
     records = [_image(image, verbose=verbose) for image in page]
-    return success(request, ImageList(images=records, total_count=len(images)))
+    return ImageList(images=records, total_count=len(images))
 
 
-@router.get("/{image_id}", response_model=ImageRecord)
+@router.get("/{image_id}")
 def get_image(
-    request: Request,
-    context: ContextOf,
-    image_id: str,
-    verbose: Annotated[bool, Query(alias="Verbose")] = False,
-) -> Response:
+    context: ContextOf, image_id: str, verbose: Annotated[bool, Query(alias="Verbose")] = False
+) -> ImageRecord:
     """GetImage."""
     for image in public_images(context.settings.region_id):
         if image.image_id == image_id:
-            return success(request, _image(image, verbose=verbose))
+            return _image(image, verbose=verbose)
     raise WireError(404, "IMAGE_NOT_FOUND", f"There is no image {image_id[:60]!r} here.")
 
 

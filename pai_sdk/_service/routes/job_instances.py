@@ -7,16 +7,14 @@ import socket
 import time
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Query
 
 from pai_sdk._service.http.tokens import new_token
-from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import TimeWindow
-from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.jobs.usage import MEASURED, read_usage
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
-from pai_sdk._wire.base import Empty
 from pai_sdk._wire.metrics import InstanceMetricsList
 from pai_sdk._wire.pai.record import InstanceMetrics, InstancePoint
 from pai_sdk._wire.pai.wire import wire_time
@@ -24,7 +22,7 @@ from pai_sdk._wire.sign_in import JobToken
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1", route_class=ActionRoute)
 
 _METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
 _STEP = re.compile(r"([1-9][0-9]{0,5})([smh])")
@@ -35,16 +33,15 @@ _NO_TERMINALS = (
 )
 
 
-@router.get("/trainingjobs/{job_id}/instancemetrics", response_model=InstanceMetricsList)
+@router.get("/trainingjobs/{job_id}/instancemetrics")
 def list_training_job_instance_metrics(
-    request: Request,
     context: ContextOf,
     job_id: str,
     window: TimeWindow,
     metric: Annotated[str, Query(alias="MetricType")],
     instance: Annotated[str | None, Query(alias="InstanceId")] = None,
     step: Annotated[str, Query(alias="TimeStep")] = "10s",
-) -> Response:
+) -> InstanceMetricsList:
     """ListTrainingJobInstanceMetrics: the mean of each step, in percent of the machine or bytes per second.
 
     GPU and network are not measured: they have no values.
@@ -75,31 +72,30 @@ def list_training_job_instance_metrics(
         )
         for name, values in usage.items()
     ]
-    return success(request, InstanceMetricsList(instance_metrics=metrics))
+    return InstanceMetricsList(instance_metrics=metrics)
 
 
-@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals", response_model=Empty)
-def create_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
+@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals")
+def create_instance_web_terminal(context: ContextOf, job_id: str, instance: str) -> None:
     """CreateInstanceWebTerminal, which this service does not have."""
     context.logs.instance_logs(context.jobs.get(job_id), instance)
     raise WireError(400, "NotSupported", _NO_TERMINALS)
 
 
-@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals/action/check", response_model=Empty)
-def check_instance_web_terminal(request: Request, context: ContextOf, job_id: str, instance: str) -> Response:
+@router.post("/trainingjobs/{job_id}/instances/{instance}/webterminals/action/check")
+def check_instance_web_terminal(context: ContextOf, job_id: str, instance: str) -> None:
     """CheckInstanceWebTerminal, which this service does not have."""
     context.logs.instance_logs(context.jobs.get(job_id), instance)
     raise WireError(400, "NotSupported", _NO_TERMINALS)
 
 
-@router.get("/tokens", response_model=JobToken)
+@router.get("/tokens")
 def get_token(
-    request: Request,
     context: ContextOf,
     job_id: Annotated[str | None, Query(alias="TrainingJobId")] = None,
     expire_time_s: Annotated[int, Query(alias="ExpireTime", ge=1, le=604_800)] = 3600,
-) -> Response:
+) -> JobToken:
     """GetToken: for one job, or for all."""
     if job_id is not None:
         context.jobs.version(job_id)
-    return success(request, JobToken(token=new_token(context, job_id, time.time() + expire_time_s)))
+    return JobToken(token=new_token(context, job_id, time.time() + expire_time_s))

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Query, Request, Response
 from starlette.responses import StreamingResponse
 
 from pai_sdk._data.logs.reader import StoredPage
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.json_responses import LongPoll, offering, request_id, success
 from pai_sdk._service.routes.parameters import PageNumber, TimeWindow
-from pai_sdk._service.services.budgets import LISTS, LOGS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.budgets import LISTS, LOGS, WorkOf, within
 from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.job_logs import line_chunks, list_events, read_page, wait_for_lines
 from pai_sdk._wire.logs import EventList, LogLines
@@ -21,7 +22,7 @@ from pai_sdk._wire.pai.wire import wire_time
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=ActionRoute)
 
 _MIN_POLL_S = 0.04  # the first interval at which a long poll checks the size of the log
 _MAX_POLL_S = 0.2  # the maximum, after writes without a complete line
@@ -78,35 +79,29 @@ async def list_training_job_logs(
     return StreamingResponse(text, headers=headers, media_type="application/json")
 
 
-@router.get("/events", response_model=EventList)
+@router.get("/events")
 @within(LISTS)
 def list_training_job_events(
-    request: Request,
-    context: ContextOf,
-    job_id: str,
-    window: TimeWindow,
-    page_number: PageNumber = 1,
-    page_size: _PageSize = 100,
-) -> Response:
+    context: ContextOf, job_id: str, window: TimeWindow, page_number: PageNumber = 1, page_size: _PageSize = 100
+) -> EventList:
     """ListTrainingJobEvents."""
     context.jobs.get(job_id)
-    return success(request, list_events(context, job_id, None, window, page_number, page_size))
+    return list_events(context, job_id, None, window, page_number, page_size)
 
 
-@router.get("/instances/{instance}/events", response_model=EventList)
+@router.get("/instances/{instance}/events")
 @within(LISTS)
 def list_training_job_instance_events(
-    request: Request,
     context: ContextOf,
     job_id: str,
     instance: str,
     window: TimeWindow,
     page_number: PageNumber = 1,
     page_size: _PageSize = 100,
-) -> Response:
+) -> EventList:
     """ListTrainingJobInstanceEvents."""
     context.logs.instance_logs(context.jobs.get(job_id), instance)
-    return success(request, list_events(context, job_id, instance, window, page_number, page_size))
+    return list_events(context, job_id, instance, window, page_number, page_size)
 
 
 def _fields(page: StoredPage, has_times: bool) -> LogLines:

@@ -6,23 +6,21 @@ import json
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.http.bodies import accepts, read_json
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import Order, PageNumber, TimeWindow
-from pai_sdk._service.services.budgets import METRICS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.budgets import METRICS, WorkOf, within
 from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.job_metrics import PointsQuery
 from pai_sdk._service.services.jobs.snapshot import metric_point
 from pai_sdk._service.wire_errors import invalid_parameter
-from pai_sdk._wire.base import Empty
 from pai_sdk._wire.metrics import LatestMetricsList, MetricsList, metrics_page
 from pai_sdk._wire.training_jobs import JobLabels
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=ActionRoute)
 
 _MAX_NAMES = 1000
 
@@ -54,33 +52,27 @@ def list_training_job_metrics(
     return success(request, metrics_page(metrics, total))
 
 
-@router.get("/latestmetrics", response_model=LatestMetricsList)
+@router.get("/latestmetrics")
 def get_training_job_latest_metrics(
-    request: Request, context: ContextOf, job_id: str, names: Annotated[str | None, Query(alias="Names")] = None
-) -> Response:
+    context: ContextOf, job_id: str, names: Annotated[str | None, Query(alias="Names")] = None
+) -> LatestMetricsList:
     """GetTrainingJobLatestMetrics."""
     context.jobs.version(job_id)
     metrics = context.metrics.latest(job_id, _names(names))
-    return success(request, LatestMetricsList(metrics=[metric_point(metric) for metric in metrics]))
+    return LatestMetricsList(metrics=[metric_point(metric) for metric in metrics])
 
 
-@router.post("/labels", response_model=Empty)
-@accepts(JobLabels)
-async def update_training_job_labels(request: Request, context: ContextOf, job_id: str) -> Response:
+@router.post("/labels")
+def update_training_job_labels(context: ContextOf, job_id: str, body: JobLabels) -> None:
     """UpdateTrainingJobLabels: adds labels, replaces those of the same key, and leaves the others."""
-    labels = (await read_json(JobLabels, request)).labels
-    new = {label.key: label.value for label in labels}
-    await run_in_threadpool(context.jobs.set_labels, job_id, new)
-    return success(request)
+    new = {label.key: label.value for label in body.labels}
+    context.jobs.set_labels(job_id, new)
 
 
-@router.delete("/labels", response_model=Empty)
-def delete_training_job_labels(
-    request: Request, context: ContextOf, job_id: str, keys: Annotated[str, Query(alias="Keys")]
-) -> Response:
+@router.delete("/labels")
+def delete_training_job_labels(context: ContextOf, job_id: str, keys: Annotated[str, Query(alias="Keys")]) -> None:
     """DeleteTrainingJobLabels."""
     context.jobs.delete_labels(job_id, _names(keys))
-    return success(request)
 
 
 def _names(text: str | None) -> list[str]:

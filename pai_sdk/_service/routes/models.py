@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Query, Request, Response
-from pydantic import Field
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query, Request
+from pydantic import BaseModel, Field
 
 from pai_sdk._service.http.auditing import record_created_id
-from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.action_route import FilledFieldsRoute
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, read_pairs
-from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.models import MODEL_COLUMNS, ModelQuery
 from pai_sdk._service.state.models import ModelRow, ModelVersionRow
 from pai_sdk._service.wire_errors import invalid_parameter
-from pai_sdk._wire.base import Empty, Sent, wire_name, wire_names
+from pai_sdk._wire.base import wire_name, wire_names
 from pai_sdk._wire.labels import NewLabels, label_records, labels_by_key
 from pai_sdk._wire.models import (
     ModelChanges,
@@ -33,12 +31,22 @@ from pai_sdk._wire.pai.wire import wire_time
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/models", route_class=BudgetedRoute)
-
 _OWNER = "local"  # this service has no accounts
 _MAX_TEXT_LENGTH = 65536
 
-_Model = TypeVar("_Model", bound=Sent)
+_Model = TypeVar("_Model", bound=BaseModel)
+
+
+class _Route(FilledFieldsRoute):
+    async def read_body(self, model: type[_Model], request: Request) -> _Model:
+        body = await super().read_body(model, request)
+        for name, value in body:
+            if isinstance(value, str) and len(value) > _MAX_TEXT_LENGTH:
+                raise invalid_parameter(f"{wire_name(name)}: has more than {_MAX_TEXT_LENGTH} characters")
+        return body
+
+
+router = APIRouter(prefix="/api/v1/models", route_class=_Route)
 
 
 class _NewVersion(NewModelVersion):
@@ -48,26 +56,22 @@ class _NewVersion(NewModelVersion):
 # ---- models ---------------------------------------------------------------------------------------------------
 
 
-@router.post("", response_model=ModelRecord)
-@accepts(NewModel)
-async def create_model(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+@router.post("")
+def create_model(request: Request, context: ContextOf, principal: PrincipalOf, model: NewModel) -> ModelRecord:
     """CreateModel."""
-    model = await _read(NewModel, request)
-    model_id = await run_in_threadpool(
-        context.models.create,
+    model_id = context.models.create(
         model.model_name,
-        workspace_id=await run_in_threadpool(context.workspace_for, principal, model.workspace_id),
+        workspace_id=context.workspace_for(principal, model.workspace_id),
         fields=model,
         labels=labels_by_key(model.labels or []),
     )
     record_created_id(request, model_id)
-    return success(request, ModelRecord(model_id=model_id))
+    return ModelRecord(model_id=model_id)
 
 
-@router.get("", response_model=ModelList)
+@router.get("")
 @within(LISTS)
 def list_models(
-    request: Request,
     context: ContextOf,
     principal: PrincipalOf,
     page_number: PageNumber = 1,
@@ -81,7 +85,7 @@ def list_models(
     model_type: Annotated[str | None, Query(alias="ModelType")] = None,
     label: Annotated[str | None, Query(alias="Label")] = None,
     order: Order = "DESC",
-) -> Response:
+) -> ModelList:
     """ListModels, in the order of their creation. A `ModelName` in double quotes is the whole name.
 
     Models registered here have no `Provider`: those of a provider are nowhere on this service.
@@ -97,122 +101,94 @@ def list_models(
         newest_first=order.upper() == "DESC",
     )
     rows, total = ([], 0) if provider else context.models.find(query)
-    return success(request, ModelList(models=[_model(row, newest) for row, newest in rows], total_count=total))
+    return ModelList(models=[_model(row, newest) for row, newest in rows], total_count=total)
 
 
-@router.get("/{model_id}", response_model=ModelRecord)
-def get_model(request: Request, context: ContextOf, model_id: str) -> Response:
+@router.get("/{model_id}")
+def get_model(context: ContextOf, model_id: str) -> ModelRecord:
     """GetModel."""
-    return success(request, _model(*context.models.get(model_id)))
+    return _model(*context.models.get(model_id))
 
 
-@router.put("/{model_id}", response_model=Empty)
-@accepts(ModelChanges)
-async def update_model(request: Request, context: ContextOf, model_id: str) -> Response:
+@router.put("/{model_id}")
+def update_model(context: ContextOf, model_id: str, changes: ModelChanges) -> None:
     """UpdateModel."""
-    await run_in_threadpool(context.models.update, model_id, await _read(ModelChanges, request))
-    return success(request)
+    context.models.update(model_id, changes)
 
 
-@router.delete("/{model_id}", response_model=Empty)
-def delete_model(request: Request, context: ContextOf, model_id: str) -> Response:
+@router.delete("/{model_id}")
+def delete_model(context: ContextOf, model_id: str) -> None:
     """DeleteModel, with its versions."""
     context.models.delete(model_id)
-    return success(request)
 
 
 # ---- versions -------------------------------------------------------------------------------------------------
 
 
-@router.post("/{model_id}/versions", response_model=ModelVersionRecord)
-@accepts(_NewVersion)
-async def create_model_version(request: Request, context: ContextOf, model_id: str) -> Response:
+@router.post("/{model_id}/versions")
+def create_model_version(context: ContextOf, model_id: str, version: _NewVersion) -> ModelVersionRecord:
     """CreateModelVersion."""
-    version = await _read(_NewVersion, request)
-    name = await run_in_threadpool(
-        context.models.create_version,
+    name = context.models.create_version(
         model_id,
         version.version_name,
         fields=version,
         labels=labels_by_key(version.labels or []),
     )
-    return success(request, ModelVersionRecord(version_name=name))
+    return ModelVersionRecord(version_name=name)
 
 
-@router.get("/{model_id}/versions", response_model=ModelVersionList)
+@router.get("/{model_id}/versions")
 @within(LISTS)
 def list_model_versions(
-    request: Request,
     context: ContextOf,
     model_id: str,
     page_number: PageNumber = 1,
     page_size: PageSize = 10,
     name: Annotated[str | None, Query(alias="VersionName")] = None,
-) -> Response:
+) -> ModelVersionList:
     """ListModelVersions, the newest first."""
     _, rows, total = context.models.list_versions(
         model_id, name=name, page_number=page_number, page_size=page_size
     )
-    return success(request, ModelVersionList(versions=[_version(row) for row in rows], total_count=total))
+    return ModelVersionList(versions=[_version(row) for row in rows], total_count=total)
 
 
-@router.get("/{model_id}/versions/{version}", response_model=ModelVersionRecord)
-def get_model_version(request: Request, context: ContextOf, model_id: str, version: str) -> Response:
+@router.get("/{model_id}/versions/{version}")
+def get_model_version(context: ContextOf, model_id: str, version: str) -> ModelVersionRecord:
     """GetModelVersion."""
-    return success(request, _version(context.models.get_version(model_id, version)[1]))
+    return _version(context.models.get_version(model_id, version)[1])
 
 
-@router.put("/{model_id}/versions/{version}", response_model=Empty)
-@accepts(ModelVersionFields)
-async def update_model_version(request: Request, context: ContextOf, model_id: str, version: str) -> Response:
+@router.put("/{model_id}/versions/{version}")
+def update_model_version(context: ContextOf, model_id: str, version: str, changes: ModelVersionFields) -> None:
     """UpdateModelVersion."""
-    changes = await _read(ModelVersionFields, request)
-    await run_in_threadpool(context.models.update_version, model_id, version, changes)
-    return success(request)
+    context.models.update_version(model_id, version, changes)
 
 
-@router.delete("/{model_id}/versions/{version}", response_model=Empty)
-def delete_model_version(request: Request, context: ContextOf, model_id: str, version: str) -> Response:
+@router.delete("/{model_id}/versions/{version}")
+def delete_model_version(context: ContextOf, model_id: str, version: str) -> None:
     """DeleteModelVersion."""
     context.models.delete_version(model_id, version)
-    return success(request)
 
 
 # ---- labels ---------------------------------------------------------------------------------------------------
 
 
-@router.post("/{model_id}/labels", response_model=Empty)
-@router.post("/{model_id}/versions/{version}/labels", response_model=Empty)
-@accepts(NewLabels)
-async def create_model_labels(
-    request: Request, context: ContextOf, model_id: str, version: str | None = None
-) -> Response:
+@router.post("/{model_id}/labels")
+@router.post("/{model_id}/versions/{version}/labels")
+def create_model_labels(context: ContextOf, model_id: str, body: NewLabels, version: str | None = None) -> None:
     """CreateModelLabels and CreateModelVersionLabels: add labels, or replace those of the same key."""
-    labels = labels_by_key((await _read(NewLabels, request)).labels)
-    await run_in_threadpool(context.models.change_labels, model_id, version, added=labels)
-    return success(request)
+    labels = labels_by_key(body.labels)
+    context.models.change_labels(model_id, version, added=labels)
 
 
-@router.delete("/{model_id}/labels", response_model=Empty)
-@router.delete("/{model_id}/versions/{version}/labels", response_model=Empty)
+@router.delete("/{model_id}/labels")
+@router.delete("/{model_id}/versions/{version}/labels")
 def delete_model_labels(
-    request: Request,
-    context: ContextOf,
-    model_id: str,
-    keys: Annotated[str, Query(alias="LabelKeys")],
-    version: str | None = None,
-) -> Response:
+    context: ContextOf, model_id: str, keys: Annotated[str, Query(alias="LabelKeys")], version: str | None = None
+) -> None:
     """DeleteModelLabels and DeleteModelVersionLabels; a label that is not there is no error."""
     context.models.change_labels(model_id, version, added={}, removed=keys.split(","))
-    return success(request)
-
-
-async def _read(model: type[_Model], request: Request) -> _Model:
-    body = await read_json(model, request, empty_is_unset=True)
-    for name, value in body:
-        if isinstance(value, str) and len(value) > _MAX_TEXT_LENGTH:
-            raise invalid_parameter(f"{wire_name(name)}: has more than {_MAX_TEXT_LENGTH} characters")
-    return body
 
 
 def _model(row: ModelRow, newest: ModelVersionRow | None) -> ModelRecord:

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter
 from pydantic import ConfigDict, field_validator
-from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.http.bodies import accepts, read_json
-from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.services import quotas
-from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._wire.users import QuotaAmounts, QuotaState
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1", route_class=ActionRoute)
 
 _MAX_LIMIT = (1 << 31) - 1
 
@@ -31,22 +28,20 @@ class _Limits(QuotaAmounts):
         return value
 
 
-@router.get("/quota", response_model=QuotaState)
-def get_own_quota(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+@router.get("/quota")
+def get_own_quota(context: ContextOf, principal: PrincipalOf) -> QuotaState:
     """GetOwnQuota: the quota of the user whose key signs, and how much of it is used."""
-    return success(request, quotas.read_quota(context, principal.user))
+    return quotas.read_quota(context, principal.user)
 
 
-@router.get("/users/{name}/quota", response_model=QuotaState)
-def get_quota(request: Request, context: ContextOf, name: str) -> Response:
+@router.get("/users/{name}/quota")
+def get_quota(context: ContextOf, name: str) -> QuotaState:
     """GetUserQuota: the quota of any user, and how much of it is used."""
     context.users.get(name)
-    return success(request, quotas.read_quota(context, name))
+    return quotas.read_quota(context, name)
 
 
-@router.put("/users/{name}/quota", response_model=QuotaState)
-@accepts(_Limits)
-async def set_quota(request: Request, context: ContextOf, name: str) -> Response:
+@router.put("/users/{name}/quota")
+def set_quota(context: ContextOf, name: str, limits: _Limits) -> QuotaState:
     """SetUserQuota: replaces all limits; one that is missing or null is none. Running jobs continue."""
-    limits = await read_json(_Limits, request)
-    return success(request, await run_in_threadpool(quotas.set_quota, context, name, limits))
+    return quotas.set_quota(context, name, limits)

@@ -2,82 +2,69 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Request
 
 from pai_sdk._service.http.auditing import record_created_id
-from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.identity.principal import LOCAL_USER
-from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.services import schedules
-from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.state.models import ScheduleRow
-from pai_sdk._wire.base import Empty
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.schedules import NEW_SCHEDULE_SCHEMA, NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/schedules", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1/schedules", route_class=ActionRoute)
 
 
 @router.post(
     "",
-    response_model=ScheduleRecord,
     openapi_extra={"requestBody": {"content": {"application/json": {"schema": NEW_SCHEDULE_SCHEMA}}}},
 )
-async def create_schedule(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+def create_schedule(
+    request: Request, context: ContextOf, principal: PrincipalOf, new: NewSchedule
+) -> ScheduleRecord:
     """CreateSchedule: `Request` is the body of CreateTrainingJob, and is checked as a job is."""
-    new = await read_json(NewSchedule, request)
-    created = await run_in_threadpool(schedules.create_schedule, context, new, principal)
+    created = schedules.create_schedule(context, new, principal)
     record_created_id(request, created.id)
-    return success(request, _schedule(created))
+    return _schedule(created)
 
 
-@router.get("", response_model=ScheduleList)
+@router.get("")
 @within(LISTS)
 def list_schedules(
-    request: Request,
-    context: ContextOf,
-    principal: PrincipalOf,
-    page_number: PageNumber = 1,
-    page_size: PageSize = 10,
-) -> Response:
+    context: ContextOf, principal: PrincipalOf, page_number: PageNumber = 1, page_size: PageSize = 10
+) -> ScheduleList:
     """ListSchedules: those of the user, and those that they administer, the newest first."""
     rows, total = context.schedules.find(principal, page_number=page_number, page_size=page_size)
-    return success(request, ScheduleList(schedules=[_schedule(row) for row in rows], total_count=total))
+    return ScheduleList(schedules=[_schedule(row) for row in rows], total_count=total)
 
 
-@router.get("/{schedule_id}", response_model=ScheduleRecord)
+@router.get("/{schedule_id}")
 @within(LISTS)
-def get_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
+def get_schedule(context: ContextOf, schedule_id: str) -> ScheduleRecord:
     """GetSchedule, with the request of its jobs, in which secrets are masked."""
     row = context.schedules.get(schedule_id)
-    return success(request, _schedule(row, request=public_fields(row.request)))
+    return _schedule(row, request=public_fields(row.request))
 
 
-@router.put("/{schedule_id}", response_model=ScheduleRecord)
-@accepts(ScheduleChanges)
-async def update_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
+@router.put("/{schedule_id}")
+def update_schedule(context: ContextOf, schedule_id: str, changes: ScheduleChanges) -> ScheduleRecord:
     """UpdateSchedule: its times, and whether it is enabled. Times before the change are not made up for."""
-    changes = await read_json(ScheduleChanges, request)
-    change = partial(
-        context.schedules.change, schedule_id, cron=changes.cron, zone=changes.time_zone, enabled=changes.enabled
-    )
-    return success(request, _schedule(await run_in_threadpool(change)))
+    row = context.schedules.change(schedule_id, cron=changes.cron, zone=changes.time_zone, enabled=changes.enabled)
+    return _schedule(row)
 
 
-@router.delete("/{schedule_id}", response_model=Empty)
-def delete_schedule(request: Request, context: ContextOf, schedule_id: str) -> Response:
+@router.delete("/{schedule_id}")
+def delete_schedule(context: ContextOf, schedule_id: str) -> None:
     """DeleteSchedule. Its jobs stay."""
     context.schedules.delete(schedule_id)
-    return success(request)
 
 
 def _schedule(row: ScheduleRow, **more: Any) -> ScheduleRecord:

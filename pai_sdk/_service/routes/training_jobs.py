@@ -10,23 +10,23 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.auditing import record_in_transaction
 from pai_sdk._service.http.bodies import accepts
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.json_responses import LongPoll, etag, list_success, offering, success
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, TimeWindow
-from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.services.budgets import LISTS, WorkOf, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.services.experiments import experiment_names
 from pai_sdk._service.services.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.services.jobs.snapshot import error_info, job_in_list, output_models
 from pai_sdk._service.services.training_jobs import create_job, delete_job, read_job, stop_job, visible_before
-from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.training_jobs import CreatedJob, JobErrorInfo, JobList, OutputModelList
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1/trainingjobs", route_class=ActionRoute)
 
 
 @router.post("", response_model=CreatedJob)
@@ -117,30 +117,28 @@ async def get_training_job(request: Request, context: ContextOf, job_id: str) ->
     return success(request, fields, headers={**headers, "ETag": etag(version)})
 
 
-@router.put("/{job_id}/stop", response_model=Empty)
-def stop_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
+@router.put("/{job_id}/stop")
+def stop_training_job(context: ContextOf, job_id: str) -> None:
     """StopTrainingJob. A job that has ended stays as it is."""
     stop_job(context, job_id)
-    return success(request)
 
 
-@router.delete("/{job_id}", response_model=Empty)
-def delete_training_job(request: Request, context: ContextOf, job_id: str) -> Response:
+@router.delete("/{job_id}")
+def delete_training_job(context: ContextOf, job_id: str) -> None:
     """DeleteTrainingJob. Its outputs in the object store stay there."""
     delete_job(context, job_id)
-    return success(request)
 
 
-@router.get("/{job_id}/errorinfo", response_model=JobErrorInfo)
-def get_training_job_error_info(request: Request, context: ContextOf, job_id: str) -> Response:
+@router.get("/{job_id}/errorinfo")
+def get_training_job_error_info(context: ContextOf, job_id: str) -> JobErrorInfo:
     """GetTrainingJobErrorInfo."""
-    return success(request, JobErrorInfo(error_info=error_info(context.jobs.get(job_id))))
+    return JobErrorInfo(error_info=error_info(context.jobs.get(job_id)))
 
 
-@router.get("/{job_id}/outputmodels", response_model=OutputModelList)
-def list_training_job_output_models(request: Request, context: ContextOf, job_id: str) -> Response:
+@router.get("/{job_id}/outputmodels")
+def list_training_job_output_models(context: ContextOf, job_id: str) -> OutputModelList:
     """ListTrainingJobOutputModels."""
-    return success(request, OutputModelList(output_models=output_models(context.jobs.get(job_id))))
+    return OutputModelList(output_models=output_models(context.jobs.get(job_id)))
 
 
 def _offers(context: ServiceContext) -> dict[str, str]:

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
-from starlette.concurrency import run_in_threadpool
+from fastapi import APIRouter, Query, Request
 
 from pai_sdk._service.http.auditing import record_created_id
-from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.identity.principal import Right
 from pai_sdk._service.identity.users import UserInfo
-from pai_sdk._service.routes.json_responses import success
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageSize
 from pai_sdk._service.services import users
-from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, within
+from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
-from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.users import (
     AccessKey,
@@ -31,8 +28,8 @@ from pai_sdk._wire.users import (
 
 __all__ = ["audit_router", "router"]
 
-router = APIRouter(prefix="/api/v1/users", route_class=BudgetedRoute)
-audit_router = APIRouter(route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1/users", route_class=ActionRoute)
+audit_router = APIRouter(route_class=ActionRoute)
 
 
 class _NewUser(NewUser):
@@ -43,73 +40,63 @@ class _UserChanges(UserChanges):
     right: Right
 
 
-@router.post("", response_model=ServiceUser)
-@accepts(_NewUser)
-async def create_user(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+@router.post("")
+def create_user(request: Request, context: ContextOf, principal: PrincipalOf, new_user: _NewUser) -> ServiceUser:
     """CreateUser: creates a user without a key, who has a bucket and is a member of a workspace."""
-    new_user = await read_json(_NewUser, request)
     record_created_id(request, new_user.name)
-    created = await run_in_threadpool(
-        users.create_user, context, principal, new_user.name, new_user.right, new_user.workspace_id
-    )
-    return success(request, _record(context, created))
+    created = users.create_user(context, principal, new_user.name, new_user.right, new_user.workspace_id)
+    return _record(context, created)
 
 
-@router.get("", response_model=UserList)
+@router.get("")
 @within(LISTS)
-def list_users(request: Request, context: ContextOf) -> Response:
+def list_users(context: ContextOf) -> UserList:
     """ListUsers, by name."""
     records = [_record(context, user) for user in context.users.list()]
-    return success(request, UserList(users=records, total_count=len(records)))
+    return UserList(users=records, total_count=len(records))
 
 
-@router.get("/{name}", response_model=ServiceUser)
-def get_user(request: Request, context: ContextOf, name: str) -> Response:
+@router.get("/{name}")
+def get_user(context: ContextOf, name: str) -> ServiceUser:
     """GetUser."""
-    return success(request, _record(context, context.users.get(name)))
+    return _record(context, context.users.get(name))
 
 
-@router.put("/{name}", response_model=Empty)
-@accepts(_UserChanges)
-async def update_user(request: Request, context: ContextOf, name: str) -> Response:
+@router.put("/{name}")
+def update_user(context: ContextOf, name: str, changes: _UserChanges) -> None:
     """UpdateUser: the right of all their keys."""
-    changes = await read_json(_UserChanges, request)
-    await run_in_threadpool(context.users.set_right, name, changes.right)
-    return success(request)
+    context.users.set_right(name, changes.right)
 
 
-@router.delete("/{name}", response_model=Empty)
-def delete_user(request: Request, context: ContextOf, name: str) -> Response:
+@router.delete("/{name}")
+def delete_user(context: ContextOf, name: str) -> None:
     """DeleteUser, with all keys. Queued jobs are stopped; running jobs and the bucket stay, for administrators."""
     context.users.remove(name)
     context.runner.wake()  # it stops the queued jobs
-    return success(request)
 
 
-@router.post("/{name}/keys", response_model=AccessKey)
-def create_key(request: Request, context: ContextOf, name: str) -> Response:
+@router.post("/{name}/keys")
+def create_key(request: Request, context: ContextOf, name: str) -> AccessKey:
     """CreateAccessKey. The secret is in this response, and nowhere else."""
     key = context.users.new_key(name)
     record_created_id(request, key.key_id)
-    return success(request, AccessKey(access_key_id=key.key_id, access_key_secret=key.secret))
+    return AccessKey(access_key_id=key.key_id, access_key_secret=key.secret)
 
 
-@router.delete("/{name}/keys/{key_id}", response_model=Empty)
-def delete_key(request: Request, context: ContextOf, name: str, key_id: str) -> Response:
+@router.delete("/{name}/keys/{key_id}")
+def delete_key(context: ContextOf, name: str, key_id: str) -> None:
     """DeleteAccessKey: no request that it signs is accepted from now on."""
     context.users.revoke(name, key_id)
-    return success(request)
 
 
-@audit_router.get("/api/v1/audit", response_model=AuditList)
+@audit_router.get("/api/v1/audit")
 @within(LISTS)
 def list_audit_entries(
-    request: Request,
     context: ContextOf,
     user: Annotated[str | None, Query(alias="User")] = None,
     before: Annotated[int | None, Query(alias="Before", ge=1)] = None,
     page_size: PageSize = 100,
-) -> Response:
+) -> AuditList:
     """ListAuditEntries: requests that changed something or were refused, and failed sign-ins, the newest first.
 
     The request for the next page has the last `Number` of this one as `Before`.
@@ -128,7 +115,7 @@ def list_audit_entries(
         )
         for entry in context.audit.entries(user=user, before=before, limit=page_size)
     ]
-    return success(request, AuditList(entries=records))
+    return AuditList(entries=records)
 
 
 def _record(context: ServiceContext, user: UserInfo) -> ServiceUser:

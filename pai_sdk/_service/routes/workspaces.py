@@ -12,12 +12,11 @@ from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.workspaces import WorkspaceInfo
+from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
-from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
-from pai_sdk._wire.base import Empty
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.workspaces import (
     NewWorkspace,
@@ -29,7 +28,7 @@ from pai_sdk._wire.workspaces import (
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
+router = APIRouter(prefix="/api/v1", route_class=ActionRoute)
 
 _STORAGE = "modelExportPath"
 
@@ -48,16 +47,15 @@ async def create_workspace(request: Request, context: ContextOf, principal: Prin
     return success(request, WorkspaceRecord(workspace_id=created.id))
 
 
-@router.get("/workspaces", response_model=WorkspaceList)
+@router.get("/workspaces")
 def list_workspaces(
-    request: Request,
     context: ContextOf,
     principal: PrincipalOf,
     page_number: PageNumber = 1,
     page_size: PageSize = 10,
     name: Annotated[str | None, Query(alias="WorkspaceName")] = None,
     ids: Annotated[str | None, Query(alias="WorkspaceIds")] = None,
-) -> Response:
+) -> WorkspaceList:
     """ListWorkspaces: those of which the user is a member. `WorkspaceName` may be a part of a name."""
     workspaces = [
         workspace
@@ -66,64 +64,61 @@ def list_workspaces(
     ]
     page = workspaces[(page_number - 1) * page_size : page_number * page_size]
     records = [_workspace(context, workspace) for workspace in page]
-    return success(request, WorkspaceList(workspaces=records, total_count=len(workspaces)))
+    return WorkspaceList(workspaces=records, total_count=len(workspaces))
 
 
-@router.get("/defaultWorkspaces", response_model=WorkspaceRecord)
-def get_default_workspace(request: Request, context: ContextOf, principal: PrincipalOf) -> Response:
+@router.get("/defaultWorkspaces")
+def get_default_workspace(context: ContextOf, principal: PrincipalOf) -> WorkspaceRecord:
     """GetDefaultWorkspace: the first one of the service, or of those of the user."""
     visible = context.workspaces.visible(principal)
     default = next((workspace for workspace in visible if workspace.id == context.workspaces.default_id), None)
     if default is None and not visible:
         raise WireError(404, "WORKSPACE_NOT_FOUND", "The user of this key is a member of no workspace.")
-    return success(request, _workspace(context, default or visible[0]))
+    return _workspace(context, default or visible[0])
 
 
-@router.get("/workspaces/{workspace_id}", response_model=WorkspaceRecord)
-def get_workspace(request: Request, context: ContextOf, principal: PrincipalOf, workspace_id: str) -> Response:
+@router.get("/workspaces/{workspace_id}")
+def get_workspace(context: ContextOf, principal: PrincipalOf, workspace_id: str) -> WorkspaceRecord:
     """GetWorkspace."""
-    return success(request, _workspace(context, context.workspaces.require(workspace_id, principal, "read")))
+    return _workspace(context, context.workspaces.require(workspace_id, principal, "read"))
 
 
-@router.delete("/workspaces/{workspace_id}", response_model=Empty)
-def delete_workspace(request: Request, context: ContextOf, principal: PrincipalOf, workspace_id: str) -> Response:
+@router.delete("/workspaces/{workspace_id}")
+def delete_workspace(context: ContextOf, principal: PrincipalOf, workspace_id: str) -> None:
     """DeleteWorkspace, by administrators of the service; only an empty one, and not the default one."""
     principal.require("admin")
     context.workspaces.require(workspace_id, principal, "admin")
     context.workspaces.remove(workspace_id)
-    return success(request)
 
 
-@router.get("/workspaces/{workspace_id}/config", response_model=WorkspaceConfig)
+@router.get("/workspaces/{workspace_id}/config")
 def get_config(
-    request: Request,
     context: ContextOf,
     principal: PrincipalOf,
     workspace_id: str,
     config_key: Annotated[str, Query(alias="ConfigKey")] = _STORAGE,
-) -> Response:
+) -> WorkspaceConfig:
     """GetConfig. The default place of files is the bucket of the user who asks."""
     context.workspaces.require(workspace_id, principal, "read")
     if config_key != _STORAGE:
         raise WireError(
             404, "CONFIG_NOT_FOUND", f"The workspace has no config {config_key[:60]!r}, only {_STORAGE}."
         )
-    return success(request, _storage(context, principal))
+    return _storage(context, principal)
 
 
-@router.get("/workspaces/{workspace_id}/configs", response_model=WorkspaceConfigList)
+@router.get("/workspaces/{workspace_id}/configs")
 def list_configs(
-    request: Request,
     context: ContextOf,
     principal: PrincipalOf,
     workspace_id: str,
     config_keys: Annotated[str | None, Query(alias="ConfigKeys")] = None,
-) -> Response:
+) -> WorkspaceConfigList:
     """ListConfigs."""
     context.workspaces.require(workspace_id, principal, "read")
     is_requested = config_keys is None or _STORAGE in config_keys.split(",")
     configs = [_storage(context, principal)] if is_requested else []
-    return success(request, WorkspaceConfigList(configs=configs, total_count=len(configs)))
+    return WorkspaceConfigList(configs=configs, total_count=len(configs))
 
 
 def _workspace(context: ServiceContext, workspace: WorkspaceInfo) -> WorkspaceRecord:
