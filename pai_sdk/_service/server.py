@@ -66,9 +66,8 @@ from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
 from pai_sdk._service.standby import Leadership, Standby
 from pai_sdk._service.state.database import Database
-from pai_sdk._service.state.disk import DiskWatch
+from pai_sdk._service.state.disk import DiskWatch, Reserve
 from pai_sdk._service.state.folder import DataFolder, Keys
-from pai_sdk._service.state.reserve import Reserve
 from pai_sdk._service.web.browser_guard import SAFETY_HEADERS
 from pai_sdk._service.web.browser_keys import page_secret
 from pai_sdk._service.web.host_names import names_of_address

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import JSONResponse
 
-from pai_sdk._wire.base import response_body
-from pai_sdk._wire.errors import ErrorBody
+from pai_sdk._wire.base import ErrorBody, response_body
 
 __all__ = ["WireError", "invalid_parameter", "job_not_found", "wire_error_response"]
 

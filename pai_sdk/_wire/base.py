@@ -1,10 +1,10 @@
-"""Functions for the models of bodies: their fields by the names of the API, and back."""
+"""What many bodies have in common, and their fields by the names of the API."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import BaseModel, BeforeValidator, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, Field, WithJsonSchema
 from pydantic.alias_generators import to_pascal
 
 from pai_sdk._wire.pai.wire import Received, Sent
@@ -63,3 +63,13 @@ def items_key(model: type[BaseModel]) -> str:
     """Returns the name in the API of the field with the items of a list; it is the first field of the model."""
     name, field = next(iter(model.model_fields.items()))
     return field.alias or wire_name(name)  # before pydantic 2.12, a deferred model has no aliases yet
+
+
+class ErrorBody(Received):
+    """A refusal: codes are for programs, messages for people."""
+
+    request_id: str
+    code: str
+    message: str
+    host_id: str
+    command: str | None = Field(default=None, description="What the user can type, if that helps.")

@@ -1,4 +1,4 @@
-"""Training jobs: create, get, list, changes, labels, errors, output models."""
+"""Training jobs: create, get, list, changes, labels, errors, output models, logs, events, metrics."""
 
 from __future__ import annotations
 
@@ -7,20 +7,27 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._wire.base import Received, Sent, Strings
-from pai_sdk._wire.pai.record import ErrorInfo, JobRecord, KeyValue, OutputModel
+from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, KeyValue, MetricPoint, OutputModel
 from pai_sdk._wire.pai.spec import Label
-from pai_sdk._wire.pai.wire import NullableList
+from pai_sdk._wire.pai.wire import NullableList, wire_time
 
 __all__ = [
     "ChangedJobs",
     "ChangesRequest",
     "CreatedJob",
+    "EventList",
+    "InstanceMetricsList",
     "JobErrorInfo",
     "JobLabels",
     "JobList",
+    "LatestMetricsList",
+    "LogLines",
+    "MetricsList",
     "OutputModelList",
     "OutputModelRecord",
     "ProgressFigure",
+    "metric_row",
+    "metrics_page",
 ]
 
 
@@ -87,3 +94,57 @@ class OutputModelList(Received):
     """The response of ListTrainingJobOutputModels."""
 
     output_models: NullableList[OutputModelRecord] = Field(default_factory=list)
+
+
+class LogLines(Received):
+    """The response of ListTrainingJobLogs. Only services of this package have the times of the lines."""
+
+    logs: Strings = None
+    total_count: Any = Field(default=None, json_schema_extra={"type": "string"})
+    line_times: Strings = None
+
+
+class EventList(Received):
+    """The response of ListTrainingJobEvents and ListTrainingJobInstanceEvents."""
+
+    events: NullableList[str] = Field(default_factory=list)
+    total_count: int | str | None = None
+
+
+class MetricsList(Received):
+    """A page of ListTrainingJobMetrics."""
+
+    metrics: NullableList[MetricPoint] = Field(default_factory=list)
+    total_count: int | str | None = None
+
+
+class LatestMetricsList(Received):
+    """The response of GetTrainingJobLatestMetrics."""
+
+    metrics: NullableList[MetricPoint] = Field(default_factory=list)
+
+
+class InstanceMetricsList(Received):
+    """The response of ListTrainingJobInstanceMetrics."""
+
+    instance_metrics: NullableList[InstanceMetrics] = Field(default_factory=list)
+
+
+def metric_row(
+    name: str, time_s: float, value: float, *, step: int | None, rank: int, instance: str
+) -> dict[str, Any]:
+    """Returns a `MetricPoint` as JSON; rank 0 and the empty instance are left out."""
+    # No model is built: a page has up to 10,000 points, and a job can report names that are not valid Unicode.
+    row: dict[str, Any] = {"Name": name, "Timestamp": wire_time(time_s), "Value": value}
+    if step is not None:
+        row["Step"] = step
+    if rank:
+        row["Rank"] = rank
+    if instance:
+        row["Instance"] = instance
+    return row
+
+
+def metrics_page(rows: list[dict[str, Any]], total: int) -> dict[str, Any]:
+    """Returns a `MetricsList` as JSON, from its rows."""
+    return {"Metrics": rows, "TotalCount": total}

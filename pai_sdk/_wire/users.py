@@ -1,4 +1,7 @@
-"""Users of a service of this package, their keys, quotas and requests. Alibaba Cloud's API has no such actions."""
+"""Users of a service of this package: keys, quotas, requests, links that sign a browser in, tokens.
+
+Alibaba Cloud's API has no such actions, except the one for tokens.
+"""
 
 from __future__ import annotations
 
@@ -91,3 +94,21 @@ class QuotaState(Received):
 
     quota: QuotaAmounts = Field(default_factory=QuotaAmounts)
     used: QuotaAmounts = Field(default_factory=QuotaAmounts)
+
+
+class NewPageLink(Sent):
+    """The body of CreatePageLink."""
+
+    job_id: str | None = Field(default=None, description="A job; the list without it.")
+
+
+class PageLink(Received):
+    """A link for one browser."""
+
+    url: str = Field(description="Signs one browser in, within a minute.")
+
+
+class JobToken(Received):
+    """The response of GetToken."""
+
+    token: str

@@ -14,8 +14,8 @@ from pai_sdk._client.api.paging import number_of
 from pai_sdk._client.api.training_jobs import offers_of, prefer_wait, read_timeout
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.base import wire_names
-from pai_sdk._wire.logs import LogLines
 from pai_sdk._wire.pai.record import LogPage
+from pai_sdk._wire.training_jobs import LogLines
 from pai_sdk.errors import InvalidResponseError
 
 _log = logging.getLogger(__name__)

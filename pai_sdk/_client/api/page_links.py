@@ -5,7 +5,7 @@ from __future__ import annotations
 from pai_sdk._client.api.responses import read_model
 from pai_sdk._client.api.service_actions import call_service_action
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._wire.sign_in import NewPageLink, PageLink
+from pai_sdk._wire.users import NewPageLink, PageLink
 from pai_sdk.errors import InvalidResponseError
 
 

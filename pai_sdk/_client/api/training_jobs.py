@@ -13,11 +13,19 @@ from pai_sdk._client.api.paging import number_of, pages
 from pai_sdk._client.api.responses import read_item, read_items, read_model
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
-from pai_sdk._wire.logs import EventList
-from pai_sdk._wire.metrics import InstanceMetricsList, MetricsList
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
 from pai_sdk._wire.pai.spec import Label
-from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest, CreatedJob, JobErrorInfo, JobLabels, JobList
+from pai_sdk._wire.training_jobs import (
+    ChangedJobs,
+    ChangesRequest,
+    CreatedJob,
+    EventList,
+    InstanceMetricsList,
+    JobErrorInfo,
+    JobLabels,
+    JobList,
+    MetricsList,
+)
 from pai_sdk.errors import InvalidResponseError
 
 logger = logging.getLogger(__name__)

@@ -12,6 +12,7 @@ each wake the one `select` in `Alarm.wait`, which also returns when the next che
 from __future__ import annotations
 
 import os
+import select
 import signal
 import sys
 import time
@@ -38,15 +39,14 @@ from pai_sdk._core.reasons import (
     requirements_message,
 )
 from pai_sdk._host.agent import memory, mlroot, processes
-from pai_sdk._host.agent.alarm import Alarm
 from pai_sdk._host.agent.distributed import Instance, Rendezvous, free_ports, rendezvous_variables
 from pai_sdk._host.agent.instance_logs import InstanceLogs
 from pai_sdk._host.agent.journal import Journal
-from pai_sdk._host.agent.pip_output import pip_problem
 from pai_sdk._host.agent.protocol import DISK_IS_FULL, ExecutionState, InstanceState, Phase
+from pai_sdk._host.agent.requirement_lists import pip_problem
 from pai_sdk._host.agent.sandbox import Sandbox
 
-__all__ = ["JobExecution"]
+__all__ = ["Alarm", "JobExecution"]
 
 _CHECK_INTERVAL_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
@@ -348,3 +348,30 @@ class JobExecution:
     @property
     def _mount_point(self) -> Path:
         return self._sandbox.state_dir / "mount"
+
+
+class Alarm:
+    """Handles the signals of this process; `wait` returns as soon as something has happened."""
+
+    def __init__(self, control: int) -> None:
+        reader, writer = os.pipe()
+        os.set_blocking(reader, False)
+        # A signal handler writes to the pipe, and must never block; a full pipe wakes `select` as well as one
+        # byte.
+        os.set_blocking(writer, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        # Without a handler the default of SIGCHLD, to ignore it, writes no wake-up byte.
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+        self._wakeups = [reader, control]
+        # SIGTERM or SIGINT.
+        self.got_signal = False
+
+    def wait(self, timeout_s: float) -> None:
+        """Sleeps until something happens, at most `timeout_s` seconds."""
+        for ready in select.select(self._wakeups, [], [], max(0.0, timeout_s))[0]:
+            os.read(ready, 4096)
+
+    def _on_signal(self, *_: object) -> None:
+        self.got_signal = True

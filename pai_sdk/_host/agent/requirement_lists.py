@@ -1,7 +1,9 @@
-"""Decides how long the packages installed for a list of requirements can serve other jobs. Standard library only.
+"""Decides how long the packages installed for a list of requirements can serve other jobs, and why pip failed.
 
 An installation is stored under a digest of the list. A list of exact versions always means the same packages; any
 other list may mean newer ones on the next day, and a list that names files of the job differs in each job.
+
+Standard library only.
 """
 
 from __future__ import annotations
@@ -10,11 +12,10 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-__all__ = ["EXACT", "reuse_period", "today"]
+__all__ = ["EXACT", "pip_problem", "reuse_period", "today"]
 
 EXACT = "exact"
 """All versions are exact: an installation stays valid."""
-
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(r"-")
 # Options that name files, and requirements that are files: paths, links to files, archives beside the code.
@@ -25,6 +26,12 @@ _ARCHIVE = re.compile(r".*\.(whl|zip|tgz|tar\.\w+)\s*(\[[^]]*\])?\s*(;.*)?$")
 _URL = re.compile(r"(?:[^;]*@\s*)?[a-z+]+://")
 _EXACT_URL = re.compile(r"[#&]sha(256|384|512)=[0-9a-f]+|@[0-9a-f]{40}\b")
 _EXACT_VERSION = re.compile(r"[\w.-]+\s*(\[[^]]*\])?\s*(===\s*\S+|==\s*[^\s,;*]+)\s*(--hash=\S+\s*)*(;.*)?$")
+
+_ERROR = re.compile(r"^ERROR: (?!Could not find a version)(.+)$", re.MULTILINE)
+_PIP_NO_RESPONSE = re.compile(r"^WARNING: Retrying .* after connection broken by '(.*)': /", re.MULTILINE)
+_PIP_BUILD = re.compile(r"^\s*(\S.*)\n\s*\[end of output\]$", re.MULTILINE)
+_OBJECT = re.compile(r"^.*(?:object at 0x\w+>|\(host=[^)]*\)): ")
+_MAX_PROBLEM_CHARS = 300
 
 
 def reuse_period(contents: Sequence[str], *, now: float | None = None) -> str:
@@ -61,3 +68,26 @@ def _is_exact(line: str) -> bool:
     if _OPTION.match(line):
         return line not in ("--pre", "--upgrade", "-U")
     return bool(_EXACT_URL.search(line)) if _URL.match(line) else bool(_EXACT_VERSION.match(line))
+
+
+def pip_problem(output: str) -> str:
+    r"""Returns why pip failed, from its output; empty if unknown."""
+    problem = "; ".join(filter(None, [_last_match(_ERROR, output), _build_error(output), _index_error(output)]))
+    return problem[:_MAX_PROBLEM_CHARS]
+
+
+def _build_error(output: str) -> str:
+    last_line = _last_match(_PIP_BUILD, output)
+    return f"a package could not be built: {last_line}" if last_line else ""
+
+
+def _index_error(output: str) -> str:
+    """Returns the warning that no index responds."""
+    # pip then only reports that it finds no version.
+    cause = _last_match(_PIP_NO_RESPONSE, output)
+    return f"the package index does not respond: {_OBJECT.sub('', cause).rstrip(chr(39) + ')')}" if cause else ""
+
+
+def _last_match(pattern: re.Pattern[str], output: str) -> str:
+    matches = pattern.findall(output)
+    return matches[-1].strip().rstrip(".:") if matches else ""

@@ -7,6 +7,7 @@ whose `environments` has one of them is refused. All other variables of the user
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -16,7 +17,6 @@ from urllib.parse import unquote
 from pai_sdk._core.files import replace_file
 from pai_sdk._host.agent.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
 from pai_sdk._host.agent.sandbox import Sandbox, output_channels
-from pai_sdk._host.execution.amounts import parse_bytes
 from pai_sdk._host.execution.base import Environment, LaunchSpec, Limits, Mounts
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.names import variable_name
@@ -39,12 +39,12 @@ __all__ = [
     "launch_spec",
     "max_running_seconds",
     "memory_limit_bytes",
+    "parse_bytes",
     "user_args",
     "write_config",
 ]
 
 DEFAULT_JOB_TYPE = "PyTorchJob"
-
 _MAX_VARIABLE_BYTES = 128 * 1024  # MAX_ARG_STRLEN of Linux: `name=value` and its final NUL
 # Every POSIX shell reads these literally and unquoted at any position of an argument.
 _UNQUOTED_CHARACTERS = frozenset("@%+=:,./-_")
@@ -54,6 +54,10 @@ _UNQUOTED_CHARACTERS = frozenset("@%+=:,./-_")
 # spaces by the splitting, so they are written as expansions.
 _SPECIAL = {"'": "'\"'\"'", "\t": "'\"$(printf '\\011')\"'", "\n": "'\"${IFS#??}\"'"}
 _PATTERN_CHARACTERS = frozenset("*?[\\")
+
+_MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kmgt])i?b?", re.IGNORECASE)
+_MAX_MEMORY_BYTES = 1 << 60
+_UNITS = {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
 def launch_spec(
@@ -323,3 +327,14 @@ def _unfit(variables: Mapping[str, str]) -> list[Problem]:
 
 def _write_json(path: Path, value: Any) -> None:
     replace_file(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n", mode=0o666)
+
+
+def parse_bytes(text: str) -> int:
+    """Parses an amount of memory into bytes. A bare number is in GiB, as in PAI's InstanceSpec."""
+    match = _MEMORY.fullmatch(text.strip())
+    if not match:
+        raise ValueError(f"{text[:60]!r} is not an amount of memory")
+    size_bytes = float(match[1]) * _UNITS[match[2].lower() or "g"]
+    if size_bytes >= _MAX_MEMORY_BYTES:
+        raise ValueError(f"{text[:60]!r} is more memory than any machine can have")
+    return int(size_bytes)

@@ -14,8 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk._service.http.bodies import body_model
 from pai_sdk._service.services.budgets import BudgetedRoute
-from pai_sdk._wire.base import AnyResponse, Received
-from pai_sdk._wire.errors import ErrorBody
+from pai_sdk._wire.base import AnyResponse, ErrorBody, Received
 
 __all__ = ["PATH", "describe", "description_of"]
 

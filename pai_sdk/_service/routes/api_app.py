@@ -41,8 +41,7 @@ from pai_sdk._service.routes.runs.routers import ROUTERS
 from pai_sdk._service.services.budgets import Shares
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.tickets import Tickets
-from pai_sdk._service.state.disk import is_disk_full, is_read_only
-from pai_sdk._service.state.reserve import Reserve
+from pai_sdk._service.state.disk import Reserve, is_disk_full, is_read_only
 from pai_sdk._service.state.sql_engine import is_database_away
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.signature import ACS3

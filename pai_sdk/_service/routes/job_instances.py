@@ -15,10 +15,10 @@ from pai_sdk._service.routes.parameters import TimeWindow
 from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.jobs.usage import MEASURED, read_usage
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
-from pai_sdk._wire.metrics import InstanceMetricsList
 from pai_sdk._wire.pai.record import InstanceMetrics, InstancePoint
 from pai_sdk._wire.pai.wire import wire_time
-from pai_sdk._wire.sign_in import JobToken
+from pai_sdk._wire.training_jobs import InstanceMetricsList
+from pai_sdk._wire.users import JobToken
 
 __all__ = ["router"]
 

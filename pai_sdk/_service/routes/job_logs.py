@@ -17,8 +17,8 @@ from pai_sdk._service.routes.parameters import PageNumber, TimeWindow
 from pai_sdk._service.services.budgets import LISTS, LOGS, WorkOf, within
 from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.job_logs import line_chunks, list_events, read_page, wait_for_lines
-from pai_sdk._wire.logs import EventList, LogLines
 from pai_sdk._wire.pai.wire import wire_time
+from pai_sdk._wire.training_jobs import EventList, LogLines
 
 __all__ = ["router"]
 

@@ -15,8 +15,7 @@ from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.job_metrics import PointsQuery
 from pai_sdk._service.services.jobs.snapshot import metric_point
 from pai_sdk._service.wire_errors import invalid_parameter
-from pai_sdk._wire.metrics import LatestMetricsList, MetricsList, metrics_page
-from pai_sdk._wire.training_jobs import JobLabels
+from pai_sdk._wire.training_jobs import JobLabels, LatestMetricsList, MetricsList, metrics_page
 
 __all__ = ["router"]
 

@@ -12,7 +12,7 @@ from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.wire_errors import WireError
-from pai_sdk._wire.sign_in import NewPageLink, PageLink
+from pai_sdk._wire.users import NewPageLink, PageLink
 
 __all__ = ["router"]
 

@@ -11,8 +11,8 @@ from pai_sdk._data.logs.reader import LogReader, LogWindow, StoredPage
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.jobs.changes import Subscription
 from pai_sdk._service.state.models import Event
-from pai_sdk._wire.logs import EventList
 from pai_sdk._wire.pai.wire import wire_time
+from pai_sdk._wire.training_jobs import EventList
 
 __all__ = ["line_chunks", "list_events", "read_page", "wait_for_lines"]
 

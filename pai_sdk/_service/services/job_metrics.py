@@ -18,8 +18,8 @@ from pai_sdk._host.execution.job_metrics import open_points
 from pai_sdk._service.services.jobs.job_table import Jobs, latest_metrics
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import LatestMetric, Metric
-from pai_sdk._wire.metrics import metric_row
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.training_jobs import metric_row
 
 if TYPE_CHECKING:
     import numpy.typing as npt

@@ -13,7 +13,7 @@ import requests
 
 from pai_sdk._service.http import health
 from pai_sdk._service.state.database import Database
-from pai_sdk._service.state.reserve import Reserve
+from pai_sdk._service.state.disk import Reserve
 from tests.service.services import Client
 from tests.support.waiting import PATIENCE_S
 

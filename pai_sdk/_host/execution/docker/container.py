@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._host.execution.amounts import parse_bytes
 from pai_sdk._host.execution.base import Mounts
+from pai_sdk._host.execution.contract import parse_bytes
 from pai_sdk._host.execution.docker.options import LocalOptions
 from pai_sdk.errors import InvalidInputError, Problem
 

@@ -1,10 +1,16 @@
-"""Finds a Docker engine on this machine: Docker's own, a rootless one, or Podman's Docker-compatible socket."""
+"""Finds a Docker engine on this machine: Docker's own, a rootless one, or Podman's Docker-compatible socket.
+
+One that does not respond is logged at the start of the outage, and at its end.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections.abc import Iterator, Mapping
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +23,7 @@ if TYPE_CHECKING:
     import docker
     from requests import RequestException
 
-__all__ = ["Engine", "find_engine"]
+__all__ = ["Absence", "Engine", "find_engine"]
 
 _PING_TIMEOUT_S = 5.0  # for a call that costs an engine nothing; a slower engine hangs
 _INFO_TIMEOUT_S = 20.0  # an engine on a busy machine may take seconds to count its containers and images
@@ -40,6 +46,9 @@ _CONTAINER_ARGUMENTS = frozenset(
     }
 )
 _SYSTEM_SOCKETS = (("/var/run/docker.sock", "Docker"), ("/run/podman/podman.sock", "Podman"))
+
+logger = logging.getLogger(__name__)
+_RETRY_INTERVAL_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -212,3 +221,46 @@ def _connect(candidate: _Candidate) -> tuple[Engine | None, str]:
         remaps_users="userns" in security,
     )
     return engine, ""
+
+
+class Absence:
+    """Records whether an engine responds, from the last requests to it. Safe to use from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._since: float | None = None
+        self._next_call_at = 0.0
+
+    @property
+    def sentence(self) -> str:
+        """Returns the message for jobs; empty while the engine responds."""
+        if self._since is None:
+            return ""
+        since = time.strftime("%H:%M:%S", time.localtime(self._since))
+        return f"the Docker engine has not responded since {since}; the job is checked again when it does"
+
+    @property
+    def should_call(self) -> bool:
+        """Returns whether the engine responds, or the next attempt is due."""
+        return self._since is None or self._clock() >= self._next_call_at
+
+    def record_failure(self, *, sent_at: float) -> None:
+        """Records a request that was sent at this time of the clock and got no response."""
+        with self._lock:
+            now = self._clock()
+            # After a slow failure the pause is as long as the failure, so a hanging engine costs half of the
+            # time at most.
+            self._next_call_at = now + max(_RETRY_INTERVAL_S, now - sent_at)
+            if self._since is not None:
+                return
+            self._since = time.time() - (now - sent_at)
+        # Logged outside the lock, and only by the thread that set `_since`.
+        logger.warning("%s", self.sentence)
+
+    def record_response(self) -> None:
+        """Records a response."""
+        with self._lock:
+            since, self._since = self._since, None
+        if since is not None:
+            logger.warning("the Docker engine responds again, after %.0f s", time.time() - since)

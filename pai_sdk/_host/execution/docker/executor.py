@@ -39,8 +39,7 @@ from pai_sdk._host.execution.docker.containers import (
     is_being_removed,
     tolerate_missing_engine,
 )
-from pai_sdk._host.execution.docker.engine import Engine, find_engine
-from pai_sdk._host.execution.docker.engine_health import Absence
+from pai_sdk._host.execution.docker.engine import Absence, Engine, find_engine
 from pai_sdk._host.execution.docker.final_state import ContainerExit, ending
 from pai_sdk._host.execution.docker.launch import Launch
 from pai_sdk._host.execution.docker.options import LocalOptions

@@ -14,8 +14,8 @@ from pathlib import Path
 from pai_sdk._core.files import publish_once, replace_file
 from pai_sdk._data.logs.times import END_OF_TIME_S, LogTimes
 from pai_sdk._host.agent.distributed import Instance
-from pai_sdk._host.agent.pip_output import pip_problem
 from pai_sdk._host.agent.protocol import ExecutionRecord, ExecutionState, InstanceState
+from pai_sdk._host.agent.requirement_lists import pip_problem
 
 __all__ = ["InstanceExit", "SharedFolder"]
 

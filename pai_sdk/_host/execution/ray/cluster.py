@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import ray
@@ -22,13 +23,11 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
 from pai_sdk._host.execution.ray import actor
 from pai_sdk._host.execution.ray.options import RayOptions
-from pai_sdk._host.execution.ray.package import agent_package
 from pai_sdk.errors import PaiError
 
-__all__ = ["Cluster", "InstanceLost", "NodeAway", "NodeError", "Remote"]
+__all__ = ["Cluster", "InstanceLost", "NodeAway", "NodeError", "Remote", "agent_package"]
 
 logger = logging.getLogger(__name__)
-
 _THREADS = 8  # per actor: one waits for news while others stop the instance and read files
 _END_TIMEOUT_S = 20.0
 _UNAVAILABLE_PAUSE_S = 1.0
@@ -39,6 +38,9 @@ _AUTHENTICATION_HINT = (
     "in RAY_AUTH_TOKEN or by RAY_AUTH_TOKEN_PATH"
 )
 _CONNECT_DEADLINE_S = 60.0  # Ray takes up to 45 s to report a failed connection
+
+_PACKAGE = Path(__file__).resolve().parents[3]
+_AGENT_DEPENDENCIES = ("_core/__init__.py", "_core/files.py", "_core/reasons.py", "_host/__init__.py", "errors.py")
 
 
 class InstanceLost(Exception):
@@ -258,3 +260,12 @@ def _summary(error: Exception) -> str:
     """Returns the first line of an error, and the last one if the first only introduces it."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
     return (f"{lines[0]} {lines[-1].strip()}" if lines[0].endswith(":") else lines[0])[:500]
+
+
+def agent_package() -> dict[str, bytes]:
+    """Returns the modules by their path in a folder of `sys.path`."""
+    names = [
+        *_AGENT_DEPENDENCIES,
+        *(path.relative_to(_PACKAGE).as_posix() for path in _PACKAGE.glob("_host/agent/**/*.py")),
+    ]
+    return {"pai_sdk/__init__.py": b"", **{f"pai_sdk/{name}": (_PACKAGE / name).read_bytes() for name in names}}

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from pai_sdk._host.execution.docker.engine_health import Absence
+from pai_sdk._host.execution.docker.engine import Absence
 
 
 def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(
@@ -20,7 +20,7 @@ def test_it_is_said_once_that_an_engine_is_gone_and_once_that_it_is_back(
         for _ in range(3):
             absence.record_response()
     assert absence.sentence == ""
-    gone, back = [each.getMessage() for each in caplog.records if each.name.endswith(".engine_health")]
+    gone, back = [each.getMessage() for each in caplog.records if each.name.endswith(".engine")]
     assert "has not responded since" in gone
     assert "is checked again" in gone
     assert "responds again" in back

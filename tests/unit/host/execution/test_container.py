@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from pai_sdk._host.agent.distributed import Instance
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._host.execution.amounts import parse_bytes
-from pai_sdk._host.execution.contract import instances
+from pai_sdk._host.execution.contract import instances, parse_bytes
 from pai_sdk._host.execution.docker.container import (
     ContainerLimits,
     ContainerMounts,

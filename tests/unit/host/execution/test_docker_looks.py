@@ -17,8 +17,7 @@ from pai_sdk._host.agent.distributed import name_instances
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import ExecutionState
 from pai_sdk._host.execution.docker.containers import JobContainers
-from pai_sdk._host.execution.docker.engine import Engine
-from pai_sdk._host.execution.docker.engine_health import Absence
+from pai_sdk._host.execution.docker.engine import Absence, Engine
 from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import EngineNotFoundError

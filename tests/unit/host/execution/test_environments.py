@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk._core.files import take_lock
 from pai_sdk._host.agent import environments
-from pai_sdk._host.agent.pip_output import pip_problem
+from pai_sdk._host.agent.requirement_lists import pip_problem
 from tests.unit.host.execution.conftest import Jobs, make_request
 
 pytestmark = pytest.mark.interpreter

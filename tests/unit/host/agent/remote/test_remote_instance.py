@@ -17,7 +17,7 @@ from pai_sdk._host.agent.protocol import ExecutionState
 from pai_sdk._host.agent.remote.file_parts import pack
 from pai_sdk._host.agent.remote.instance import HostedInstance
 from pai_sdk._host.execution.contract import job_description, launch_spec
-from pai_sdk._host.execution.ray.package import agent_package
+from pai_sdk._host.execution.ray.cluster import agent_package
 from tests.support import ml
 from tests.support.waiting import until
 from tests.unit.host.execution.conftest import make_request
