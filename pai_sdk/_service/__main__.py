@@ -12,8 +12,6 @@ from pathlib import Path
 from pai_sdk._service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
 from pai_sdk.errors import PaiError
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serves a data folder; returns the exit code."""

@@ -32,8 +32,6 @@ from pai_sdk._service.state.folder import is_locked, read_info, refuse_foreign
 from pai_sdk._wire.signature import ACS3, acs3_signature, payload_hash
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["ChosenExecutor", "ensure_running", "find_running", "stop_running"]
-
 logger = logging.getLogger(__name__)
 
 _EXECUTOR_FILE = "executor.json"

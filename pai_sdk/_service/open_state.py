@@ -14,8 +14,6 @@ from pai_sdk._service.state.lease import Lease
 from pai_sdk._service.state.sql_engine import display_url, postgres_engine, postgres_url, readable_start_errors
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["open_state"]
-
 _SQLITE_FILE = "service.db"
 
 

@@ -6,8 +6,6 @@ import logging
 import threading
 from collections.abc import Callable
 
-__all__ = ["PeriodicTask"]
-
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 5.0

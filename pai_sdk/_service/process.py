@@ -8,8 +8,6 @@ import resource
 import sys
 from contextlib import suppress
 
-__all__ = ["allow_open_files", "prepare_threads"]
-
 _SWITCH_S = 0.001
 _M_ARENA_MAX = -8  # from glibc's malloc.h
 _ARENAS = 2

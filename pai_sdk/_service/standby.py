@@ -27,8 +27,6 @@ from pai_sdk._service.state.sql_engine import display_url, lease_engine, postgre
 from pai_sdk._service.wire_errors import WireError, wire_error_response
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["Leadership", "Standby"]
-
 logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.25

@@ -6,8 +6,6 @@ from starlette.responses import JSONResponse
 
 from pai_sdk._wire.base import ErrorBody, response_body
 
-__all__ = ["WireError", "invalid_parameter", "job_not_found", "wire_error_response"]
-
 
 class WireError(Exception):
     """Raised when a request is refused, with the response that the client receives."""

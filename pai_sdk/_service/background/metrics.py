@@ -25,8 +25,6 @@ from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 
-__all__ = ["MetricsCollector"]
-
 logger = logging.getLogger(__name__)
 
 _PAUSE_S = 0.5

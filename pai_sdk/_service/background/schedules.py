@@ -23,8 +23,6 @@ from pai_sdk._wire.pai.request import SCHEDULE_LABEL
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.requests import RecordedRequest
 
-__all__ = ["CreateJob", "ScheduleRunner"]
-
 _MAX_PAUSE_S = 30.0  # the system clock may be set, and waits do not count suspend
 _RETRY_AFTER_ERROR_S = 5.0
 _PATH = "/api/v1/trainingjobs"

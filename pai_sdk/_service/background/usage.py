@@ -19,8 +19,6 @@ from pai_sdk._core.files import append_to
 from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.services.jobs.usage import usage_file
 
-__all__ = ["UsageMeter"]
-
 logger = logging.getLogger(__name__)
 
 _EVERY_S = 10.0

@@ -17,8 +17,6 @@ from pai_sdk._service.identity.principal import Principal, Right
 from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["AccessChecked", "is_open_to_pages", "is_read_only_request", "required_right"]
-
 _ADMIN = ("/api/v1/users", "/api/v1/audit")
 _READ_ONLY_POSTS = (
     "/api/v1/compare",

@@ -19,8 +19,6 @@ from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.principal import NOT_SIGNED_IN, Principal
 from pai_sdk._service.identity.rate import RateLimit
 
-__all__ = ["audit_into", "record_created_id", "record_in_transaction"]
-
 logger = logging.getLogger(__name__)
 
 _RECORDED_STATUS = "noted_status"  # in the state of a request: the status of its entry in the log

@@ -22,8 +22,6 @@ from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.signature import ACS3, acs3_signature, payload_hash, roa_signature
 
-__all__ = ["MAX_SKEW_S", "Authenticator", "SignedRequest"]
-
 MAX_SKEW_S = 15 * 60
 _ACS3_FIELDS = re.compile(r"(Credential|SignedHeaders|Signature)=([^,\s]+)")
 _CLAIMED_KEY = re.compile(r"Credential=([^,\s]+)|^acs ([^:\s]+):")

@@ -10,8 +10,6 @@ from pydantic import BaseModel
 
 from pai_sdk._service.services.jobs.reading import read_body, read_model
 
-__all__ = ["accepts", "body_model", "read_json"]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 _Endpoint = TypeVar("_Endpoint", bound=Callable[..., Any])
 

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 
 from starlette.types import Message, Send
 
-__all__ = ["CONTENT_HEADERS", "send_with", "with_missing_headers"]
-
 CONTENT_HEADERS = (
     (b"content-security-policy", b"sandbox; default-src 'none'"),
     (b"x-content-type-options", b"nosniff"),

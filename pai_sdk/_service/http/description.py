@@ -16,8 +16,6 @@ from pai_sdk._service.http.bodies import body_model
 from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._wire.base import AnyResponse, ErrorBody, Received
 
-__all__ = ["PATH", "describe", "description_of"]
-
 PATH = "/openapi.json"
 """Its path, for clients with and without a key."""
 

@@ -11,8 +11,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk._service.settings import ForeignCloud
 
-__all__ = ["AsForeignCloud"]
-
 _CREATE = ("POST", "/api/v1/trainingjobs")
 
 

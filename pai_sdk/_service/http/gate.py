@@ -15,8 +15,6 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.state.disk import is_disk_full, is_read_only
 from pai_sdk._service.wire_errors import WireError, invalid_parameter, wire_error_response
 
-__all__ = ["CLAIMED_KEY", "REFUSED_AS", "Audit", "Gate", "headers_of", "throttle"]
-
 logger = logging.getLogger(__name__)
 
 _CHANGED = "The access key was revoked, or its rights have changed, while it waited for the response."

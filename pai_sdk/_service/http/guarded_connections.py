@@ -17,8 +17,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from pai_sdk._service.settings import ConnectionLimits
 
-__all__ = ["close_all_for_shutdown", "close_slow_connections", "guarded_protocol"]
-
 # Unsigned requests are not logged one by one: anybody can send them, and they could fill the disk.
 _logger = logging.getLogger(f"{__name__}.wire")
 _logger.setLevel(logging.ERROR)

@@ -14,8 +14,6 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.wire_errors import WireError, wire_error_response
 from pai_sdk._wire.signature import ACS3
 
-__all__ = ["PATH", "is_for_metrics", "metrics_of"]
-
 PATH = "/metrics"
 """A request that is signed for the object store reads a bucket of that name."""
 

@@ -16,8 +16,6 @@ from typing import BinaryIO
 
 from pai_sdk._core.files import replace_file
 
-__all__ = ["NonceMemory"]
-
 logger = logging.getLogger(__name__)
 
 _RECORD = struct.Struct("<I12s")  # minute of the request's date, digest of its nonce

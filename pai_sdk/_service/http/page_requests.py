@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from starlette.types import Scope
 
-__all__ = ["PAGE_HEADER", "PAGE_PATH", "PAGE_SESSION", "is_for_page"]
-
 PAGE_PATH = "/ui/"
 """The path of the page. Names of buckets are longer, so it is the path of no object."""
 

@@ -14,8 +14,6 @@ from typing import Any
 from pai_sdk._service.settings import ServiceSettings
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["Certificate", "certificate_of"]
-
 logger = logging.getLogger(__name__)
 
 _EXPIRED, _NOT_YET_VALID = 10, 9  # verify codes of OpenSSL

@@ -14,8 +14,6 @@ from fastapi import Depends, Query, Request
 from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["TokenChecked", "new_token"]
-
 _CONTEXT = b"pai-sdk token"
 
 

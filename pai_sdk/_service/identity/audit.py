@@ -13,8 +13,6 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import AuditRow
 
-__all__ = ["AuditEntry", "AuditLog"]
-
 _MAX_ENTRIES = 100_000
 _SPARE_ENTRIES = 1000
 _NEW_ENTRY = insert(AuditRow)  # built once: building the statement takes longer than its execution

@@ -12,8 +12,6 @@ from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import BucketOwnerRow
 from pai_sdk.errors import StorageError
 
-__all__ = ["BucketRights"]
-
 _READING = ("GET", "HEAD", "OPTIONS")
 
 

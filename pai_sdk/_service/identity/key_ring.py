@@ -7,8 +7,6 @@ from typing import Protocol
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.state.folder import Keys
 
-__all__ = ["KeyRing", "ServiceKey"]
-
 
 class KeyRing(Protocol):
     """Returns the secret and the user of each key. Safe to use from several threads."""

@@ -8,8 +8,6 @@ from typing import Literal, TypeAlias
 
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["LOCAL_USER", "NOT_SIGNED_IN", "OPERATOR", "RIGHTS", "Principal", "Right"]
-
 Right: TypeAlias = Literal["read", "submit", "admin"]
 """`read`: read jobs and files. `submit`: also start, stop and delete jobs. `admin`: also manage users and keys."""
 

@@ -6,8 +6,6 @@ import threading
 import time
 from collections.abc import Callable
 
-__all__ = ["KeyRates", "RateLimit"]
-
 
 class RateLimit:
     """Limits requests per second, with bursts of a few seconds' worth."""

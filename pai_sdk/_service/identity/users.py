@@ -26,8 +26,6 @@ from pai_sdk._service.state.folder import Keys
 from pai_sdk._service.state.models import AccessKeyRow, MemberRow, RemovedUserRow, UserRow
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 
-__all__ = ["NewKey", "UserInfo", "Users"]
-
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # also the suffix of a bucket's name
 _ALPHABET = string.ascii_letters + string.digits
 

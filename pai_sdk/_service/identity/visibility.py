@@ -10,8 +10,6 @@ from sqlalchemy import ColumnElement, and_, false, or_, true
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.state.models import Job
 
-__all__ = ["PRIVATE", "PUBLIC", "visible_jobs"]
-
 PRIVATE = "PRIVATE"
 """The accessibility of a job that only its owner and administrators can see."""
 

@@ -26,8 +26,6 @@ from pai_sdk._service.state.models import (
 )
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 
-__all__ = ["ROLES", "Member", "WorkspaceInfo", "WorkspaceTable", "right_of_roles"]
-
 ROLES: dict[str, Right] = {
     "PAI.WorkspaceOwner": "admin",
     "PAI.WorkspaceAdmin": "admin",

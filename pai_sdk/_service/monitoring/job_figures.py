@@ -18,8 +18,6 @@ from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import Job, Transition
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
 
-__all__ = ["JobFigures"]
-
 logger = logging.getLogger(__name__)
 
 _GIB = 1 << 30

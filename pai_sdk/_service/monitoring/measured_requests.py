@@ -13,8 +13,6 @@ from pai_sdk._service.monitoring.measurements import Measurements
 from pai_sdk._service.oss.oss_request import bucket_in_host, host_of
 from pai_sdk._service.routes.api_app import part_of
 
-__all__ = ["MeasuredRequests", "route_of"]
-
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _LONG_POLL = re.compile(rb"\bwait\s*=")
 _NO_RESPONSE = "none"

@@ -27,8 +27,6 @@ from pai_sdk._core.version import __version__
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
 
-__all__ = ["Measurements"]
-
 _STATEMENTS = ("select", "insert", "update", "delete")
 _REQUEST_BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _JOB_BUCKETS_S = (0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600, 6 * 3600, 24 * 3600)

@@ -23,8 +23,6 @@ from pai_sdk._service.monitoring.measured_requests import route_of
 from pai_sdk._service.routes.api_app import part_of
 from pai_sdk._service.settings import ServiceSettings
 
-__all__ = ["JsonFormatter", "LoggedRequests", "prepare_logs"]
-
 logger = logging.getLogger(__name__)
 _access = logging.getLogger("pai_sdk._service.access")
 

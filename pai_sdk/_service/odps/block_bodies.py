@@ -9,8 +9,6 @@ from typing import BinaryIO
 
 from pai_sdk._service.odps.table_errors import TableError
 
-__all__ = ["compressed", "decompressed"]
-
 _CHUNK_BYTES = 256 << 10
 _ZSTD_FRAME, _ZSTD_SKIPPED = 0xFD2FB528, range(0x184D2A50, 0x184D2A60)
 _MAX_WINDOW_BYTES = 8 << 20  # RFC 9659: limit of HTTP; a decoder allocates as much memory

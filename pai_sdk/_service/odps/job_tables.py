@@ -17,8 +17,6 @@ from pai_sdk._service.odps.user_tables import UserTables
 from pai_sdk._service.state.folder import Keys
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = ["JobTables", "TableKeys"]
-
 _JOB_KEY_PREFIX = "job."
 
 

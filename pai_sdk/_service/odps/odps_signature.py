@@ -13,8 +13,6 @@ from urllib.parse import unquote
 
 from pai_sdk._service.odps.table_errors import TableError
 
-__all__ = ["OdpsVerifier", "SecretOf", "canonical_text", "odps_signature"]
-
 _MAX_SKEW_S = 15 * 60
 _V4 = "aliyun_v4"
 

@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from pai_sdk._service.odps.table_errors import TableError
 
-__all__ = ["Token", "Tokens", "unclear"]
-
 _MAX_TOKENS = 100_000  # 1,200 columns with a comment each have 10,000
 # No alternative starts like another one, and none can match in two ways: a failed match takes linear time.
 _TOKEN = re.compile(

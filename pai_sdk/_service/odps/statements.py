@@ -11,8 +11,6 @@ from pai_sdk._data.trace.types import column_type, trace_schema
 from pai_sdk._service.odps.sql_tokens import Tokens, unclear
 from pai_sdk.errors import InvalidInputError
 
-__all__ = ["Statement", "read_partition", "read_statement"]
-
 # Limits of MaxCompute SQL: https://www.alibabacloud.com/help/en/maxcompute/user-guide/maxcompute-sql-limits
 _MAX_STATEMENT_BYTES = 2 << 20
 _MAX_NAME_BYTES = 128

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["TableError", "no_such_table"]
-
 
 class TableError(Exception):
     """Raised when a request is refused, with MaxCompute's error code and a message for the client."""

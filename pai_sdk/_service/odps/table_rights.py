@@ -11,8 +11,6 @@ from pai_sdk._service.odps.statements import read_partition
 from pai_sdk._service.odps.table_errors import TableError
 from pai_sdk._service.odps.user_tables import UserTables
 
-__all__ = ["ALL_TABLES", "TableRef", "TableRights", "is_table", "parse_table_uri"]
-
 _URI = re.compile(r"odps://(?P<project>\w{1,128})/tables/(?P<table>\w{1,128})(?:/(?P<partition>.*))?", re.ASCII)
 
 

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
     from pai_sdk._service.odps.statements import Statement
 
-__all__ = ["DownloadSession", "Table", "TableStore", "UploadSession"]
-
 _NAME = re.compile(r"\w{1,128}", re.ASCII)
 _ID = re.compile(r"[0-9a-f]{32}")
 _MAX_BLOCKS = 20_000

@@ -7,8 +7,6 @@ from collections.abc import Callable
 from pai_sdk._service.identity.principal import Principal, Right
 from pai_sdk._service.odps.table_errors import TableError, no_such_table
 
-__all__ = ["UserTables"]
-
 
 class UserTables:
     """Checks the rights of a user on tables: those of other users seem absent, but their names are taken."""

@@ -16,8 +16,6 @@ from pai_sdk._service.oss.index import ObjectIndex, replaced_error
 from pai_sdk._service.oss.object_rows import StoredObject
 from pai_sdk.errors import StorageError
 
-__all__ = ["Appender", "BoundedReader"]
-
 _LOCKS = 256  # objects with the same hash share a lock, which only delays them
 
 

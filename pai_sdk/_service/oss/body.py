@@ -18,8 +18,6 @@ from pai_sdk._service.oss.blobs import BlobWriter
 from pai_sdk._service.oss.error_codes import oss_error
 from pai_sdk._service.oss.oss_request import OssRequest
 
-__all__ = ["MAX_BODY_BYTES", "Threads", "read_content", "read_small_body", "write_body"]
-
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 5 << 30

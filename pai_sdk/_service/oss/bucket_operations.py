@@ -18,8 +18,6 @@ from pai_sdk._service.oss.oss_request import OssRequest
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.xml import Children, iso_time, name_writer, parse, xml_response
 
-__all__ = ["BucketOperations"]
-
 _OWNER: Children = [("ID", "pai"), ("DisplayName", "pai")]
 _MAX_KEYS = 1000
 _MAX_REQUEST_XML_BYTES = 4 << 20

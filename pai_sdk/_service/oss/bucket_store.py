@@ -21,8 +21,6 @@ from pai_sdk.errors import ObjectNotFoundError, StorageError
 
 T = TypeVar("T")
 
-__all__ = ["HEADER_EXECUTABLE", "BucketStore"]
-
 HEADER_EXECUTABLE = f"x-oss-meta-{META_EXECUTABLE}"
 """The header that marks an object as an executable file."""
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pai_sdk.errors import ObjectNotFoundError, StorageError
 
-__all__ = ["ERRORS", "WrongPositionError", "oss_error", "unavailable"]
-
 _RETRY_AFTER_S = 5.0
 
 ERRORS: dict[str, tuple[int, str]] = {

@@ -28,8 +28,6 @@ from pai_sdk._service.oss.object_rows import (
 )
 from pai_sdk.errors import StorageError
 
-__all__ = ["BucketInfo", "CommonPrefix", "ObjectIndex", "replaced_error"]
-
 _PAGE = 1000
 _PAGE_GROUPED = 100  # smaller: the rows of a page that fall into one group are read in vain
 _END = b"\xff"  # sorts after all keys: UTF-8 never contains this byte

@@ -39,8 +39,6 @@ from pai_sdk._service.oss.writer import Operation, Writer, connect
 from pai_sdk._service.state.schema import Schema
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["IndexDatabase"]
-
 T = TypeVar("T")
 
 _COPIED_ROWS = 1000

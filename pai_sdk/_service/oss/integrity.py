@@ -9,8 +9,6 @@ from pai_sdk._service.oss.error_codes import oss_error
 from pai_sdk._service.oss.object_rows import StoredObject
 from pai_sdk.errors import StorageError
 
-__all__ = ["DAMAGED", "IntegrityCheck", "content_is_short"]
-
 DAMAGED = "ObjectDamaged"
 """The error code for an object whose stored content was changed or lost."""
 

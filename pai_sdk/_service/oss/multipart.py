@@ -34,8 +34,6 @@ from pai_sdk._service.oss.object_rows import (
     successor,
 )
 
-__all__ = ["MAX_PARTS", "MIN_PART_BYTES", "MultipartUploads", "PartOfUpload", "UploadInfo", "UploadedPart"]
-
 MAX_PARTS = 10_000
 MIN_PART_BYTES = 100 * 1024
 _ID = re.compile("[0-9A-F]{32}")

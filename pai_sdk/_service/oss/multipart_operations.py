@@ -21,8 +21,6 @@ from pai_sdk._service.oss.oss_request import OssRequest
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.xml import Children, iso_time, name_writer, parse, written_headers, xml_response
 
-__all__ = ["MultipartOperations"]
-
 _MAX_PAGE = 1000
 _MAX_REQUEST_XML_BYTES = 4 << 20
 

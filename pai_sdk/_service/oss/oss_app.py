@@ -25,8 +25,6 @@ from pai_sdk._service.oss.oss_request import DOMAINS, OssRequest, host_of, is_si
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.xml import as_storage_error, error_response
 
-__all__ = ["create_app"]
-
 _log = logging.getLogger(__name__)
 
 # Parameters of the signature and of the form of the response; they do not select the operation.

@@ -17,15 +17,6 @@ from pai_sdk._service.oss.error_codes import oss_error
 from pai_sdk._service.oss.oss_request import OssSignedRequest
 from pai_sdk.errors import StorageError
 
-__all__ = [
-    "MAX_SKEW_S",
-    "Keys",
-    "Verifier",
-    "signature_v1",
-    "signature_v4",
-    "signing_key_v4",
-]
-
 # The secret of an access key id, or None for an unknown one.
 Keys = Mapping[str, str] | Callable[[str], str | None]
 

@@ -12,16 +12,6 @@ from starlette.types import Receive, Scope
 
 from pai_sdk._service.oss.error_codes import oss_error
 
-__all__ = [
-    "DOMAINS",
-    "OssRequest",
-    "OssSignedRequest",
-    "bucket_in_host",
-    "host_of",
-    "is_signed",
-    "read_request",
-]
-
 DOMAINS = ("localhost",)
 """Hosts below which the first label is the bucket, as in `bucket.localhost`."""
 

@@ -12,8 +12,6 @@ from pai_sdk._service.oss.multipart import MultipartUploads
 from pai_sdk._service.oss.object_rows import StoredObject
 from pai_sdk._service.periodic_task import PeriodicTask
 
-__all__ = ["Sweeper"]
-
 _log = logging.getLogger(__name__)
 _MIN_PAUSE_S, _MAX_PAUSE_S = 1.0, 3600.0
 _DAY_S = 24 * 3600.0

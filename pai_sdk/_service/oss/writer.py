@@ -12,8 +12,6 @@ from pathlib import Path
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, TypeVar
 
-__all__ = ["Operation", "Writer", "connect"]
-
 T = TypeVar("T")
 
 _BUSY_TIMEOUT_S = 30.0

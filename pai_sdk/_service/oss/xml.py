@@ -25,23 +25,6 @@ from pai_sdk._service.oss.object_rows import StoredObject
 from pai_sdk._service.oss.oss_request import OssRequest
 from pai_sdk.errors import StorageError
 
-__all__ = [
-    "HEADER_CRC64",
-    "Children",
-    "as_storage_error",
-    "content_response",
-    "document",
-    "error_response",
-    "iso_time",
-    "name_writer",
-    "object_headers",
-    "parse",
-    "printable",
-    "safe_in_browser",
-    "written_headers",
-    "xml_response",
-]
-
 HEADER_CRC64 = "x-oss-hash-crc64ecma"
 """The header with the CRC-64/XZ of the complete object, also in responses to range requests."""
 

@@ -15,8 +15,6 @@ from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._wire.base import Empty
 
-__all__ = ["ActionRoute", "FilledFieldsRoute"]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 
 

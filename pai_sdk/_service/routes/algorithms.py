@@ -32,8 +32,6 @@ from pai_sdk._wire.base import Sent
 from pai_sdk._wire.pai.definitions import AlgorithmDefinition
 from pai_sdk._wire.pai.wire import wire_time
 
-__all__ = ["router"]
-
 _Text = Annotated[str | None, Field(max_length=4096)]
 _Model = TypeVar("_Model", bound=BaseModel)
 

@@ -26,8 +26,6 @@ from pai_sdk._wire.experiments import (
 from pai_sdk._wire.labels import NewLabels, labels_by_key
 from pai_sdk._wire.pai.wire import wire_time
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/experiments", route_class=FilledFieldsRoute)
 
 _OWNER = "local"  # this service has no accounts

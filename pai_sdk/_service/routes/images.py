@@ -15,8 +15,6 @@ from pai_sdk._wire.images import ImageList, ImageRecord
 from pai_sdk._wire.labels import label_records
 from pai_sdk._wire.pai.public_images import CatalogueImage, public_images
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/images", route_class=ActionRoute)
 
 

@@ -20,8 +20,6 @@ from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.training_jobs import ChangedJobs, ChangesRequest
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=BudgetedRoute)
 
 _MAX_JOBS = 1000

@@ -20,8 +20,6 @@ from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.training_jobs import InstanceMetricsList
 from pai_sdk._wire.users import JobToken
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", route_class=ActionRoute)
 
 _METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")

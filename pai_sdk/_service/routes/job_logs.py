@@ -20,8 +20,6 @@ from pai_sdk._service.services.job_logs import line_chunks, list_events, read_pa
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.training_jobs import EventList, LogLines
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=ActionRoute)
 
 _MIN_POLL_S = 0.04  # the first interval at which a long poll checks the size of the log

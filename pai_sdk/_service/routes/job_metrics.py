@@ -17,8 +17,6 @@ from pai_sdk._service.services.jobs.snapshot import metric_point
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.training_jobs import JobLabels, LatestMetricsList, MetricsList, metrics_page
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=ActionRoute)
 
 _MAX_NAMES = 1000

@@ -20,17 +20,6 @@ from pai_sdk._service.services.runs.responses import json_bytes, json_list
 from pai_sdk._service.wire_errors import WireError, invalid_parameter, wire_error_response
 from pai_sdk._wire.base import items_key, response_body, wire_names
 
-__all__ = [
-    "LongPoll",
-    "add_refusals",
-    "etag",
-    "list_success",
-    "offering",
-    "refusal",
-    "request_id",
-    "success",
-]
-
 _WAIT = re.compile(r"\bwait\s*=\s*\"?(\d{1,18})\b")
 
 

@@ -15,8 +15,6 @@ from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.workspaces import MemberList, MemberRecord, NewMember, NewMembers
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/workspaces/{workspace_id}", route_class=ActionRoute)
 
 

@@ -29,8 +29,6 @@ from pai_sdk._wire.models import (
 )
 from pai_sdk._wire.pai.wire import wire_time
 
-__all__ = ["router"]
-
 _OWNER = "local"  # this service has no accounts
 _MAX_TEXT_LENGTH = 65536
 

@@ -14,8 +14,6 @@ from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.users import NewPageLink, PageLink
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 

@@ -12,8 +12,6 @@ from pai_sdk._data.logs.reader import LogWindow
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.numbers import checked_number
 
-__all__ = ["Order", "PageNumber", "PageSize", "TimeWindow", "read_pairs"]
-
 PageNumber = Annotated[int, BeforeValidator(checked_number), Query(alias="PageNumber", ge=1, le=100_000_000)]
 """`PageNumber`, from 1."""
 

@@ -10,8 +10,6 @@ from pai_sdk._service.services import quotas
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._wire.users import QuotaAmounts, QuotaState
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", route_class=ActionRoute)
 
 _MAX_LIMIT = (1 << 31) - 1

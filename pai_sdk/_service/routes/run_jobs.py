@@ -29,8 +29,6 @@ from pai_sdk._wire.run_jobs import (
 )
 from pai_sdk._wire.runs import ExtensionBody
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/runs/{run_id}", route_class=BudgetedRoute)
 
 

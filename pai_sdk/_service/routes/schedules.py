@@ -18,8 +18,6 @@ from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.schedules import NEW_SCHEDULE_SCHEMA, NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/schedules", route_class=ActionRoute)
 
 

@@ -24,8 +24,6 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.training_jobs import CreatedJob, JobErrorInfo, JobList, OutputModelList
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/trainingjobs", route_class=ActionRoute)
 
 

@@ -26,8 +26,6 @@ from pai_sdk._wire.users import (
     WorkspaceRight,
 )
 
-__all__ = ["audit_router", "router"]
-
 router = APIRouter(prefix="/api/v1/users", route_class=ActionRoute)
 audit_router = APIRouter(route_class=ActionRoute)
 

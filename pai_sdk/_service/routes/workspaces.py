@@ -26,8 +26,6 @@ from pai_sdk._wire.workspaces import (
     WorkspaceRecord,
 )
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", route_class=ActionRoute)
 
 _STORAGE = "modelExportPath"

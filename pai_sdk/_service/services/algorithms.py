@@ -17,8 +17,6 @@ from pai_sdk._service.state.models import Algorithm, AlgorithmVersion
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 
-__all__ = ["PROVIDER", "AlgorithmRegistry"]
-
 PROVIDER = "local"
 """The provider of algorithms on this service, which has no accounts."""
 

@@ -46,8 +46,6 @@ from pai_sdk._service.state.models import Base, Job
 from pai_sdk._service.state.sql_engine import display_url, postgres_engine, postgres_url, readable_start_errors
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
-__all__ = ["Contents", "back_up", "restore"]
-
 _MANIFEST = "backup.json"
 _DATA = "data"
 _FORMAT = 1

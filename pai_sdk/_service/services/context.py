@@ -25,8 +25,6 @@ from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.source import RunSource
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings
 
-__all__ = ["ContextOf", "JobRunner", "PageAddresses", "PrincipalOf", "ServiceContext", "principal_of"]
-
 
 class JobRunner(Protocol):
     """The scheduler, as far as requests use it."""

@@ -21,8 +21,6 @@ from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.requests import experiment_of
 from pai_sdk.errors import InvalidInputError
 
-__all__ = ["ORDERS", "ExperimentQuery", "ExperimentTable", "experiment_names"]
-
 ORDERS: Mapping[str, InstrumentedAttribute[Any]] = {
     "GmtCreateTime": ExperimentRow.created_at,
     "GmtModifiedTime": ExperimentRow.modified_at,

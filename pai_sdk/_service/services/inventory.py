@@ -16,9 +16,6 @@ from pai_sdk._host.agent import environments
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.sandbox import TRASH_PREFIX, Sandbox
 
-__all__ = ["Holding", "Removal", "clean", "holdings"]
-
-
 _PARTS = {"data": "copied inputs", "python": "packages", "requirements": "packages"}
 
 

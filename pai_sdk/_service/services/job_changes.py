@@ -14,8 +14,6 @@ from pai_sdk._service.services.jobs.progress_figures import latest_progress_of
 from pai_sdk._service.services.jobs.snapshot import LinkOf, job_in_full
 from pai_sdk._service.state.models import Job
 
-__all__ = ["fitting_jobs"]
-
 _MAX_BYTES = 8 << 20  # of requests; the other fields of a snapshot are small
 
 

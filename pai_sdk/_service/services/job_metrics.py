@@ -24,8 +24,6 @@ from pai_sdk._wire.training_jobs import metric_row
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-__all__ = ["MetricPages", "PointsQuery"]
-
 _MAX_CACHED_POINTS = 2_000_000  # of all jobs, without the current page; a point takes about 30 bytes
 
 

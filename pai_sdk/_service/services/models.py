@@ -19,8 +19,6 @@ from pai_sdk._service.state.models import ModelRow, ModelVersionRow
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.models import ModelFields, ModelVersionFields
 
-__all__ = ["MODEL_COLUMNS", "ModelQuery", "ModelRegistry"]
-
 MODEL_COLUMNS: Mapping[str, InstrumentedAttribute[Any]] = {
     "task": ModelRow.task,
     "domain": ModelRow.domain,

@@ -8,8 +8,6 @@ from pai_sdk._service.state.models import QuotaRow, UserRow
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.users import QuotaAmounts, QuotaState
 
-__all__ = ["read_quota", "set_quota"]
-
 
 def read_quota(context: ServiceContext, user: str) -> QuotaState:
     """Returns the quota of a user, and how much of it is used."""

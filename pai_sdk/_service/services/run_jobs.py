@@ -41,8 +41,6 @@ from pai_sdk._wire.run_jobs import (
     UsageOfRun,
 )
 
-__all__ = ["compare_jobs", "job_of_run", "rerun_job", "usage_of_run"]
-
 _TAIL_LINES = 400
 _TAIL_LINES_IN_RESPONSE = 40
 _MAX_TRACEBACK = 20_000

@@ -13,8 +13,6 @@ from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.schedules import NewSchedule
 
-__all__ = ["create_schedule"]
-
 
 def create_schedule(context: ServiceContext, new: NewSchedule, principal: Principal) -> ScheduleRow:
     """Creates a schedule, whose request is checked as a job is."""

@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["TICKET_LIFE_S", "Tickets"]
-
 T = TypeVar("T")
 
 TICKET_LIFE_S = 60.0

@@ -22,8 +22,6 @@ from pai_sdk._service.services.jobs.request_checks import image_notice, refuse_u
 from pai_sdk._service.services.jobs.resolution import Resolved
 from pai_sdk._service.services.jobs.snapshot import LinkOf, job_in_full
 
-__all__ = ["check_job", "create_job", "delete_job", "read_job", "stop_job", "visible_before"]
-
 
 def check_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> Resolved:
     """Checks the request of a user for a job; returns the job."""

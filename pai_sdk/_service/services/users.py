@@ -7,8 +7,6 @@ from pai_sdk._service.identity.users import UserInfo
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["create_user"]
-
 
 def create_user(
     context: ServiceContext, principal: Principal, name: str, right: Right, workspace_id: str | None

@@ -15,8 +15,6 @@ from sqlalchemy.orm import Session, sessionmaker
 from pai_sdk._service.state.migrations import JOBS
 from pai_sdk._service.state.sql_engine import readable_start_errors
 
-__all__ = ["Database"]
-
 _BUSY_TIMEOUT_S = 30
 
 

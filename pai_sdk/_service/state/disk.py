@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["DiskWatch", "Reserve", "is_disk_full", "is_read_only"]
-
 logger = logging.getLogger(__name__)
 _FULL = ("disk is full", "No space left on device", "Disk quota exceeded")
 _READ_ONLY = ("readonly database", "Read-only file system")

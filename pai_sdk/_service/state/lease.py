@@ -34,8 +34,6 @@ from sqlalchemy.orm import Session
 from pai_sdk._service.state.process_names import ProcessName
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["LASTS_S", "AcquiredLease", "Lease", "LeaseTable", "now_s"]
-
 logger = logging.getLogger(__name__)
 
 LASTS_S = 8.0

@@ -7,8 +7,6 @@ from sqlalchemy import Connection, column, delete, func, insert, inspect, select
 from pai_sdk._service.state.models import Base, Job, LatestMetric, Metric
 from pai_sdk._service.state.schema import Schema
 
-__all__ = ["JOBS"]
-
 
 def _with_priority(connection: Connection) -> None:
     """Migrates to version 2: adds the priority, which was in the request only."""

@@ -7,34 +7,6 @@ from typing import Any
 from sqlalchemy import JSON, BigInteger, ForeignKey, Index, Text, UniqueConstraint, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 
-__all__ = [
-    "AccessKeyRow",
-    "Algorithm",
-    "AlgorithmVersion",
-    "AuditRow",
-    "Base",
-    "BucketOwnerRow",
-    "Event",
-    "ExperimentLabel",
-    "ExperimentRow",
-    "Job",
-    "JobAlgorithm",
-    "JobLabel",
-    "LatestMetric",
-    "MemberRow",
-    "Metric",
-    "ModelRow",
-    "ModelVersionRow",
-    "Progress",
-    "QuotaRow",
-    "RemovedUserRow",
-    "ScheduleRow",
-    "Transition",
-    "UseRow",
-    "UserRow",
-    "WorkspaceRow",
-]
-
 
 class Base(DeclarativeBase):
     """All tables. Times are seconds since 1970, UTC."""

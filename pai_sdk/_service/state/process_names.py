@@ -11,8 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["ProcessName"]
-
 _PROC = Path("/proc")
 _POLL_INTERVAL_S = 0.01
 

@@ -21,8 +21,6 @@ from sqlalchemy import (
 
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["Migration", "Schema"]
-
 Migration = Callable[[Connection], None]
 
 _RETIRED = 1000  # every build refuses it as newer than its own

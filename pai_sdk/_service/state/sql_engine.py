@@ -14,15 +14,6 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from pai_sdk._core.extras import install_command
 from pai_sdk.errors import ServiceStartError
 
-__all__ = [
-    "display_url",
-    "is_database_away",
-    "lease_engine",
-    "postgres_engine",
-    "postgres_url",
-    "readable_start_errors",
-]
-
 _EXAMPLE = "postgresql+psycopg://user@host/name"
 _DRIVER = "postgresql+psycopg"
 # libpq parameters. A lost server is detected after 15 + 3 x 5 = 30 s; no statement of the service takes a minute.

@@ -22,8 +22,6 @@ from pai_sdk._service.web.browser_keys import BrowserKeys
 from pai_sdk._service.web.host_names import HostNames
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["SAFETY_HEADERS", "BrowserGuard", "cookie_name", "page_policy"]
-
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 # CSP 3 (host-source) allows no IP address but 127.0.0.1; for others, the sandbox of the objects has to suffice.
 _POLICY_HOST = re.compile(r"(127\.0\.0\.1|[0-9.-]*[a-z][a-z0-9.-]*)(:\d+)?")

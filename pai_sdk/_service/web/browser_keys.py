@@ -23,8 +23,6 @@ from collections.abc import Callable
 
 from pai_sdk._service.services.tickets import Tickets
 
-__all__ = ["SIGNED_IN_S", "BrowserKeys", "page_secret"]
-
 SIGNED_IN_S = 7 * 24 * 3600
 """The lifetime of a cookie in seconds."""
 

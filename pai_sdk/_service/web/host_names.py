@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-__all__ = ["LOOPBACK_NAMES", "HostNames", "check_name", "names_of_address"]
-
 LOOPBACK_NAMES = frozenset({"127.0.0.1", "[::1]", "localhost"})
 """The names that every server on this machine has."""
 

@@ -15,17 +15,6 @@ from pai_sdk._service.web.browser_guard import BrowserGuard
 from pai_sdk._service.web.browser_keys import BrowserKeys
 from pai_sdk._service.web.host_names import HostNames
 
-__all__ = [
-    "ABOUT_PATH",
-    "ASSETS_PATH",
-    "DOWNLOADS_PATH",
-    "LOGIN_PATH",
-    "STATIC_FOLDER",
-    "Ability",
-    "Page",
-    "PageSettings",
-]
-
 LOGIN_PATH = f"{PAGE_PATH}session"
 ABOUT_PATH = f"{PAGE_PATH}about"
 ASSETS_PATH = f"{PAGE_PATH}assets/"

@@ -20,8 +20,6 @@ from pai_sdk._service.web.browser_keys import SIGNED_IN_S
 from pai_sdk._service.web.page import ABOUT_PATH, ASSETS_PATH, LOGIN_PATH, Ability, Page
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["PageOf", "add_page"]
-
 _NO_STORE = {"Cache-Control": "no-store"}
 _MEDIA_TYPES = {
     ".js": "text/javascript; charset=utf-8",

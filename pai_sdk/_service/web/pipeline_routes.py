@@ -13,8 +13,6 @@ from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk.errors import RunNotFoundError, StorageError
 
-__all__ = ["PipelineSource", "add_pipelines"]
-
 
 class PipelineSource(Protocol):
     """A source of runs of pipelines. Safe to use from several threads."""

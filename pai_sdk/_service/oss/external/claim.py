@@ -10,8 +10,6 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._data.storage.base import Store
 from pai_sdk.errors import ObjectNotFoundError, PaiError, ServiceStartError
 
-__all__ = ["CLAIM_FILE", "claim", "read_claimed_uri"]
-
 CLAIM_FILE = "external.json"
 """The file in the objects' folder with the URI of the external store and the id of the service."""
 

@@ -12,8 +12,6 @@ from typing import Any
 from pai_sdk._data.storage.base import Store
 from pai_sdk._service.oss.error_codes import unavailable
 
-__all__ = ["ContentReader", "FileChunks", "StoredChunks"]
-
 _CHUNK_BYTES = 1 << 20
 _MAX_AHEAD_BYTES = 4 << 20
 

@@ -29,8 +29,6 @@ from pai_sdk._wire.runs import ComparisonBody, HparamsComparison
 if TYPE_CHECKING:
     from pai_sdk._data.run.plots.buckets import Comparison
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _Text = Annotated[str, Field(max_length=4096)]

@@ -12,8 +12,6 @@ from pai_sdk._service.services.runs.event_stream import EventStream, stream_even
 from pai_sdk._service.services.runs.source import RunsOf
 from pai_sdk._service.services.runs.topics import RunsTopic, read_topics
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _MEDIA_TYPE = "text/event-stream"

@@ -20,8 +20,6 @@ from pai_sdk._wire.base import response_body
 from pai_sdk._wire.runs import Download, FileList, NewDownload
 from pai_sdk.errors import InvalidInputError, StorageError
 
-__all__ = ["router"]
-
 router = APIRouter(route_class=BudgetedRoute)
 
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")

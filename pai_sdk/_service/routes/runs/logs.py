@@ -19,8 +19,6 @@ from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import response_body
 from pai_sdk._wire.runs import LogLineOfRun, LogOfRun
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
 _MAX_LINES = 10_000

@@ -15,8 +15,6 @@ from pai_sdk._service.services.runs.source import RunsOf
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.runs import MediaList
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
 _KINDS = ("image", "histogram", "text", "audio")

@@ -13,8 +13,6 @@ from pai_sdk._service.services.runs.runs import get_watched_run, no_job
 from pai_sdk._service.services.runs.source import RunsOf
 from pai_sdk._wire.runs import ExtensionBody
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute, include_in_schema=False)
 
 

@@ -14,8 +14,6 @@ from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.base import response_body
 from pai_sdk._wire.runs import TraceRows
 
-__all__ = ["router"]
-
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
 _MAX_ROWS = 1000

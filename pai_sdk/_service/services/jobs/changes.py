@@ -9,8 +9,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Changes", "FinishTimes", "Subscription"]
-
 _MAX_JOBS = 10_000  # finish times of older jobs are dropped: readers have long read their files
 
 

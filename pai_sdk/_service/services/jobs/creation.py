@@ -22,8 +22,6 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 from pai_sdk.errors import InvalidInputError
 
-__all__ = ["read_request", "read_spec"]
-
 _MAX_NAME_LENGTH = 256
 _MAX_PRIORITY = (1 << 31) - 1
 _MAX_TIME_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minutes

@@ -14,8 +14,6 @@ from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Capacity", "Need", "capacity_now", "need_of", "need_or_instances", "refuse_oversized"]
-
 _GIB = 1 << 30
 _GPUS = re.compile("[0-9]{1,9}")
 _MAX_GPUS = 1024

@@ -37,8 +37,6 @@ from pai_sdk._wire.pai.job_retries import MAX_WAIT_S
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["MAX_LABEL_LENGTH", "Jobs", "existing_job", "latest_metrics", "latest_metrics_of"]
-
 MAX_LABEL_LENGTH = 256
 """Maximum number of characters of a label's key and value: both fit into an index of any database."""
 

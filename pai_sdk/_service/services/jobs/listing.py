@@ -18,8 +18,6 @@ from pai_sdk._service.state.models import Job, JobAlgorithm, JobLabel
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.status import STATUSES
 
-__all__ = ["JobQuery", "find_jobs", "jobs_in_parts", "read_labels", "sizes_bytes"]
-
 _DEFAULT_WINDOW_S = 7 * 24 * 3600
 _PART_BYTES = 1 << 20  # requests in memory at once: as Python objects they take six times as much
 _MAX_LABELS = 100  # each is a condition, and databases limit the depth of expressions (SQLite: 1,000)

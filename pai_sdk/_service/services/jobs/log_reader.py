@@ -12,8 +12,6 @@ from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["JobLogReader"]
-
 _MAX_OPEN_LOGS = 512
 
 

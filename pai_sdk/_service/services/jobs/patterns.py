@@ -19,8 +19,6 @@ from pathlib import Path
 import psutil
 import regex
 
-__all__ = ["main", "pattern_problems"]
-
 _MAX_PATTERN_LENGTH = 4096
 _MEMORY_BYTES = 16 << 20  # for all patterns of one request; a usual pattern takes some KiB
 _CPU_S = 2

@@ -10,8 +10,6 @@ from sqlalchemy.orm import Session
 from pai_sdk._service.state.models import Progress
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 
-__all__ = ["OVERALL_PROGRESS", "REMAINING_TIME", "latest_progress", "latest_progress_of", "progress_patterns"]
-
 OVERALL_PROGRESS = "OverallProgress"
 REMAINING_TIME = "RemainingTime"
 

@@ -17,8 +17,6 @@ from pydantic import BaseModel, ValidationError
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.numbers import LARGEST_INTEGER, checked_number
 
-__all__ = ["join_problems", "read_body", "read_model"]
-
 _Model = TypeVar("_Model", bound=BaseModel)
 _Models = tuple[type[BaseModel], ...]
 

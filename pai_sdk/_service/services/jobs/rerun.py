@@ -19,8 +19,6 @@ from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL
 from pai_sdk._wire.pai.secret_values import MASK
 from pai_sdk._wire.requests import RecordedCompute, RecordedRequest, RecordedScheduler, RecordedSpec
 
-__all__ = ["JOB_SPECIFIC_LABELS", "RerunChanges", "changed_request", "form_fields"]
-
 JOB_SPECIFIC_LABELS = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 """Labels that identify one job, and are not copied to others."""
 

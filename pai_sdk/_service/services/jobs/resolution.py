@@ -19,8 +19,6 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import AlgorithmSpec, Channel
 from pai_sdk.errors import Problem
 
-__all__ = ["Resolved", "resolve", "spec_problems"]
-
 _MAX_MATCH_S = 0.05
 
 

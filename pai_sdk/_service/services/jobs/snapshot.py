@@ -24,8 +24,6 @@ from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.requests import job_body, output_uris
 from pai_sdk._wire.training_jobs import OutputModelRecord, ProgressFigure
 
-__all__ = ["LinkOf", "error_info", "job_in_full", "job_in_list", "metric_point", "output_models"]
-
 _MODEL_CHANNEL = "model"
 
 LinkOf: TypeAlias = Callable[[str], "str | None"]

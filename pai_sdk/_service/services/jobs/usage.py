@@ -10,8 +10,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["MEASURED", "read_usage", "usage_file"]
-
 MEASURED = ("CpuCoreUsage", "MemoryUsage", "DiskReadRate", "DiskWriteRate")
 """Percent of the machine's cores, percent of its memory, bytes per second."""
 

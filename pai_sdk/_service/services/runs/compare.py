@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._data.run.watch.records import RunBrief
 
-__all__ = ["MAX_RUNS", "check_comparison", "count_entries", "runs_with", "selected_runs"]
-
 MAX_RUNS = 10_000
 _SMOOTHING_COSTS = 3  # smoothing copies the points: three times their memory
 

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import Series
 
-__all__ = ["Position", "epoch_of_points", "join_cursor", "read_cursor"]
-
 _PART = re.compile(r"([0-9a-f]{8}):([0-9a-zA-Z_-]{1,40})\.([0-9]{1,18})\.([0-9]{1,18})")
 _MAX_CURSOR_LENGTH = 16_384
 

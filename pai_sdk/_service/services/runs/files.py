@@ -11,8 +11,6 @@ from pai_sdk._service.services.runs.source import ROOT_FOLDER
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk.errors import InvalidInputError, StorageError
 
-__all__ = ["list_entries", "no_file", "store_of"]
-
 _MAX_ENTRIES = 2000
 _MAX_FILES = 50_000  # files that one request lists, including subfolders
 

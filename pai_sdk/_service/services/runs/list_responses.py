@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import TagSummary
     from pai_sdk._data.run.watch.records import HparamsDiff, RunBrief
 
-__all__ = ["FIELDS", "QUEUE_POSITION", "brief_row", "diff_row", "plain", "tag_row", "tags_of"]
-
 _TAG_FIELDS: dict[str, Callable[[TagSummary], float | None]] = {
     "last": lambda summary: None if summary.last is None else summary.last.value,
     "min": lambda summary: summary.min,

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.events.reader import Entry
     from pai_sdk._data.run.watch.watched_run import WatchedRun
 
-__all__ = ["media_items"]
-
 _MAX_ITEMS = 200
 _MAX_BINS = 64
 _MAX_TEXT_LENGTH = 20_000

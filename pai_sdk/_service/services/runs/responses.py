@@ -22,20 +22,6 @@ from fastapi import Request, Response
 
 from pai_sdk._service.services.budgets import Work
 
-__all__ = [
-    "IMMUTABLE",
-    "LIVE",
-    "ResponseCache",
-    "RowCache",
-    "best_of",
-    "csv_text",
-    "finite",
-    "json_bytes",
-    "json_list",
-    "json_response",
-    "tagged",
-]
-
 LIVE = {"Cache-Control": "private, no-cache"}
 """Headers of a response that can change at any time: clients revalidate it with its ETag."""
 

@@ -21,17 +21,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.watch.records import RunBrief
     from pai_sdk._data.run.watch.watched_run import WatchedRun
 
-__all__ = [
-    "RunsQuery",
-    "call_manager",
-    "first_nonfinite",
-    "get_watched_run",
-    "no_job",
-    "points_after",
-    "runs_page",
-    "version_of",
-]
-
 _MARKED_TAGS = 100
 
 

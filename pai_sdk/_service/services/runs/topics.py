@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.watch.records import Change
     from pai_sdk._service.services.runs.source import RunSource
 
-__all__ = ["LogTopic", "Message", "PointsTopic", "RunsTopic", "Topic", "count_points", "read_topics"]
-
 _MAX_TOPICS = 100
 _MAX_RUN_IDS = 5000  # a client that has missed more changes fetches the list
 _POINTS_PER_MESSAGE = 10_000

@@ -12,8 +12,6 @@ from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.runs import TraceColumn, TraceRows
 from pai_sdk.errors import MissingExtraError, TraceError
 
-__all__ = ["TRACE", "read_trace"]
-
 TRACE = "trace"
 _OF_RUN = "run://trace"  # no path: files are read through the store, which refuses links to files outside of it
 _MAX_CELL_LENGTH = 500

@@ -20,8 +20,6 @@ from pai_sdk._service.services.jobs.host_resources import Capacity, Need
 from pai_sdk._service.state.models import Job, UseRow
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["HALF_LIFE_S", "Allocation", "Use", "all_uses", "allocated_at", "charge", "share_of"]
-
 HALF_LIFE_S = 24 * 3600.0  # a day: the weight after a week is 2 ** -7, less than 1 %
 
 

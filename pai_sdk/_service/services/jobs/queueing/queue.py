@@ -14,8 +14,6 @@ from pai_sdk._service.services.jobs.queueing.quota_checks import NO_QUOTA, Quota
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = ["Decision", "FairQueue", "Head", "decide"]
-
 
 @dataclass(frozen=True)
 class Head:

@@ -15,20 +15,6 @@ from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = [
-    "ACTIVE",
-    "NO_QUOTA",
-    "QUEUED",
-    "Quota",
-    "QuotaUse",
-    "all_quotas",
-    "check_quota",
-    "missing_in_quota",
-    "quota_of",
-    "refuse_larger_than_quota",
-    "use_of",
-]
-
 QUEUED = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED)
 """Statuses of a job that has not started."""
 

@@ -23,8 +23,6 @@ from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["NewJob", "Submissions", "accessibility_of", "new_job_id"]
-
 _MAX_COUNTED = 1000  # jobs ahead of a new one
 _ID_ALPHABET = string.digits + string.ascii_lowercase
 _ID_LENGTH = 12

@@ -10,8 +10,6 @@ from cronsim import CronSim, CronSimError
 
 from pai_sdk._service.wire_errors import invalid_parameter
 
-__all__ = ["cron_problems", "newest_time", "next_time"]
-
 _FIELDS = 5
 _MAX_CRON_LENGTH = 200
 _MAX_ZONE_LENGTH = 100

@@ -19,8 +19,6 @@ from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 
-__all__ = ["ScheduleTable", "schedule_problems"]
-
 _MAX_SCHEDULES_PER_USER = 100  # each has a request of up to some MiB
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ID_ALPHABET = string.ascii_lowercase + string.digits
