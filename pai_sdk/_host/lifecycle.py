@@ -30,8 +30,6 @@ from pai_sdk._host.execution.base import ExecutionState, Executor
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["STOPPED_MESSAGE", "JobLife", "JobStore", "outcome", "stopped_before_start_message", "waiting_state"]
-
 STOPPED_MESSAGE = "The job was stopped by its user."
 
 

@@ -9,16 +9,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-__all__ = [
-    "MASTER_PORT",
-    "TF_PORT",
-    "Instance",
-    "Rendezvous",
-    "free_ports",
-    "name_instances",
-    "rendezvous_variables",
-]
-
 MASTER_PORT = 23456
 """The port of rank 0 if every instance has its own address."""
 

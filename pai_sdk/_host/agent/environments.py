@@ -22,8 +22,6 @@ from pathlib import Path
 from pai_sdk._core.files import locked, replace_file
 from pai_sdk._host.agent.requirement_lists import EXACT, today
 
-__all__ = ["is_complete", "mark_complete", "prune", "record_use", "record_valid_for"]
-
 _COMPLETE = "complete"
 _INTERPRETER_FILE = "made_for"
 _VALID_FOR_FILE = "kept_for"

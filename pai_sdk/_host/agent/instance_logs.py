@@ -9,8 +9,6 @@ from typing import BinaryIO
 from pai_sdk._core.files import append_to
 from pai_sdk._host.agent.sandbox import Sandbox
 
-__all__ = ["InstanceLogs"]
-
 
 class InstanceLogs:
     """The logs of one job's instances, and samples of their sizes."""

@@ -28,8 +28,6 @@ from pai_sdk._core.files import take_lock
 from pai_sdk._host.agent import environments
 from pai_sdk._host.agent.requirement_lists import EXACT, reuse_period
 
-__all__ = ["Requirements", "find_requirements", "has_pip", "install", "layer", "service_paths", "site_packages"]
-
 # pip's default of 5 takes half a minute if no index responds.
 _PIP_RETRIES = "2"
 _FROM_JOB = "requirements-of-request.txt"

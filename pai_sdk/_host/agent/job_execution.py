@@ -46,8 +46,6 @@ from pai_sdk._host.agent.protocol import DISK_IS_FULL, ExecutionState, InstanceS
 from pai_sdk._host.agent.requirement_lists import pip_problem
 from pai_sdk._host.agent.sandbox import Sandbox
 
-__all__ = ["Alarm", "JobExecution"]
-
 _CHECK_INTERVAL_S = 1.0
 _PAUSE_ON_FULL_DISK_S = 0.5
 # A disk with less free space is full. The reserve that the service frees on a full disk is half of it.

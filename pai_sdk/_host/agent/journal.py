@@ -28,8 +28,6 @@ from pai_sdk._core.files import is_locked, replace_file, take_lock
 from pai_sdk._core.reasons import REASON_SUPERVISOR_LOST, supervisor_lost_message
 from pai_sdk._host.agent.protocol import DISK_IS_FULL, ExecutionRecord, ExecutionState
 
-__all__ = ["Journal", "lost"]
-
 _STATE = "state.json"
 _SPARE_BYTES = 64 * 1024
 

@@ -10,8 +10,6 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["exceeds", "has_killed_since", "kernel_kills"]
-
 _KIB = 1024
 
 

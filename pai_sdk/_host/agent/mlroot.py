@@ -16,8 +16,6 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["enter", "refusal"]
-
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
 _MS_RDONLY = 0x1

@@ -15,21 +15,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = [
-    "adopt_orphans",
-    "descendants",
-    "exit_code",
-    "groups_below",
-    "kill_descendants",
-    "kill_group",
-    "kill_orphans",
-    "reap",
-    "session_leaders",
-    "signal_group",
-    "spawn",
-    "spawn_call",
-]
-
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _IS_LINUX = sys.platform.startswith("linux")

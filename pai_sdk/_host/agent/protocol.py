@@ -26,8 +26,6 @@ from typing import Literal, NamedTuple, TypeAlias
 from pai_sdk._core.files import open_file, open_plain, publish_once
 from pai_sdk._core.reasons import REASON_STOPPED_BY_USER, REASON_STOPPED_FROM_OUTSIDE
 
-__all__ = ["DISK_IS_FULL", "Ending", "ExecutionRecord", "ExecutionState", "InstanceState", "Phase", "StopRequest"]
-
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 """The error numbers of a full disk."""
 

@@ -12,8 +12,6 @@ import re
 import time
 from collections.abc import Iterable, Sequence
 
-__all__ = ["EXACT", "pip_problem", "reuse_period", "today"]
-
 EXACT = "exact"
 """All versions are exact: an installation stays valid."""
 _COMMENT = re.compile(r"(^|\s)#.*$")

@@ -24,8 +24,6 @@ from typing import Protocol
 from pai_sdk._core.files import replace_file
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["RESUMED_CHANNELS", "TRASH_PREFIX", "HasChannels", "Sandbox", "output_channels"]
-
 RESUMED_CHANNELS = frozenset({"checkpoints"})
 """The output channels whose folder begins with the files at their URI, so that a job continues from there."""
 

@@ -21,8 +21,6 @@ from pai_sdk._host.agent.processes import kill_group, session_leaders
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk.errors import PaiError
 
-__all__ = ["hidden_by_ml", "job_on_host", "kill_supervisors", "start_supervisor"]
-
 # The variables of this process that a job gets; all others, such as keys, stay here.
 _INHERITED = re.compile(
     r"HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|LD_LIBRARY_PATH|(CUDA|NVIDIA|PIP)_\w+"

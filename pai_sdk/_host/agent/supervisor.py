@@ -26,8 +26,6 @@ from pai_sdk._host.agent.journal import Journal, lost
 from pai_sdk._host.agent.processes import adopt_orphans, kill_descendants
 from pai_sdk._host.agent.sandbox import Sandbox
 
-__all__ = ["main"]
-
 
 def main(root: Path, lifeline: int | None = None) -> int:
     """Starts the job in this folder and returns, leaving guardian and supervisor behind.

@@ -26,24 +26,6 @@ if TYPE_CHECKING:
     from pai_sdk._wire.pai.request import TrainingJobRequest
     from pai_sdk._wire.pai.spec import HyperParameter
 
-__all__ = [
-    "DEFAULT_JOB_TYPE",
-    "cpus",
-    "environment",
-    "gpus",
-    "input_files",
-    "instance_environment",
-    "instances",
-    "job_description",
-    "job_type",
-    "launch_spec",
-    "max_running_seconds",
-    "memory_limit_bytes",
-    "parse_bytes",
-    "user_args",
-    "write_config",
-]
-
 DEFAULT_JOB_TYPE = "PyTorchJob"
 _MAX_VARIABLE_BYTES = 128 * 1024  # MAX_ARG_STRLEN of Linux: `name=value` and its final NUL
 # Every POSIX shell reads these literally and unquoted at any position of an argument.

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pai_sdk._core.reasons import REASON_KILLED_BY_SIGNAL, REASON_NON_ZERO_EXIT
 from pai_sdk._host.agent.protocol import Ending, ExecutionState, InstanceState
 
-__all__ = ["ended", "ending_of", "is_secondary", "job_state", "lost"]
-
 # Reasons of a process that lost its connection to another instance: an exception, or an abort by a signal.
 _EXITS = frozenset({REASON_NON_ZERO_EXIT, REASON_KILLED_BY_SIGNAL})
 

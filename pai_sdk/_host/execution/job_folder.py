@@ -15,8 +15,6 @@ from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._host.agent.sandbox import HasChannels, Sandbox
 from pai_sdk._host.execution.base import JobFiles
 
-__all__ = ["JobFolder"]
-
 _OUTPUTS_IN_JOB = "/ml/output"
 
 

@@ -14,8 +14,6 @@ from pai_sdk._host.execution.contract import instances
 from pai_sdk._host.execution.log_metrics import LogMetrics, Pattern
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = ["JobMetrics", "open_points"]
-
 
 def open_points(
     job_id: str, request: TrainingJobRequest, sandbox: Sandbox, tensorboard: Path | None = None

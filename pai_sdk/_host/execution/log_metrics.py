@@ -33,8 +33,6 @@ from pai_sdk._data.run.events.writer import FILE_VERSION, double_field, event_fi
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._host.agent.sandbox import Sandbox
 
-__all__ = ["MAX_LINE", "LogMetrics", "Pattern", "RegexPattern", "is_refused"]
-
 _CHUNK_BYTES = 1 << 20
 MAX_LINE = 32 << 10
 """Longer lines are searched only at both ends: the time of a pattern may grow with the square of the length."""

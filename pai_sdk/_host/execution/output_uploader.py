@@ -23,8 +23,6 @@ from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk._host.execution.base import JobFiles
 from pai_sdk.errors import PaiError
 
-__all__ = ["LIVE_CHANNELS", "UPLOAD_INTERVAL_S", "OutputUploader", "UploadCancelled", "record_resumed"]
-
 LIVE_CHANNELS = frozenset({"checkpoints", "tensorboard", "trace"})
 """Channels that are uploaded while the job runs; the others are uploaded once, after its end."""
 

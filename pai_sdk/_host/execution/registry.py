@@ -7,8 +7,6 @@ from pkgutil import resolve_name
 from pai_sdk._host.execution.base import Executor, ExecutorSetup
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["EXECUTORS", "executor_names", "open_executor"]
-
 EXECUTORS = {
     "process": "pai_sdk._host.execution.process.executor:ProcessExecutor",
     "docker": "pai_sdk._host.execution.docker.executor:DockerExecutor",

@@ -8,8 +8,6 @@ from pai_sdk._wire.base import wire_name, wire_names
 from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = ["unused_fields"]
-
 _TOP_LEVEL = (
     "experiment_config",
     "user_vpc",

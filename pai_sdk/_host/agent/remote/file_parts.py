@@ -19,8 +19,6 @@ from typing import Any, TypeAlias
 
 from pai_sdk._core.files import open_file, open_plain
 
-__all__ = ["PART_BYTES", "Entry", "FileInfo", "files_in", "pack", "path_within", "remove", "unpack"]
-
 Entry: TypeAlias = tuple[Any, ...]
 
 FileInfo: TypeAlias = list[Any]

@@ -33,8 +33,6 @@ from pai_sdk._host.agent.remote.file_parts import PART_BYTES, Entry, FileInfo, f
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.supervising import job_on_host, start_supervisor
 
-__all__ = ["HostedInstance"]
-
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 15.0
 _POLL_INTERVAL_S = 0.05

@@ -23,8 +23,6 @@ from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.slurm.gang_folder import BEAT_INTERVAL_S, Claim, GangFolder
 
-__all__ = ["main"]
-
 _RUN = (
     "import sys; sys.path.append(sys.argv[1]); from pai_sdk._host.agent.slurm.task import main; "
     "sys.exit(main(*sys.argv[1:]))"

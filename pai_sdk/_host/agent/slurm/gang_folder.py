@@ -29,8 +29,6 @@ from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import Ending, ExecutionState
 from pai_sdk._host.agent.sandbox import Sandbox
 
-__all__ = ["BEAT_INTERVAL_S", "Claim", "GangFolder", "HostPorts"]
-
 BEAT_INTERVAL_S = 2.0
 # Six beats, because some file systems show the times of files late.
 _DEAD_AFTER_S = 12.0

@@ -26,8 +26,6 @@ from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.slurm.gang_folder import BEAT_INTERVAL_S, GangFolder, HostPorts
 from pai_sdk._host.agent.supervising import job_on_host, start_supervisor
 
-__all__ = ["main"]
-
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 15.0
 _POLL_INTERVAL_S = 0.1

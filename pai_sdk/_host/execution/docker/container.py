@@ -22,20 +22,6 @@ if TYPE_CHECKING:
     from pai_sdk._host.execution.docker.requirements_cache import CachedRequirements
     from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = [
-    "LABEL_FOLDER",
-    "LABEL_INSTANCE",
-    "LABEL_JOB",
-    "LABEL_OWNER",
-    "LABEL_REQUIREMENTS",
-    "ContainerLimits",
-    "ContainerMounts",
-    "create_arguments",
-    "environment_file",
-    "labels",
-    "owner",
-]
-
 LABEL_JOB = "pai-sdk.job"
 """The job's id, on each of its containers and networks."""
 

@@ -22,8 +22,6 @@ from pai_sdk._host.execution.docker.final_state import ContainerExit
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import EngineNotFoundError
 
-__all__ = ["JobContainers", "container_exit", "is_being_removed", "tolerate_missing_engine"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_EVENTS = 256  # by Docker

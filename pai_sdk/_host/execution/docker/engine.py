@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import docker
     from requests import RequestException
 
-__all__ = ["Absence", "Engine", "find_engine"]
-
 _PING_TIMEOUT_S = 5.0  # for a call that costs an engine nothing; a slower engine hangs
 _INFO_TIMEOUT_S = 20.0  # an engine on a busy machine may take seconds to count its containers and images
 _CALL_TIMEOUT_S = 60.0

@@ -17,8 +17,6 @@ from pai_sdk._host.execution.docker.engine import Engine, find_engine
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk.errors import EngineNotFoundError
 
-__all__ = ["ContainerEntry", "find_container_entry", "usage_of_job"]
-
 # The variables of the job are not in the engine's records but in a file, which `instance.sh` reads too.
 _ENTER = """
 _env=$(command -v env) || _env=env

@@ -29,8 +29,6 @@ from pai_sdk._host.agent.memory import has_killed_since
 from pai_sdk._host.agent.protocol import ExecutionState, InstanceState, StopRequest
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 
-__all__ = ["ContainerExit", "ending", "interrupted", "stopped_before_start"]
-
 _INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
 
 _CONTAINER_REMOVED = "The container of {name} was removed from outside, so its exit code is not known."

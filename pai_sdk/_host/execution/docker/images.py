@@ -13,8 +13,6 @@ from pai_sdk.errors import ImageError
 if TYPE_CHECKING:
     from pai_sdk._host.execution.docker.engine import Engine
 
-__all__ = ["PullAbandoned", "ensure_image"]
-
 _POLL_INTERVAL_S = 0.1
 
 _LAYER_LOADING = "Downloading"

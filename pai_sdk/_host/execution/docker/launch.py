@@ -34,8 +34,6 @@ from pai_sdk._host.execution.docker.requirements_cache import CachedRequirements
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
 
-__all__ = ["Launch"]
-
 
 @dataclass(frozen=True)
 class Launch:

@@ -10,8 +10,6 @@ from typing import Any
 from pai_sdk._core.names.hints import nearest
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["LocalOptions"]
-
 _PREFIX = "pai-sdk.local."
 _USER = re.compile(r"root|[0-9]+(:[0-9]+)?")
 

@@ -27,8 +27,6 @@ from pai_sdk._core.files import locked, replace_file
 from pai_sdk._host.agent import environments
 from pai_sdk._host.agent.requirement_lists import EXACT, reuse_period
 
-__all__ = ["CachedRequirements", "RequirementsCache"]
-
 _IMAGE = "image"
 
 

@@ -17,8 +17,6 @@ from pai_sdk._host.agent.distributed import Instance
 from pai_sdk._host.agent.protocol import ExecutionRecord, ExecutionState, InstanceState
 from pai_sdk._host.agent.requirement_lists import pip_problem
 
-__all__ = ["InstanceExit", "SharedFolder"]
-
 _MAX_TEXT_BYTES = 64 * 1024
 _MAX_PROBLEM_CHARACTERS = 300
 _EXIT_CODE = re.compile(r"[0-9]{1,3}")

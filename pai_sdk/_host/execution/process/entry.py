@@ -17,8 +17,6 @@ from pathlib import Path
 
 from pai_sdk._host.agent.processes import exit_code
 
-__all__ = ["ProcessEntry", "find_process_entry"]
-
 # In this order: the user namespace permits entering the other.
 _NAMESPACES = {
     "user": 0x10000000,

@@ -22,8 +22,6 @@ from pai_sdk._host.execution.contract import job_description
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk.errors import PaiError
 
-__all__ = ["ProcessExecutor"]
-
 _START_TIMEOUT_S = 30.0
 _PACKAGE_PARENT = Path(__file__).parents[4]
 _BOOT = Path("/proc/sys/kernel/random/boot_id")

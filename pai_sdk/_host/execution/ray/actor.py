@@ -16,8 +16,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-__all__ = ["InstanceActor"]
-
 
 class InstanceActor:
     """An instance on a node. If the actor dies, all processes of its instance are killed."""

@@ -25,8 +25,6 @@ from pai_sdk._host.execution.ray import actor
 from pai_sdk._host.execution.ray.options import RayOptions
 from pai_sdk.errors import PaiError
 
-__all__ = ["Cluster", "InstanceLost", "NodeAway", "NodeError", "Remote", "agent_package"]
-
 logger = logging.getLogger(__name__)
 _THREADS = 8  # per actor: one waits for news while others stop the instance and read files
 _END_TIMEOUT_S = 20.0

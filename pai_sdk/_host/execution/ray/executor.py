@@ -40,8 +40,6 @@ from pai_sdk._host.execution.ray.hub import Hub
 from pai_sdk._host.execution.ray.options import RayOptions
 from pai_sdk.errors import PaiError
 
-__all__ = ["RayExecutor"]
-
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S = 110.0

@@ -22,8 +22,6 @@ from pathlib import Path
 
 from pai_sdk._core.files import is_locked, publish_once, replace_file
 
-__all__ = ["Hub"]
-
 _CAPACITY_LIFE_S = 60.0
 
 

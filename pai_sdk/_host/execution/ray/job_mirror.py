@@ -32,8 +32,6 @@ from pai_sdk._host.execution.output_uploader import LIVE_CHANNELS
 from pai_sdk._host.execution.ray.cluster import Cluster, InstanceLost, NodeAway, NodeError, Remote
 from pai_sdk._host.execution.ray.output_mirror import OutputMirror
 
-__all__ = ["Cancelled", "JobMirror"]
-
 logger = logging.getLogger(__name__)
 
 _PHASES = ("absent", "preparing", "running", "ended")

@@ -23,8 +23,6 @@ from pai_sdk._host.execution.ray.job_mirror import Cancelled, JobMirror
 from pai_sdk._host.execution.ray.options import RayOptions
 from pai_sdk.errors import PaiError
 
-__all__ = ["main"]
-
 logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.05

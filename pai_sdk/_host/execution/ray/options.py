@@ -10,8 +10,6 @@ from typing import Any
 from pai_sdk._core.names.hints import nearest
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["RayOptions"]
-
 _ADDRESS = re.compile(r"auto|(ray://)?[^\s/:@]+:[0-9]{1,5}|(ray://)?\[[0-9a-fA-F:]+\]:[0-9]{1,5}")
 _STRATEGIES = ("SPREAD", "STRICT_SPREAD", "PACK", "STRICT_PACK")
 

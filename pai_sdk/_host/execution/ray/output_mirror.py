@@ -17,8 +17,6 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._host.agent.remote.file_parts import FileInfo, path_within, remove
 from pai_sdk._host.agent.sandbox import Sandbox
 
-__all__ = ["OutputMirror", "Source"]
-
 _GROWING = ("tensorboard", "trace")  # channels whose files only grow: only the new tail is read
 
 

@@ -9,8 +9,6 @@ from collections.abc import Sequence
 
 from pai_sdk.errors import PaiError
 
-__all__ = ["COMMANDS", "SlurmAway", "SlurmRefused", "missing_commands", "run"]
-
 COMMANDS = ("sbatch", "squeue", "scancel", "sinfo")
 _TIMEOUT_S = 20.0
 _MAX_OUTPUT_BYTES = 64 << 20

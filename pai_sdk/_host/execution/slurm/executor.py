@@ -34,8 +34,6 @@ from pai_sdk._host.execution.slurm.submission import LOG, instance_resources, su
 from pai_sdk._host.execution.slurm.verdicts import lost, never_started, verdict
 from pai_sdk.errors import PaiError
 
-__all__ = ["SlurmExecutor"]
-
 logger = logging.getLogger(__name__)
 
 _WITHDRAW_PATIENCE_S = 5.0

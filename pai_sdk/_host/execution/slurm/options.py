@@ -10,8 +10,6 @@ from dataclasses import dataclass, field, fields
 from pai_sdk._core.names.hints import nearest
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["SlurmOptions"]
-
 # The syntax of Slurm names; `partition` and `constraint` can be expressions with several names.
 _VALUE = re.compile(r"[A-Za-z0-9_.@%+:,|&\[\]*()][A-Za-z0-9_.@%+:,|&\[\]*()-]{0,199}")
 _CPUS = re.compile(r"[1-9][0-9]{0,5}")

@@ -16,8 +16,6 @@ from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.slurm.commands import SlurmAway, SlurmRefused, run
 from pai_sdk.errors import PaiError
 
-__all__ = ["QueuedJob", "SlurmQueue", "cancel", "list_entries", "slurm_job_name"]
-
 logger = logging.getLogger(__name__)
 
 _PREFIX = "pai-"

@@ -16,8 +16,6 @@ from pai_sdk._host.execution.slurm.commands import SlurmAway, run
 from pai_sdk._host.execution.slurm.options import SlurmOptions
 from pai_sdk._host.execution.slurm.queue import slurm_job_name
 
-__all__ = ["LOG", "instance_resources", "submit"]
-
 LOG = "slurm.log"
 """The output of Slurm's own commands, in the folder of the job's state."""
 

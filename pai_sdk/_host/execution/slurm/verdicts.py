@@ -17,8 +17,6 @@ from pai_sdk._core.reasons import (
 from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.execution.slurm.queue import QueuedJob
 
-__all__ = ["lost", "never_started", "verdict"]
-
 _VERDICTS = {
     "PREEMPTED": (REASON_PREEMPTED, "it had to make room for another job; submit it again"),
     "NODE_FAIL": (REASON_NODE_LOST, "a node of it failed; submit it again"),
