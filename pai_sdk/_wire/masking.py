@@ -11,8 +11,6 @@ from pai_sdk._wire.pai.secret_values import MASK, masked, masked_spec
 if TYPE_CHECKING:
     from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = ["public_fields", "public_request"]
-
 _KEYS = frozenset({"AccessKeyId", "AccessKeySecret", "SecurityToken"})
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+(?=@)")
 

@@ -12,18 +12,6 @@ from pai_sdk._wire.base import Received, response_body
 from pai_sdk._wire.pai.record import ChannelUri, JobState, KeyValue, NameValue
 from pai_sdk._wire.pai.wire import NullableList
 
-__all__ = [
-    "RecordedCode",
-    "RecordedCompute",
-    "RecordedRequest",
-    "RecordedScheduler",
-    "RecordedSpec",
-    "experiment_of",
-    "job_body",
-    "output_uris",
-    "values_by_path",
-]
-
 # Text is kept as it is: what a service has written must be displayed, even where no request could have it.
 _Number: TypeAlias = int | str | None
 _Flag: TypeAlias = bool | str | None

@@ -8,22 +8,6 @@ from pydantic import BaseModel, ConfigDict
 
 from pai_sdk._wire.runs import ExtensionBody
 
-__all__ = [
-    "InstanceOfRun",
-    "InstanceUsageSeries",
-    "JobDifference",
-    "JobDifferences",
-    "JobEvent",
-    "JobFailure",
-    "JobOfRun",
-    "JobStatusChange",
-    "NoFields",
-    "RerunForm",
-    "RerunJob",
-    "UsageLimits",
-    "UsageOfRun",
-]
-
 
 class NoFields(BaseModel):
     """An empty object."""

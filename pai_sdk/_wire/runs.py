@@ -9,26 +9,6 @@ from typing import Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = [
-    "ComparisonBody",
-    "Download",
-    "ExtensionBody",
-    "FileEntry",
-    "FileList",
-    "HparamsComparison",
-    "LogLineOfRun",
-    "LogOfRun",
-    "MediaList",
-    "NewDownload",
-    "RunDetails",
-    "RunEventList",
-    "RunList",
-    "RunScalars",
-    "RunTagList",
-    "TraceColumn",
-    "TraceRows",
-]
-
 # NaN and infinity are the strings "nan", "inf" and "-inf", unless the body has `nonfinite`.
 _Number: TypeAlias = float | str | None
 _Numbers: TypeAlias = list[float | None]

@@ -9,8 +9,6 @@ from pydantic import Field
 from pai_sdk._wire.base import Received, Sent
 from pai_sdk._wire.pai.wire import NullableList
 
-__all__ = ["NEW_SCHEDULE_SCHEMA", "NewSchedule", "ScheduleChanges", "ScheduleList", "ScheduleRecord"]
-
 
 class NewSchedule(Sent):
     """The body of CreateSchedule; `request` is the body of CreateTrainingJob."""

@@ -11,25 +11,6 @@ from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, KeyV
 from pai_sdk._wire.pai.spec import Label
 from pai_sdk._wire.pai.wire import NullableList, wire_time
 
-__all__ = [
-    "ChangedJobs",
-    "ChangesRequest",
-    "CreatedJob",
-    "EventList",
-    "InstanceMetricsList",
-    "JobErrorInfo",
-    "JobLabels",
-    "JobList",
-    "LatestMetricsList",
-    "LogLines",
-    "MetricsList",
-    "OutputModelList",
-    "OutputModelRecord",
-    "ProgressFigure",
-    "metric_row",
-    "metrics_page",
-]
-
 
 class CreatedJob(Received):
     """The response of CreateTrainingJob. Only services of this package have notices."""

@@ -9,8 +9,6 @@ from typing import Any
 
 from pai_sdk._wire.pai.secret_values import mask_value
 
-__all__ = ["ComparedHyperparameters", "compare_hyperparameters", "hyperparameter_identity", "mask_hyperparameters"]
-
 
 @dataclass(frozen=True)
 class ComparedHyperparameters:

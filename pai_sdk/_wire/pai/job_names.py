@@ -7,8 +7,6 @@ import re
 import secrets
 from itertools import count
 
-__all__ = ["SUFFIX_LENGTH", "folder_pattern", "new_suffix", "suffix_of_key", "without_suffix"]
-
 SUFFIX_LENGTH = 6
 _CHARACTERS = "0123456789abcdefghijklmnopqrstuvwxyz"
 # It begins with a digit and has a digit after a letter, so `202611` and `10fold` are no suffixes.

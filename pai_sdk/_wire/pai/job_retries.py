@@ -13,8 +13,6 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     from pai_sdk._wire.pai.request import TrainingJobRequest
 
-__all__ = ["INTERRUPTIONS", "RETRYABLE_REASONS", "JobRetries"]
-
 INTERRUPTIONS = (
     reasons.REASON_PREEMPTED,
     reasons.REASON_NODE_LOST,

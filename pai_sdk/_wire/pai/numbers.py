@@ -12,8 +12,6 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BeforeValidator
 
-__all__ = ["LARGEST_INTEGER", "Integer", "Number", "checked_number"]
-
 LARGEST_INTEGER = (1 << 63) - 1
 """The limit of databases and of clients in other languages."""
 

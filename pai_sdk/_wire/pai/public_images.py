@@ -10,8 +10,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-__all__ = ["OFFICIAL", "SCOPE_LABELS", "CatalogueImage", "public_images"]
-
 OFFICIAL = "system.official=true"
 SCOPE_LABELS = {
     "training": "system.supported.dlc=true",

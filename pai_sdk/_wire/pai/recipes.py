@@ -13,8 +13,6 @@ from pai_sdk._wire.pai.spec import AlgorithmSpec, HyperParameter
 from pai_sdk._wire.pai.wire import NullableList, Received, problems_of
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["ModelRecipeSpec", "RecipeInput", "check_model_uri", "check_recipes", "recipes_by_method"]
-
 _ALGORITHM = ("AlgorithmSpec", "AlgorithmName")
 
 

@@ -11,8 +11,6 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.wire import problems_of
 from pai_sdk.errors import InvalidInputError
 
-__all__ = ["recorded_fields", "request_of"]
-
 _ONLY_OF_RECORDS = ("unknown_field", "extra_forbidden")
 _OF_A_REGISTERED_ALGORITHM = ("AlgorithmName", "AlgorithmVersion", "AlgorithmProvider")
 _MAX_PASSES = 20  # each removes fields that only records have, one level of nesting at a time

@@ -12,17 +12,6 @@ from typing import Any
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = [
-    "MASK",
-    "Secret",
-    "is_secret_name",
-    "mask_value",
-    "masked",
-    "masked_command",
-    "masked_spec",
-    "with_secrets",
-]
-
 MASK = "******"
 
 _NAME_PART = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")

@@ -8,8 +8,6 @@ import os
 from collections.abc import Mapping
 from enum import Enum
 
-__all__ = ["hyperparameter_text", "python_value"]
-
 
 def hyperparameter_text(value: object) -> str:
     """Returns the value of a hyperparameter as a string: `true`, `0.1`, a string unchanged, others as JSON.
