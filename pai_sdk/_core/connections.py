@@ -12,8 +12,6 @@ import requests.adapters
 from urllib3.connection import HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
-__all__ = ["HandshakeError", "PooledAdapter", "TlsConnection", "stay_on_this_machine"]
-
 
 class HandshakeError(ssl.SSLError):
     """Raised when TLS failed before the connection was established, so no request has been sent.

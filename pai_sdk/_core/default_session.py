@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["reference", "register", "session_or_default"]
-
 _provider: list[Callable[[], Any]] = []
 
 

@@ -8,8 +8,6 @@ from collections.abc import Callable
 
 from pai_sdk.errors import SettingsError
 
-__all__ = ["Endpoint", "host_of", "is_alibaba_oss", "is_loopback", "region_of", "scheme_and_host", "with_scheme"]
-
 _ENDPOINT = re.compile(r"(?:(?P<scheme>https?)://)?(?P<host>[a-z0-9_.-]+(?::[0-9]{1,5})?)/?", re.IGNORECASE)
 _IPV6 = re.compile(r"(?:https?://)?(?:\[[0-9a-f:.]+\](?::[0-9]+)?|[0-9a-f]*(?::[0-9a-f]*){2,})/?", re.IGNORECASE)
 _ALIYUN_HOST = re.compile(r"oss-(?P<region>[a-z0-9-]+?)(?:-internal)?\.aliyuncs\.com")

@@ -17,8 +17,6 @@ from urllib.request import url2pathname
 
 from pai_sdk.errors import MissingExtraError
 
-__all__ = ["DISTRIBUTION", "import_pandas", "install_command", "installed_distribution", "missing_extra"]
-
 DISTRIBUTION = "pai-training-sdk"
 """The name of the distribution; the import is `pai_sdk`, the command `pai-sdk`."""
 

@@ -18,24 +18,6 @@ from io import RawIOBase
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = [
-    "OPEN_FILES_CAN_BE_MOVED",
-    "append_to",
-    "close_locked",
-    "is_locked",
-    "locked",
-    "locked_folder",
-    "open_file",
-    "open_plain",
-    "publish_once",
-    "read_at",
-    "replace_file",
-    "sync",
-    "sync_folder",
-    "take_lock",
-    "write_at",
-]
-
 OPEN_FILES_CAN_BE_MOVED = sys.platform != "win32"
 """True if a file can be renamed and removed while it is open. Windows refuses both."""
 

@@ -9,8 +9,6 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any, ClassVar
 
-__all__ = ["dumps", "pickler_class"]
-
 # cloudpickle 3.1.3 and later write this instead of the name of the file.
 _NO_FILE = "<dynamic-code>"
 _PACKAGE = __name__.partition(".")[0]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["in_notebook"]
-
 
 def in_notebook() -> bool:
     """Returns True if this code runs in a Jupyter kernel; imports nothing."""

@@ -21,8 +21,6 @@ from urllib3.exceptions import (
 
 from pai_sdk._core.connections import HandshakeError
 
-__all__ = ["MissingResponse", "diagnose"]
-
 # PAI's official client asks another host of this region than all the rest do.
 _OTHER_HOSTS = {"https://pai.cn-hangzhou.aliyuncs.com": "pai.cn-hangzhou.data.aliyun.com"}
 # What OpenSSL calls a response in plain HTTP; the name changed with 3.2.

@@ -8,8 +8,6 @@ from pathlib import Path
 from pai_sdk._core.names.hints import wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["EMBEDDED_SERVICE_DIR", "expanded", "parse_path"]
-
 EMBEDDED_SERVICE_DIR = "~/.pai/service"
 """The folder of the embedded service, where none is given."""
 

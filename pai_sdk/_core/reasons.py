@@ -6,38 +6,6 @@ import re
 import signal
 from collections.abc import Iterable
 
-__all__ = [
-    "REASON_COMMAND_NOT_FOUND",
-    "REASON_DISK_FULL",
-    "REASON_ENGINE_AWAY",
-    "REASON_ENGINE_RESTARTED",
-    "REASON_KILLED_BY_SIGNAL",
-    "REASON_MAX_RUNNING_TIME",
-    "REASON_NODE_LOST",
-    "REASON_NON_ZERO_EXIT",
-    "REASON_NOT_EXECUTABLE",
-    "REASON_OUTPUTS_NOT_SAVED",
-    "REASON_OUT_OF_MEMORY",
-    "REASON_PREEMPTED",
-    "REASON_REQUIREMENTS_FAILED",
-    "REASON_SANDBOX_FAILED",
-    "REASON_STOPPED_BY_USER",
-    "REASON_STOPPED_FROM_OUTSIDE",
-    "REASON_SUPERVISOR_LOST",
-    "REASON_USER_REMOVED",
-    "disk_full_log_message",
-    "disk_full_message",
-    "exit_reason",
-    "image_unused_message",
-    "machine_lost_message",
-    "max_running_time_message",
-    "memory_limit_message",
-    "missing_module",
-    "node_lost_message",
-    "requirements_message",
-    "supervisor_lost_message",
-]
-
 REASON_NON_ZERO_EXIT = "NonZeroExit"
 REASON_OUT_OF_MEMORY = "OutOfMemory"
 REASON_OUTPUTS_NOT_SAVED = "OutputsNotSaved"

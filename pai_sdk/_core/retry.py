@@ -28,8 +28,6 @@ _WARNING_INTERVAL_S = 10.0
 
 _is_single: ContextVar[bool] = ContextVar("_is_single", default=False)
 
-__all__ = ["RetryPolicy", "RetryWarnings", "single_attempt"]
-
 
 class RetryWarnings:
     """Logs that a call is being retried, at most every few seconds for all threads that share the object."""

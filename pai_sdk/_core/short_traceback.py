@@ -20,8 +20,6 @@ from typing import Any, ParamSpec, TypeVar, cast
 
 from pai_sdk.errors import PaiError, RemoteTraceback
 
-__all__ = ["error_text", "short_traceback", "short_tracebacks"]
-
 logger = logging.getLogger(__name__)
 
 _PACKAGE = __name__.partition(".")[0]

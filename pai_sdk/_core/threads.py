@@ -10,8 +10,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import ParamSpec, TypeVar
 
-__all__ = ["in_thread"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 

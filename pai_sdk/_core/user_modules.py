@@ -6,8 +6,6 @@ import sys
 import sysconfig
 from pathlib import Path
 
-__all__ = ["is_of_user"]
-
 _INSTALLED = {"site-packages", "dist-packages"}
 
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__all__ = ["Aliased", "module_member", "register"]
-
 _modules: list[str] = []
 
 

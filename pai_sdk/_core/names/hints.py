@@ -8,8 +8,6 @@ from itertools import islice
 
 from pai_sdk.errors import Problem
 
-__all__ = ["did_you_mean", "is_of_type", "name_hint", "nearest", "wrong_type"]
-
 # A comparison takes the product of two lengths, and a service makes it with names that clients send.
 _MAX_NAMES, _MAX_LENGTH = 2_000, 200
 

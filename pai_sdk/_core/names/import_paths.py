@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["FORMER", "STORED", "install", "shipped_lacks"]
-
 FORMER = {
     "pai_sdk.backend.base": "pai_sdk.jobs",
     "pai_sdk.base.files": "pai_sdk.storage",

@@ -17,8 +17,6 @@ from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._core.names.peer_names import DIFFERS, KEYWORDS, OF_JOBS, keyword_hint
 from pai_sdk.errors import Problem, WrongCallError
 
-__all__ = ["checks_keywords", "init_checks_keywords", "shows_parameters_of"]
-
 _UNKNOWN = "is an unknown keyword argument"
 # With this cutoff, `metrics` is not similar to `prices` or `max_retries`.
 _NEAR = 0.68

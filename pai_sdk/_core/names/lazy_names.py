@@ -12,9 +12,6 @@ from typing import Any
 
 from pai_sdk._core.names.import_paths import shipped_lacks
 
-__all__ = ["is_from_import", "lazy_names"]
-
-
 _IMPORT_FROM = opmap["IMPORT_FROM"]
 
 

@@ -16,19 +16,6 @@ from typing import Any, NamedTuple
 
 from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
 
-__all__ = [
-    "ATTRIBUTES",
-    "DIFFERS",
-    "KEYWORDS",
-    "NAMES",
-    "OF_JOBS",
-    "Keyword",
-    "attribute_hint",
-    "check_name",
-    "keyword_hint",
-    "value_hint",
-]
-
 DIFFERS = object()
 """The result of a conversion whose value means something that ours does not."""
 

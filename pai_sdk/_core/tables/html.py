@@ -9,8 +9,6 @@ from html import escape
 from pai_sdk._core.tables.table import Cell, Column, Table
 from pai_sdk._core.terminal_text import visible_text
 
-__all__ = ["BADGE_COLOURS", "NO_MATH", "badge_html", "table_html"]
-
 NO_MATH = 'class="mathjax_ignore tex2jax_ignore"'
 """The attribute of an element whose text MathJax leaves as it is: between two `$` would be a formula."""
 

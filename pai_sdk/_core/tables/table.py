@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-__all__ = ["MAX_CELL_WIDTH", "Cell", "Column", "Table", "hparam_text", "text_columns", "value_text"]
-
 MAX_CELL_WIDTH = 48  # of a table that is the `repr` of a value
 _MAX_HPARAM_WIDTH = 40
 

@@ -12,8 +12,6 @@ from pai_sdk._core.terminal_text import visible_text
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = ["FittedTable", "table_text"]
-
 _GAP = 2
 
 
