@@ -7,11 +7,9 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from pai_sdk._service.services.experiments import experiment_names
-from pai_sdk._service.services.jobs.job_table import latest_metrics_of
 from pai_sdk._service.services.jobs.listing import jobs_in_parts, sizes_bytes
-from pai_sdk._service.services.jobs.progress_figures import latest_progress_of
-from pai_sdk._service.services.jobs.snapshot import LinkOf, job_in_full
+from pai_sdk._service.services.jobs.snapshot import LinkOf
+from pai_sdk._service.services.training_jobs import jobs_in_full
 from pai_sdk._service.state.models import Job
 
 _MAX_BYTES = 8 << 20  # of requests; the other fields of a snapshot are small
@@ -22,12 +20,7 @@ def fitting_jobs(
 ) -> Iterator[tuple[Job, dict[str, Any]]]:
     """Yields jobs with all their fields; the first ones, as many as fit into a response."""
     for jobs in jobs_in_parts(session, _fitting(sizes_bytes(session, job_ids))):
-        ids = [job.id for job in jobs]
-        metrics, progress = latest_metrics_of(session, ids), latest_progress_of(session, ids)
-        experiments = experiment_names(session, jobs)
-        for job in jobs:
-            points, figures = metrics.get(job.id, ()), progress.get(job.id, ())
-            yield job, job_in_full(job, points, figures, experiments, link_of)
+        yield from jobs_in_full(session, jobs, link_of)
 
 
 def _fitting(sizes: Mapping[str, int]) -> dict[str, int]:

@@ -15,7 +15,7 @@ from pai_sdk._data.run.events.attempts import Attempt, oldest_first, replacement
 from pai_sdk._data.run.events.points import END_OF_TIME_S, JobPoints, Part
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.job_metrics import open_points
-from pai_sdk._service.services.jobs.job_table import Jobs, latest_metrics
+from pai_sdk._service.services.jobs.job_table import Jobs, latest_metrics_of
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import LatestMetric, Metric
 from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -74,7 +74,7 @@ class MetricPages:
     def latest(self, job_id: str, names: Sequence[str]) -> list[LatestMetric]:
         """Returns the last values of some metrics of a job; those of all metrics without names."""
         with self._jobs.database.read() as session:
-            metrics = latest_metrics(session, job_id)
+            metrics = latest_metrics_of(session, [job_id]).get(job_id, [])
         return [metric for metric in metrics if not names or metric.name in names]
 
     def _new_table(self, job_id: str, name: str) -> _Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,12 +15,13 @@ from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.experiments import experiment_names
 from pai_sdk._service.services.jobs.creation import read_request
 from pai_sdk._service.services.jobs.host_resources import Capacity, refuse_oversized
-from pai_sdk._service.services.jobs.job_table import existing_job, latest_metrics
-from pai_sdk._service.services.jobs.progress_figures import latest_progress
+from pai_sdk._service.services.jobs.job_table import existing_job, latest_metrics_of
+from pai_sdk._service.services.jobs.progress_figures import latest_progress_of
 from pai_sdk._service.services.jobs.queueing.submission import NewJob
 from pai_sdk._service.services.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
 from pai_sdk._service.services.jobs.resolution import Resolved
 from pai_sdk._service.services.jobs.snapshot import LinkOf, job_in_full
+from pai_sdk._service.state.models import Job
 
 
 def check_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> Resolved:
@@ -75,9 +76,17 @@ def read_job(context: ServiceContext, job_id: str, link_of: LinkOf) -> tuple[int
     """Returns the version of a job and all its fields."""
     # One transaction: the version fits to the other fields.
     with context.jobs.database.read() as session:
-        job = existing_job(session, job_id)
-        metrics, progress = latest_metrics(session, job_id), latest_progress(session, job_id)
-        return job.version, job_in_full(job, metrics, progress, experiment_names(session, [job]), link_of)
+        ((job, fields),) = jobs_in_full(session, [existing_job(session, job_id)], link_of)
+        return job.version, fields
+
+
+def jobs_in_full(session: Session, jobs: Sequence[Job], link_of: LinkOf) -> Iterator[tuple[Job, dict[str, Any]]]:
+    """Yields jobs with all their fields."""
+    ids = [job.id for job in jobs]
+    metrics, progress = latest_metrics_of(session, ids), latest_progress_of(session, ids)
+    experiments = experiment_names(session, jobs)
+    for job in jobs:
+        yield job, job_in_full(job, metrics.get(job.id, ()), progress.get(job.id, ()), experiments, link_of)
 
 
 def visible_before(context: ServiceContext, ended_at: float | None) -> float | None:

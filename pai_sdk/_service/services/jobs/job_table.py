@@ -310,11 +310,6 @@ class Jobs:
         self.changes.publish(job_id)
 
 
-def latest_metrics(session: Session, job_id: str) -> list[LatestMetric]:
-    """Returns the last value of each metric, sorted by name."""
-    return latest_metrics_of(session, [job_id]).get(job_id, [])
-
-
 def latest_metrics_of(session: Session, job_ids: Collection[str]) -> dict[str, list[LatestMetric]]:
     """Returns the last values of metrics of several jobs by job, in one query."""
     metrics_by_job: dict[str, list[LatestMetric]] = {}

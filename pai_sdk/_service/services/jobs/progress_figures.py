@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -29,8 +29,3 @@ def latest_progress_of(session: Session, job_ids: Collection[str]) -> dict[str, 
     for figure in session.scalars(select(Progress).where(Progress.job_id.in_(job_ids)).order_by(Progress.name)):
         figures_by_job.setdefault(figure.job_id, []).append(figure)
     return figures_by_job
-
-
-def latest_progress(session: Session, job_id: str) -> Sequence[Progress]:
-    """Returns the last progress values of a job."""
-    return session.scalars(select(Progress).where(Progress.job_id == job_id).order_by(Progress.name)).all()
