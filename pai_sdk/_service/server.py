@@ -39,8 +39,7 @@ from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.identity.users import Users
 from pai_sdk._service.identity.workspaces import WorkspaceTable
 from pai_sdk._service.monitoring.job_figures import JobFigures
-from pai_sdk._service.monitoring.measured_requests import MeasuredRequests
-from pai_sdk._service.monitoring.measurements import Measurements
+from pai_sdk._service.monitoring.measurements import MeasuredRequests, Measurements
 from pai_sdk._service.monitoring.structured_logs import LoggedRequests, prepare_logs
 from pai_sdk._service.odps.job_tables import JobTables, TableKeys
 from pai_sdk._service.odps.table_store import TableStore
@@ -59,7 +58,7 @@ from pai_sdk._service.services.jobs.host_resources import capacity_now
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
-from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.job_runs import JobRuns
 from pai_sdk._service.services.training_jobs import create_job

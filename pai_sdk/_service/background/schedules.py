@@ -14,8 +14,7 @@ from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.services.jobs.rerun import RerunChanges, changed_request
-from pai_sdk._service.services.jobs.schedules.due_times import newest_time, next_time
-from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.schedule_table import ScheduleTable, newest_time, next_time
 from pai_sdk._service.state.disk import DiskWatch
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._service.wire_errors import WireError

@@ -19,7 +19,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk._service.identity.principal import LOCAL_USER, Principal
-from pai_sdk._service.monitoring.measured_requests import route_of
+from pai_sdk._service.monitoring.measurements import route_of
 from pai_sdk._service.routes.api_app import part_of
 from pai_sdk._service.settings import ServiceSettings
 

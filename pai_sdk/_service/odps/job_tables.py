@@ -11,9 +11,8 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk._host.execution.base import JobFiles
 from pai_sdk._service.identity.users import Users
 from pai_sdk._service.odps.table_errors import TableError
-from pai_sdk._service.odps.table_rights import TableRef, TableRights, is_table, parse_table_uri
+from pai_sdk._service.odps.table_rights import TableRef, TableRights, UserTables, is_table, parse_table_uri
 from pai_sdk._service.odps.table_store import TableStore
-from pai_sdk._service.odps.user_tables import UserTables
 from pai_sdk._service.state.folder import Keys
 from pai_sdk._wire.pai.request import TrainingJobRequest
 

@@ -20,7 +20,7 @@ from pai_sdk._service.services.job_metrics import MetricPages
 from pai_sdk._service.services.jobs.changes import Changes
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
-from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.source import RunSource
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings

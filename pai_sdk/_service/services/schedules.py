@@ -7,7 +7,7 @@ from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.jobs.queueing.quota_checks import refuse_larger_than_quota
 from pai_sdk._service.services.jobs.reading import join_problems
 from pai_sdk._service.services.jobs.resolution import Resolved
-from pai_sdk._service.services.jobs.schedules.schedule_table import schedule_problems
+from pai_sdk._service.services.jobs.schedule_table import schedule_problems
 from pai_sdk._service.services.training_jobs import check_job
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._service.wire_errors import WireError, invalid_parameter

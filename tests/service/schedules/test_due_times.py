@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pai_sdk._service.services.jobs.schedules.due_times import cron_problems, newest_time, next_time
+from pai_sdk._service.services.jobs.schedule_table import cron_problems, newest_time, next_time
 from pai_sdk._service.wire_errors import WireError
 
 BERLIN = "Europe/Berlin"

@@ -21,7 +21,7 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services.jobs.changes import Changes
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.queueing.submission import NewJob
-from pai_sdk._service.services.jobs.schedules.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.disk import DiskWatch
 from pai_sdk._service.state.models import Job, ScheduleRow

@@ -1,4 +1,7 @@
-"""The table of schedules: owners, requests and due times."""
+"""The table of schedules: owners, requests and due times.
+
+Times of a cron expression in a time zone are seconds since 1970, UTC.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ import string
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
+from cronsim import CronSim, CronSimError
 from sqlalchemy import ColumnElement, delete, exists, func, or_, select, true
 from sqlalchemy.orm import Session, defer
 
 from pai_sdk._service.identity.principal import Principal, Right
-from pai_sdk._service.services.jobs.schedules.due_times import cron_problems, next_time
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
@@ -22,6 +27,9 @@ from pai_sdk._service.wire_errors import WireError, invalid_parameter
 _MAX_SCHEDULES_PER_USER = 100  # each has a request of up to some MiB
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _ID_ALPHABET = string.ascii_lowercase + string.digits
+_FIELDS = 5
+_MAX_CRON_LENGTH = 200
+_MAX_ZONE_LENGTH = 100
 
 
 def schedule_problems(name: str, cron: str, zone: str) -> Iterator[str]:
@@ -152,3 +160,52 @@ def _existing(session: Session, schedule_id: str, condition: ColumnElement[bool]
         message = f"There is no schedule {schedule_id[:60]!r} here; `pai-sdk schedule list` lists them."
         raise WireError(404, "SCHEDULE_NOT_FOUND", message)
     return row
+
+
+def cron_problems(cron: str, zone: str) -> Iterator[str]:
+    """Yields the problems of a cron expression and of a time zone's name."""
+    is_valid_zone = _zone(zone) is not None
+    if not is_valid_zone:
+        yield f"TimeZone: {zone[:60]!r} is not the name of a time zone, such as UTC or Europe/Berlin"
+    if (count := len(cron.split())) != _FIELDS:
+        fields = f"{count} field{'' if count == 1 else 's'}"
+        yield f"Cron: {cron[:60]!r} has {fields}; give 5: minute, hour, day of month, month, day of week"
+    elif len(cron) > _MAX_CRON_LENGTH:
+        yield f"Cron: has {len(cron)} characters; {_MAX_CRON_LENGTH} are allowed"
+    else:
+        try:
+            next(CronSim(cron, datetime.now(timezone.utc)))
+        except CronSimError as error:
+            yield f"Cron: {cron[:60]!r} cannot be read: {error}"
+        except StopIteration:
+            yield f"Cron: {cron[:60]!r} names a time that never comes"
+
+
+def next_time(cron: str, zone: str, now: float) -> float:
+    """Returns the first time after `now`; raises WireError if the expression or the zone is invalid."""
+    # As in Debian's cron: a time that a change of the clocks skips is moved to right after the change, and a
+    # repeated time counts once.
+    moments = CronSim(cron, _moment(cron, zone, now))
+    # In a repeated hour, cronsim's first result can be a time of the first pass.
+    return next(seconds for each in moments if (seconds := each.timestamp()) > now)
+
+
+def newest_time(cron: str, zone: str, now: float, *, since: float) -> float:
+    """Returns the last time up to `now`, but not before `since`, which is a time of the expression."""
+    moments = CronSim(cron, _moment(cron, zone, now + 1), reverse=True)
+    return max(since, next(moments).timestamp())
+
+
+def _moment(cron: str, zone: str, seconds: float) -> datetime:
+    if problems := list(cron_problems(cron, zone)):
+        raise invalid_parameter("; ".join(problems))
+    return datetime.fromtimestamp(int(seconds), tz=_zone(zone))
+
+
+def _zone(name: str) -> ZoneInfo | None:
+    """Returns the time zone of this name; None if there is none."""
+    try:
+        return ZoneInfo(name) if 0 < len(name) <= _MAX_ZONE_LENGTH else None
+    # Unknown name (KeyError), folder of zones (OSError), invalid file name (ValueError).
+    except (KeyError, OSError, ValueError):
+        return None

@@ -1,1 +1,0 @@
-"""Schedules: jobs that the service creates at the times of a cron expression."""
