@@ -16,7 +16,7 @@ import pytest
 
 from pai_sdk._service.background import usage
 from pai_sdk._service.background.usage import UsageMeter
-from pai_sdk._service.services.jobs.usage import read_usage
+from pai_sdk._service.services.usage import read_usage
 from tests.support.waiting import until
 
 

@@ -17,7 +17,7 @@ import psutil
 
 from pai_sdk._core.files import append_to
 from pai_sdk._service.periodic_task import PeriodicTask
-from pai_sdk._service.services.jobs.usage import usage_file
+from pai_sdk._service.services.usage import usage_file
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from pai_sdk._service.http.tokens import new_token
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import TimeWindow
 from pai_sdk._service.services.context import ContextOf
-from pai_sdk._service.services.jobs.usage import MEASURED, read_usage
+from pai_sdk._service.services.usage import MEASURED, read_usage
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.pai.record import InstanceMetrics, InstancePoint
 from pai_sdk._wire.pai.wire import wire_time

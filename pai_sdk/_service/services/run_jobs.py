@@ -19,10 +19,10 @@ from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request
-from pai_sdk._service.services.jobs.usage import read_usage
 from pai_sdk._service.services.runs.list_responses import plain
 from pai_sdk._service.services.runs.responses import json_bytes
 from pai_sdk._service.services.training_jobs import create_job
+from pai_sdk._service.services.usage import read_usage
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.masking import public_fields
