@@ -24,8 +24,6 @@ __all__ = ["LineBlock", "LogIndex"]
 
 logger = logging.getLogger(__name__)
 
-_BLOCK_BYTES = 64 * 1024
-
 
 @dataclass(frozen=True)
 class LineBlock:
@@ -75,9 +73,15 @@ class LogIndex:
     """
 
     def __init__(
-        self, path: Path, *, clock: Callable[[], float] = time.monotonic, makes_cuts: bool = True
+        self,
+        path: Path,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        makes_cuts: bool = True,
+        block_bytes: int = 64 * 1024,
     ) -> None:
         self.path = path
+        self._block_bytes = block_bytes
         self.cuts = LogCuts(path.with_suffix(".cuts"))
         self._clock = clock
         # Splitting progress bars writes a file beside the log; False for a read-only folder.
@@ -142,10 +146,10 @@ class LogIndex:
                 return self._line_at(file, min(offset, self._size_bytes))
 
     def _line_at(self, file: BinaryIO, offset: int) -> int:
-        block = offset // _BLOCK_BYTES
+        block = offset // self._block_bytes
         before = self._ends[block - 1] if block else 0
-        file.seek(block * _BLOCK_BYTES)
-        before += file.read(offset - block * _BLOCK_BYTES).count(b"\n")
+        file.seek(block * self._block_bytes)
+        before += file.read(offset - block * self._block_bytes).count(b"\n")
         return before + self.cuts.count_until(offset)
 
     def _count(self, is_open: bool) -> int:
@@ -156,7 +160,7 @@ class LogIndex:
         """Returns the number of lines that end within the blocks up to this one."""
         if block < 0:
             return 0
-        return self._ends[block] + self.cuts.count_until(min((block + 1) * _BLOCK_BYTES, self._size_bytes))
+        return self._ends[block] + self.cuts.count_until(min((block + 1) * self._block_bytes, self._size_bytes))
 
     def _catch_up(self, *, is_open: bool) -> None:
         with suppress(FileNotFoundError), self.path.open("rb") as file:
@@ -174,18 +178,18 @@ class LogIndex:
 
     def _count_ends(self, file: BinaryIO) -> None:
         old_size = self._size_bytes
-        full_blocks = old_size // _BLOCK_BYTES
+        full_blocks = old_size // self._block_bytes
         del self._ends[full_blocks:]  # the last block was incomplete: it is counted again
-        file.seek(full_blocks * _BLOCK_BYTES)
+        file.seek(full_blocks * self._block_bytes)
         ended = self._ends[-1] if self._ends else 0
         last_end = max(self._last_end, self.cuts.last)
-        self._size_bytes = full_blocks * _BLOCK_BYTES
-        while block := file.read(_BLOCK_BYTES):
+        self._size_bytes = full_blocks * self._block_bytes
+        while block := file.read(self._block_bytes):
             ended += block.count(b"\n")
             last_end = max(last_end, self._size_bytes + block.rfind(b"\n") + 1)
             self._ends.append(ended)
             self._size_bytes += len(block)
-            if len(block) < _BLOCK_BYTES:
+            if len(block) < self._block_bytes:
                 break  # bytes appended after this read wait for the next call: blocks keep their offsets
         self._grown_at = self._clock()
         if last_end != self._last_end or self._last_end == old_size:
@@ -214,9 +218,9 @@ class LogIndex:
         if block == len(self._ends):
             return self._size_bytes
         missing = line - self._ended_by(block - 1)
-        block_start = block * _BLOCK_BYTES
+        block_start = block * self._block_bytes
         file.seek(block_start)
-        content = file.read(min(_BLOCK_BYTES, self._size_bytes - block_start))
+        content = file.read(min(self._block_bytes, self._size_bytes - block_start))
         cuts = self.cuts.between(block_start, block_start + len(content))
         if cuts:
             newlines = (block_start + match.end() for match in re.finditer(b"\n", content))

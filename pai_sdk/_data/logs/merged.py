@@ -24,7 +24,6 @@ __all__ = ["MergedOrder", "SingleOrder"]
 
 
 _TIMES_INTERVAL_S = 1.0
-_MAX_TIMES = 200  # in one update, since each time costs a read of each log
 
 
 class _Stretch(NamedTuple):
@@ -62,10 +61,18 @@ class MergedOrder:
     """
 
     # Only one object at a time is allowed to use the file `path`. The sequence of `logs` is always the same.
-    def __init__(self, path: Path, logs: Sequence[LogIndex], times: Sequence[Callable[[], LogTimes]]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        logs: Sequence[LogIndex],
+        times: Sequence[Callable[[], LogTimes]],
+        *,
+        max_times: int = 200,  # in one update, since each time costs a read of each log
+    ) -> None:
         self._path = path
         self._logs = logs
         self._times = times
+        self._max_times = max_times
         self._lock = threading.Lock()
         self._is_loaded = False
         self._stretches: list[_Stretch] = []
@@ -125,9 +132,8 @@ class MergedOrder:
         if len(grown) > 1 and self._updated_at - since > 2 * _TIMES_INTERVAL_S:
             times_by_instance = {instance: self._times[instance]() for instance in grown}
             min_time = since - _TIMES_INTERVAL_S
-            for at in _even_selection(
-                {at for times in times_by_instance.values() for at in times.times if at > min_time}
-            ):
+            moments = {at for times in times_by_instance.values() for at in times.times if at > min_time}
+            for at in _even_selection(moments, self._max_times):
                 for instance, times in times_by_instance.items():
                     line = self._logs[instance].line_at(times.size_before(at))
                     ends.append((at, instance, min(line, counts[instance])))
@@ -155,10 +161,10 @@ class MergedOrder:
             self._ends.append(stretch.length + (self._ends[-1] if self._ends else 0))
 
 
-def _even_selection(moments: set[float]) -> list[float]:
+def _even_selection(moments: set[float], max_count: int) -> list[float]:
     """Returns sorted times; of too many, an even selection."""
     ordered = sorted(moments)
-    step = -(-len(ordered) // _MAX_TIMES)
+    step = -(-len(ordered) // max_count)
     return ordered[::-step][::-1] if step > 1 else ordered
 
 

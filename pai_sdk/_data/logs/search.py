@@ -119,6 +119,7 @@ def search(
     time_limit_s: float = 20.0,
     check: Callable[[], None] = _never,
     clock: Callable[[], float] = time.monotonic,
+    chunk_bytes: int = _CHUNK_BYTES,
 ) -> Iterator[SearchStep]:
     """Searches logs one after the other, one chunk a step; the first `max_hits` hits have their lines."""
     # Lines that start before the offset `after` are left out, which is for one log. `check` is called between two
@@ -126,7 +127,7 @@ def search(
     deadline, remaining, searched = clock() + time_limit_s, max_hits, 0
     for log in logs:
         first = log.index.line_at(after)
-        for start, content in _chunks(log.path, after):
+        for start, content in _chunks(log.path, after, chunk_bytes):
             check()
             chunk = _Chunk(log, start, content, first)
             hits, count, trouble = chunk.search(query, remaining, max(0.05, deadline - clock()), check)
@@ -140,16 +141,16 @@ def search(
             first = chunk.last_line
 
 
-def _chunks(path: Path, start: int) -> Iterator[tuple[int, bytes]]:
+def _chunks(path: Path, start: int, chunk_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Yields a file as chunks of complete lines with their offsets; splits a line of more than two chunks."""
     try:
         with path.open("rb") as file:
             file.seek(start)
             start_at, leftover = start, b""
-            while chunk := file.read(_CHUNK_BYTES):
+            while chunk := file.read(chunk_bytes):
                 content = leftover + chunk
                 end = content.rfind(b"\n") + 1
-                if not end and len(content) > 2 * _CHUNK_BYTES:
+                if not end and len(content) > 2 * chunk_bytes:
                     end = _last_character(content)
                 if end:
                     yield start_at, content[:end]

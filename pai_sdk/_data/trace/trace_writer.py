@@ -47,11 +47,17 @@ CLOSE_S = 600.0
 _MIB = 1 << 20
 _JOIN_S = 5.0
 _EXIT_S = 60.0  # maximum wait at the exit of the process, for writers that were never closed
-# After an exception, such as Ctrl-C: maximum wait in total, and while the sink stores nothing.
-_STOP_S, _STALLED_S = 30.0, 10.0
-_SILENT_S = 5.0  # a longer wait is announced
 _POLL_INTERVAL_S = 1.0  # maximum wait for a lock, since Ctrl-C does not interrupt it on Windows
 _open_writers: weakref.WeakSet[TraceWriter] = weakref.WeakSet()
+
+
+@dataclass(frozen=True)
+class WaitLimits:
+    """How long a writer waits for its sink."""
+
+    stop_s: float = 30.0  # after an exception, such as Ctrl-C: in total
+    stalled_s: float = 10.0  # after an exception: while the sink stores nothing
+    silent_s: float = 5.0  # a longer wait is announced
 
 
 @dataclass(frozen=True)
@@ -152,6 +158,7 @@ class TraceWriter:
         )
         self._changed = self._sender.changed
         self._builder = BlockBuilder(self.schema, block_bytes=self._block_bytes)
+        self.waits = WaitLimits()
         self._is_closed = False
         self._rows_fed = 0
         self._blocked_s = 0.0
@@ -175,7 +182,7 @@ class TraceWriter:
             self.close()
             return
         try:
-            self._close(_STOP_S, _STALLED_S)
+            self._close(self.waits.stop_s, self.waits.stalled_s)
         except TraceError as failed:  # the exception of the `with` block is raised
             logger.error("%s", failed)
 
@@ -340,7 +347,7 @@ class TraceWriter:
         stalled_s = deadline_s if stalled_s is None else stalled_s
         now = time.monotonic()
         deadline, stalled_at, stored = now + deadline_s, now + stalled_s, self._stored()
-        reason, announce_at = "the time is over", now + _SILENT_S
+        reason, announce_at = "the time is over", now + self.waits.silent_s
         while self._sender.has_unfinished and self._sender.error is None:
             now = time.monotonic()
             if self._stored() != stored:
@@ -410,11 +417,13 @@ def _close_open_writers() -> None:
     """Stores the rows of writers that were never closed, at the exit of the process."""
     # Python stores the exception that has terminated the program here. Then a user waits for the exit.
     is_failed = hasattr(sys, "last_value")
-    deadline_s, stalled_s = (_STOP_S, _STALLED_S) if is_failed else (_EXIT_S, _EXIT_S)
+    is_interrupted = False
     for writer in list(_open_writers):
+        waits = writer.waits
+        deadline_s, stalled_s = (waits.stop_s, waits.stalled_s) if is_failed else (_EXIT_S, _EXIT_S)
         try:
-            writer._close(deadline_s, stalled_s)
+            writer._close(0.0 if is_interrupted else deadline_s, stalled_s)
         except KeyboardInterrupt:  # logged; all other writers log their unstored rows without a wait
-            deadline_s = 0.0
+            is_interrupted = True
         except Exception as error:
             logger.error("a trace writer was not closed, and %s", error)

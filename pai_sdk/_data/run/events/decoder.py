@@ -30,7 +30,6 @@ from pai_sdk._data.run.events.writer import crc32c, masked
 
 __all__ = ["DEFAULT_LIMITS", "DamagedRange", "EventDecoder", "ReadLimits"]
 
-_SEARCHED_BYTES = 1 << 17  # searched at once for the next header
 _FIRST_BATCH_BYTES = 1 << 16
 _LARGEST_BATCH_BYTES = 1 << 20
 _WINDOWS = (32, 128, 512, 2048)  # numbers of waiting records at which a cycle is searched for
@@ -70,6 +69,7 @@ class ReadLimits:
     chunk_bytes: int = 1 << 20
     max_reread_bytes: int = 4 << 20  # of a damaged end, in each call
     max_record_bytes: int = 256 << 20  # larger records are skipped
+    searched_bytes: int = 1 << 17  # searched at once for the next header
 
 
 DEFAULT_LIMITS = ReadLimits()
@@ -311,8 +311,9 @@ class EventDecoder:
         """Returns the offset of the first valid header between `at` and `end`."""
         # Lengths are above 0 and below 2**32, so a header has four zeros after four bytes that are not all zeros.
         # Only such offsets are checked: random bytes and runs of zeros have hardly any.
-        for start in range(at, end - HEADER_BYTES + 1, _SEARCHED_BYTES):
-            size = min(_SEARCHED_BYTES + HEADER_BYTES - 1, end - start)
+        searched_bytes = self._limits.searched_bytes
+        for start in range(at, end - HEADER_BYTES + 1, searched_bytes):
+            size = min(searched_bytes + HEADER_BYTES - 1, end - start)
             some = np.frombuffer(data, np.uint8, size, start)
             count = size - HEADER_BYTES + 1
             zero = some == 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from pai_sdk._data.run.watch.entry import RunEntry
@@ -28,7 +28,7 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["Records", "RunRefresh"]
+__all__ = ["ReadPace", "Records", "RunRefresh"]
 
 logger = logging.getLogger(__name__)
 
@@ -40,17 +40,18 @@ _PUBLISHED_RUNS = 64
 _PARALLEL_BYTES = 32 << 20
 """Above this size, several threads read local files, so that their waits for the disk overlap."""
 
-_SMALL_BYTES = 1 << 20
-"""Unread bytes up to which a run is read in every pass, without a limit of time."""
-
-_SLICE_S, _REMOTE_SLICE_S = 0.1, 0.5
-"""The time slice of a run in a pass; a request to a remote store costs more than a local read."""
-
-_LARGE_RUNS_S = 0.4
-"""The time within which a pass starts to read new and large runs."""
-
 _RECORDS_S = 0.5
 """The interval at which the records are requested while one pass follows the other."""
+
+
+@dataclass(frozen=True)
+class ReadPace:
+    """How the time of a pass is divided among the runs."""
+
+    small_bytes: int = 1 << 20  # unread bytes up to which a run is read in every pass, without a limit of time
+    slice_s: float = 0.1  # of a run in a pass
+    remote_slice_s: float = 0.5  # a request to a remote store costs more than a local read
+    large_runs_s: float = 0.4  # within which a pass starts to read new and large runs
 
 
 class RunRefresh:
@@ -66,6 +67,7 @@ class RunRefresh:
     ) -> None:
         self.data = RunData(memory_bytes)
         self.state = ManagerState("INIT", epoch=self.data.snapshots.epoch)
+        self.pace = ReadPace()
         self.is_closed = False  # set to end a pass early
         # When the last pass started, by the monotonic clock, that fetched the records and left nothing unread of
         # the runs that are finished according to them.
@@ -220,11 +222,12 @@ class RunRefresh:
             if entry.is_dirty and (is_requested or entry.retry_at <= now) and entry.run_id not in self.data.deleted
         ]
         due.sort(key=lambda entry: entry.updated_at or 0.0, reverse=True)
-        small = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= _SMALL_BYTES]
+        small = [entry for entry in due if entry.refreshed_at and entry.unread_bytes <= self.pace.small_bytes]
         self._read_all(small, float("inf"))
         is_small = {*small}
         large = [entry for entry in due if entry not in is_small]
-        self._read_all(sorted(large, key=lambda entry: entry.refreshed_at), time.monotonic() + _LARGE_RUNS_S)
+        large.sort(key=lambda entry: entry.refreshed_at)
+        self._read_all(large, time.monotonic() + self.pace.large_runs_s)
         return not self.is_closed and any(entry.is_due(time.monotonic()) for entry in due)
 
     def _has_settled(self) -> bool:
@@ -269,7 +272,7 @@ class RunRefresh:
 
     def _slice_of(self, entry: RunEntry) -> Callable[[bool], bool]:
         """Returns a function that is True when a run's time in this pass is over."""
-        until = time.monotonic() + (_SLICE_S if entry.is_local else _REMOTE_SLICE_S)
+        until = time.monotonic() + (self.pace.slice_s if entry.is_local else self.pace.remote_slice_s)
         # At least one read in each pass: a slow run progresses, too.
         return lambda has_read: self.is_closed or (has_read and time.monotonic() >= until)
 

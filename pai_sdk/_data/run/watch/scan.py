@@ -35,9 +35,6 @@ _SETTLED_S = 2.0
 """File systems keep times in steps of up to two seconds: a folder that was changed this recently may change again
 without another time."""
 
-_MAX_QUIET_FOLDERS = 2_000
-"""The number of folders without growth that are checked in one scan; each costs about 5 µs."""
-
 _SHARE_OF_LISTING = 5
 """The pause after a listing of a remote prefix, as a multiple of its duration, so that requests stay rare."""
 
@@ -171,8 +168,15 @@ class _Folder:
 class LocalRunFolders:
     """The folders of runs on a local disk. Links and hidden folders are left out; a scan names the links."""
 
-    def __init__(self, store: LocalStore, is_closed: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        store: LocalStore,
+        is_closed: Callable[[], bool] = lambda: False,
+        *,
+        max_quiet_folders: int = 2_000,  # checked in one scan without growth; each costs about 5 µs
+    ) -> None:
         self.store = store
+        self._max_quiet_folders = max_quiet_folders
         self._is_closed = is_closed
         self._changes = _Changes()
         self._folders: dict[str, _Folder] = {}
@@ -200,14 +204,16 @@ class LocalRunFolders:
 
     def _due(self, now: float, everything: bool) -> list[str]:
         """Returns the folders to check: those that grow, and a batch of the other ones."""
-        if everything or len(self._folders) <= _MAX_QUIET_FOLDERS:
+        if everything or len(self._folders) <= self._max_quiet_folders:
             return list(self._folders)
         # A scan that was ended early has left new folders without a modification time.
         live = [
             path for path, folder in self._folders.items() if folder.live_until > now or folder.modified_ns < 0
         ]
-        start, self._next_index = self._next_index, (self._next_index + _MAX_QUIET_FOLDERS) % len(self._folders)
-        batch = islice(self._folders, start, start + _MAX_QUIET_FOLDERS)
+        start = self._next_index
+        end = start + self._max_quiet_folders
+        self._next_index = end % len(self._folders)
+        batch = islice(self._folders, start, end)
         return list(dict.fromkeys(["", *live, *batch]))
 
     def _check_folder(self, folder: _Folder, now: float) -> list[str]:

@@ -30,7 +30,6 @@ _log = logging.getLogger(__name__)
 
 _FORBIDDEN = 403
 _MAX_WAITING = 1000
-_MAX_WAIT_S = 1.0
 _PAGE = 1000
 _SCHEMA = (
     "CREATE TABLE IF NOT EXISTS moved (path TEXT PRIMARY KEY, source TEXT, target TEXT) WITHOUT ROWID",
@@ -65,7 +64,8 @@ class SyncMemory:
     the lock: a slow disk does not block the transfers. With `path` None, rows are not stored.
     """
 
-    def __init__(self, path: Path | None) -> None:
+    def __init__(self, path: Path | None, *, max_wait_s: float = 1.0) -> None:
+        self._max_wait_s = max_wait_s
         self._lock = threading.Lock()
         self._waiting: list[tuple[str, str, str]] = []
         self._forgotten: list[str] = []
@@ -156,7 +156,7 @@ class SyncMemory:
     def write(self, *, now: bool = False) -> None:
         """Writes recorded rows if there are many or a second has passed; only on the thread of `__init__`."""
         count = len(self._waiting) + len(self._forgotten)
-        is_due = count >= _MAX_WAITING or time.monotonic() - self._written_at > _MAX_WAIT_S
+        is_due = count >= _MAX_WAITING or time.monotonic() - self._written_at > self._max_wait_s
         if not count or not (now or is_due):
             return
         # Swapped under the lock and written after it: a slow disk does not block the threads that add rows.

@@ -34,8 +34,6 @@ __all__ = ["TreeIndex", "is_folder_complete"]
 _log = logging.getLogger(__name__)
 
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
-# About 2 s of hashing. A larger tree is compared with its manifest first, and hashed only for the files left.
-_MAX_QUICK_HASH_BYTES = 1_000_000_000
 _MAX_PROBLEMS = 20
 # The limit of OSS for copies that change the encryption, as a bucket's default encryption may do.
 _MAX_COPY_BYTES = 1_000_000_000
@@ -105,7 +103,7 @@ class TreeIndex(SyncMemory):
             partial(_with_same_md5, tree, self._client.part_sizes)
         ]
         if self.has_manifest:
-            at = 1 if tree.size_bytes <= _MAX_QUICK_HASH_BYTES else 0
+            at = 1 if tree.size_bytes <= self._client.part_sizes.quick_hash_bytes else 0
             checks.insert(at, partial(_in_manifest, self._client, tree, self._folder))
         for check in checks:
             for number in check(unchecked) if unchecked else ():

@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._data.logs import index as log_index
 from pai_sdk._data.logs.index import LineBlock, LogIndex
 from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog
 from pai_sdk._data.logs.times import LogTimes
@@ -36,30 +35,26 @@ def lines_of(content: bytes, *, is_open: bool) -> list[str]:
 @given(PIECES, st.integers(0, 12), st.integers(0, 12))
 @settings(max_examples=150, deadline=None)
 def test_any_page_at_any_time_is_what_a_plain_split_gives(pieces: list[bytes], start: int, size: int) -> None:
-    block_bytes, log_index._BLOCK_BYTES = log_index._BLOCK_BYTES, 16
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path, content = Path(folder) / "log", b""
-            index = LogIndex(path)
-            for piece in pieces:
-                with path.open("ab") as file:
-                    file.write(piece)
-                content += piece
-                for is_open in (True, False):
-                    expected = lines_of(content, is_open=is_open)
-                    assert index.count(is_open=is_open) == len(expected)
-                    assert (
-                        index.read(start, start + size, is_open=is_open).decoded_lines
-                        == expected[start : start + size]
-                    )
-                assert index.read(0, 10**9, is_open=False).decoded_lines == lines_of(content, is_open=False)
-                block = index.read(start, start + size, is_open=False)
-                assert block.ends == [index.read(n, n + 1, is_open=False).end for n in block.numbers]
-                assert len(block.ends) == len(block.decoded_lines)
-            for offset in range(len(content) + 1):
-                assert index.line_at(offset) == content[:offset].count(b"\n")
-    finally:
-        log_index._BLOCK_BYTES = block_bytes
+    with tempfile.TemporaryDirectory() as folder:
+        path, content = Path(folder) / "log", b""
+        index = LogIndex(path, block_bytes=16)
+        for piece in pieces:
+            with path.open("ab") as file:
+                file.write(piece)
+            content += piece
+            for is_open in (True, False):
+                expected = lines_of(content, is_open=is_open)
+                assert index.count(is_open=is_open) == len(expected)
+                assert (
+                    index.read(start, start + size, is_open=is_open).decoded_lines
+                    == expected[start : start + size]
+                )
+            assert index.read(0, 10**9, is_open=False).decoded_lines == lines_of(content, is_open=False)
+            block = index.read(start, start + size, is_open=False)
+            assert block.ends == [index.read(n, n + 1, is_open=False).end for n in block.numbers]
+            assert len(block.ends) == len(block.decoded_lines)
+        for offset in range(len(content) + 1):
+            assert index.line_at(offset) == content[:offset].count(b"\n")
 
 
 def test_a_log_that_is_not_there_has_no_lines(tmp_path: Path) -> None:
@@ -159,38 +154,32 @@ class Clock:
 @given(st.lists(st.tuples(PIECES, st.sampled_from([0.0, 0.3, 1.0, 5.0]), st.booleans()), max_size=12))
 @settings(max_examples=150, deadline=None)
 def test_lines_once_told_never_change_and_hold_every_byte(steps: list[tuple[list[bytes], float, bool]]) -> None:
-    block_bytes, log_index._BLOCK_BYTES = log_index._BLOCK_BYTES, 16
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path, clock, content = Path(folder) / "a.log", Clock(), b""
-            index, told = LogIndex(path, clock=clock), list[str]()
-            for pieces, pause_s, is_restarted in steps:
-                with path.open("ab") as file:
-                    for piece in (b"\r%d" % len(content), *pieces):
-                        ascii_piece = (
-                            piece.replace(b"\xff", b"\r").decode("ascii", "replace").replace("\ufffd", "x")
-                        )
-                        file.write(ascii_piece.encode())
-                        content += ascii_piece.encode()
-                if is_restarted:
-                    index = LogIndex(path, clock=clock)
-                for _ in range(2):
-                    count = index.count(is_open=True)
-                    now = index.read(0, count, is_open=True).decoded_lines
-                    assert now[: len(told)] == told
-                    ones = [index.read(n, n + 1, is_open=True) for n in range(count)]
-                    assert [one.decoded_lines for one in ones] == [[line] for line in now]
-                    assert index.line_at(len(content)) == count
-                    assert index.read(0, count, is_open=True).ends == [one.end for one in ones]
-                    told = now
-                    clock.now += pause_s
-            whole = index.read(0, 10**9, is_open=False).decoded_lines
-            assert whole[: len(told)] == told
-            for mark in (b"\n", b"\r"):  # what is left out, or put at the end of what was cut
-                content = content.replace(mark, b"")
-            assert "".join(whole).replace("\r", "") == content.decode("utf-8", errors="replace")
-    finally:
-        log_index._BLOCK_BYTES = block_bytes
+    with tempfile.TemporaryDirectory() as folder:
+        path, clock, content = Path(folder) / "a.log", Clock(), b""
+        index, told = LogIndex(path, clock=clock, block_bytes=16), list[str]()
+        for pieces, pause_s, is_restarted in steps:
+            with path.open("ab") as file:
+                for piece in (b"\r%d" % len(content), *pieces):
+                    ascii_piece = piece.replace(b"\xff", b"\r").decode("ascii", "replace").replace("\ufffd", "x")
+                    file.write(ascii_piece.encode())
+                    content += ascii_piece.encode()
+            if is_restarted:
+                index = LogIndex(path, clock=clock, block_bytes=16)
+            for _ in range(2):
+                count = index.count(is_open=True)
+                now = index.read(0, count, is_open=True).decoded_lines
+                assert now[: len(told)] == told
+                ones = [index.read(n, n + 1, is_open=True) for n in range(count)]
+                assert [one.decoded_lines for one in ones] == [[line] for line in now]
+                assert index.line_at(len(content)) == count
+                assert index.read(0, count, is_open=True).ends == [one.end for one in ones]
+                told = now
+                clock.now += pause_s
+        whole = index.read(0, 10**9, is_open=False).decoded_lines
+        assert whole[: len(told)] == told
+        for mark in (b"\n", b"\r"):  # what is left out, or put at the end of what was cut
+            content = content.replace(mark, b"")
+        assert "".join(whole).replace("\r", "") == content.decode("utf-8", errors="replace")
 
 
 def test_a_progress_bar_becomes_a_line_a_second(tmp_path: Path) -> None:
@@ -276,23 +265,19 @@ def test_two_readers_of_a_log_agree_where_a_progress_bar_is_cut(tmp_path: Path) 
 @given(PIECES, st.integers(0, 12), st.integers(0, 12), st.integers(1, 60))
 @settings(max_examples=150, deadline=None)
 def test_lines_that_fit_are_whole_and_at_least_one(pieces: list[bytes], start: int, size: int, most: int) -> None:
-    block_bytes, log_index._BLOCK_BYTES = log_index._BLOCK_BYTES, 16
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "log"
-            path.write_bytes(b"".join(pieces))
-            index = LogIndex(path)
-            all_of_them = index.read(start, start + size, is_open=False).decoded_lines
-            found = index.read(start, start + size, is_open=False, max_bytes=most).decoded_lines
-            assert found == all_of_them[: len(found)]
-            assert bool(found) == bool(all_of_them)
-            ends = b"".join(pieces).split(b"\n")[start : start + len(found)]
-            assert len(found) <= 1 or sum(len(line) + 1 for line in ends) <= most + 1
-            if len(found) < len(all_of_them):
-                one_more = b"".join(pieces).split(b"\n")[start : start + len(found) + 1]
-                assert sum(len(line) + 1 for line in one_more) > most
-    finally:
-        log_index._BLOCK_BYTES = block_bytes
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "log"
+        path.write_bytes(b"".join(pieces))
+        index = LogIndex(path, block_bytes=16)
+        all_of_them = index.read(start, start + size, is_open=False).decoded_lines
+        found = index.read(start, start + size, is_open=False, max_bytes=most).decoded_lines
+        assert found == all_of_them[: len(found)]
+        assert bool(found) == bool(all_of_them)
+        ends = b"".join(pieces).split(b"\n")[start : start + len(found)]
+        assert len(found) <= 1 or sum(len(line) + 1 for line in ends) <= most + 1
+        if len(found) < len(all_of_them):
+            one_more = b"".join(pieces).split(b"\n")[start : start + len(found) + 1]
+            assert sum(len(line) + 1 for line in one_more) > most
 
 
 def test_a_block_has_the_text_and_the_ends_of_its_lines() -> None:

@@ -12,9 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._data.logs import merged
-from pai_sdk._data.logs import search as log_search
 from pai_sdk._data.logs.index import LogIndex
+from pai_sdk._data.logs.merged import MergedOrder
 from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog
 from pai_sdk._data.logs.search import LogQuery, SearchStep, search
 
@@ -140,14 +139,17 @@ def test_lines_that_nobody_has_read_are_in_the_order_of_their_times(tmp_path: Pa
     assert reader().page(0, 100).decoded_lines == [*expected, "a 5"]
 
 
-def test_an_order_by_many_times_is_made_of_some_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(merged, "_MAX_TIMES", 7)
+def test_an_order_by_many_times_is_made_of_some_of_them(tmp_path: Path) -> None:
     for first, name in enumerate(("a", "b")):
         (tmp_path / f"{name}.log").write_text("".join(f"{step}\n" for step in range(1000, 2000)))
         noted = "".join(f"{2 * number + first} {5 * number + 5}\n" for number in range(1000))
         (tmp_path / f"{name}.times").write_text(noted)
     logs = [InstanceLog(tmp_path / f"{name}.log") for name in ("a", "b")]
-    lines = [*LogReader(OpenLog(logs, tmp_path / "order"), is_open=False).page(0, 5000).lines()]
+    log = OpenLog(logs, tmp_path / "order")
+    log.order = MergedOrder(
+        tmp_path / "order", [one.index for one in logs], [one.read_times for one in logs], max_times=7
+    )
+    lines = [*LogReader(log, is_open=False).page(0, 5000).lines()]
     assert len(lines) == 2000
     for name in ("a", "b"):
         assert [line.text for line in lines if line.instance == name] == [str(step) for step in range(1000, 2000)]
@@ -179,32 +181,26 @@ def plain_hits(content: str, wanted: str) -> list[int]:
 LINES = st.lists(st.text("abü\r €", max_size=12), max_size=30)
 
 
-def test_a_line_beyond_all_bounds_is_divided_between_characters(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_search, "_CHUNK_BYTES", 1)
+def test_a_line_beyond_all_bounds_is_divided_between_characters(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_text("a€ü€", encoding="utf-8")
-    assert hits_of(search(log_of(path).instances, LogQuery("€"))) == ([(0, "€"), (0, "€")], 2)
+    assert hits_of(search(log_of(path).instances, LogQuery("€"), chunk_bytes=1)) == ([(0, "€"), (0, "€")], 2)
 
 
 @given(LINES, st.text("abü€", min_size=1, max_size=3), st.integers(18, 60))  # a line has at most 36 bytes
 def test_every_hit_is_counted_in_pieces_of_any_size(lines: list[str], wanted: str, piece: int) -> None:
     content = "\n".join(lines)
-    piece_bytes, log_search._CHUNK_BYTES = log_search._CHUNK_BYTES, piece
-    try:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "log")
-            path.write_text(content, encoding="utf-8", newline="")
-            expected = plain_hits(content, wanted)
-            for query in (LogQuery(wanted), LogQuery(wanted, is_regex=True)):
-                found, count = hits_of(search(log_of(path).instances, query))
-                assert [line for line, _ in found] == expected
-                assert {text for _, text in found} <= {wanted}
-                assert count == len(expected)
-                assert hits_of(search(log_of(path).instances, query, max_hits=0)) == ([], len(expected))
-    finally:
-        log_search._CHUNK_BYTES = piece_bytes
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "log")
+        path.write_text(content, encoding="utf-8", newline="")
+        expected = plain_hits(content, wanted)
+        for query in (LogQuery(wanted), LogQuery(wanted, is_regex=True)):
+            found, count = hits_of(search(log_of(path).instances, query, chunk_bytes=piece))
+            assert [line for line, _ in found] == expected
+            assert {text for _, text in found} <= {wanted}
+            assert count == len(expected)
+            steps = search(log_of(path).instances, query, max_hits=0, chunk_bytes=piece)
+            assert hits_of(steps) == ([], len(expected))
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.trace.trace_writer import TraceWriter
+from pai_sdk._data.trace.trace_writer import TraceWriter, WaitLimits
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from tests.support.messages import refused
 from tests.support.waiting import until
@@ -135,10 +135,7 @@ def test_a_failure_reaches_the_next_call_with_its_cause() -> None:
     assert not writer.is_usable
 
 
-def test_close_says_what_is_missing_when_the_time_is_over(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("pai_sdk._data.trace.trace_writer._SILENT_S", 0.01)
+def test_close_says_what_is_missing_when_the_time_is_over(caplog: pytest.LogCaptureFixture) -> None:
     go_on = threading.Event()
 
     def hang(operation: str, number: int) -> None:
@@ -146,6 +143,7 @@ def test_close_says_what_is_missing_when_the_time_is_over(
             go_on.wait(30)
 
     writer = TraceWriter(SCHEMA, FakeSink(before=hang), retry=FAST)
+    writer.waits = WaitLimits(silent_s=0.01)
     writer.write(step=1, loss=[0.5, 0.25])
     threading.Timer(0.2, go_on.set).start()
     with refused(TraceError):
@@ -154,10 +152,7 @@ def test_close_says_what_is_missing_when_the_time_is_over(
     assert "waiting for 2 rows to be stored, for up to 0 s; Ctrl-C ends the wait" in caplog.text
 
 
-def test_an_exception_waits_for_the_sink_only_while_it_stores(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr("pai_sdk._data.trace.trace_writer._STALLED_S", 0.5)
+def test_an_exception_waits_for_the_sink_only_while_it_stores(caplog: pytest.LogCaptureFixture) -> None:
     go_on = threading.Event()
 
     def slow(operation: str, number: int) -> None:
@@ -170,6 +165,7 @@ def test_an_exception_waits_for_the_sink_only_while_it_stores(
 
     def train() -> None:
         with TraceWriter(SCHEMA, sink, block_bytes=160, workers=1, retry=FAST) as writer:
+            writer.waits = WaitLimits(stalled_s=0.5)
             feed(writer, 6)
             raise ZeroDivisionError
 

@@ -48,12 +48,13 @@ def stalled() -> Iterator[str]:
 STALLED = """
 import sys, time
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.trace import OdpsSink, TraceHook, TraceToOdpsHook, TraceWriter, trace, trace_writer
+from pai_sdk._data.trace import OdpsSink, TraceHook, TraceToOdpsHook, TraceWriter, trace
+from pai_sdk._data.trace.trace_writer import WaitLimits
 
-trace_writer._STALLED_S = 1.0
 sink = OdpsSink("t", project="p", endpoint=sys.argv[1], credentials=Credentials("id", "secret"))
 
 def use(writer):
+    writer.waits = WaitLimits(stalled_s=1.0)
     for step in range(3):
         writer.write(a=[step] * 10)
     print("ready", flush=True)

@@ -350,6 +350,19 @@ def test_a_replaced_file_is_an_error(tmp_path: Path) -> None:
         reader.read()
 
 
+class Chunked(LocalStore):
+    """Yields small chunks, as a store does over a slow network."""
+
+    def __init__(self, root: Path, chunk_bytes: int) -> None:
+        super().__init__(root)
+        self._chunk_bytes = chunk_bytes
+
+    def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        for chunk in super().read(path, start, end):
+            for at in range(0, len(chunk), self._chunk_bytes):
+                yield chunk[at : at + self._chunk_bytes]
+
+
 class Failing(LocalStore):
     """Fails after some bytes."""
 
@@ -500,10 +513,8 @@ def first_header(content: bytes) -> int | None:
 )
 def test_the_next_header_is_found_wherever_it_is(parts: list[bytes], searched: int) -> None:
     content = b"".join(parts)
-    decoder = EventDecoder(LayoutCache())
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("pai_sdk._data.run.events.decoder._SEARCHED_BYTES", searched)
-        assert decoder._next_header(content, 0, len(content)) == first_header(content)
+    decoder = EventDecoder(LayoutCache(), ReadLimits(searched_bytes=searched))
+    assert decoder._next_header(content, 0, len(content)) == first_header(content)
     found = _next_record(io.BytesIO(content), 0)
     wanted = first_header(content)
     assert found == (max(len(content) - 11, 1) if wanted is None else wanted), "the reader of single records"
@@ -543,13 +554,13 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
     junk = st.one_of(st.binary(max_size=60), st.integers(1, 3000).map(bytes))
     for _ in range(data.draw(st.integers(0, 3))):
         records.insert(data.draw(st.integers(0, len(records))), data.draw(junk))
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+    with tempfile.TemporaryDirectory() as folder:
         path = write_events(Path(folder) / "events.out.tfevents.1.host", *records)
         whole = EventFileReader(LocalStore(path.parent), path.name)
         wanted = points(whole.read().scalars)
         limits = ReadLimits(chunk_bytes=data.draw(st.sampled_from([20, 100, 700])))
-        patch.setattr("pai_sdk._data.storage.stores.local._CHUNK_BYTES", data.draw(st.sampled_from([20, 300])))
-        reader = EventFileReader(LocalStore(path.parent), path.name, limits)
+        store = Chunked(path.parent, data.draw(st.sampled_from([20, 300])))
+        reader = EventFileReader(store, path.name, limits)
         found: Points = {}
         for _ in range(2000):
             offset = reader.offset
@@ -566,7 +577,6 @@ def test_a_file_read_in_slices_gives_what_it_gives_at_once(data: st.DataObject) 
 
 def test_a_large_record_is_joined_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_events(tmp_path / "events.out.tfevents.1.host", event(1, simple("loss", 1)), frame(bytes(40_000)))
-    monkeypatch.setattr("pai_sdk._data.storage.stores.local._CHUNK_BYTES", 100)
     fed: list[int] = []
     feed = EventDecoder.feed
 
@@ -575,7 +585,7 @@ def test_a_large_record_is_joined_once(tmp_path: Path, monkeypatch: pytest.Monke
         return feed(decoder, data, offset)
 
     monkeypatch.setattr(EventDecoder, "feed", counted)
-    reader = EventFileReader(LocalStore(tmp_path), path.name, ReadLimits(chunk_bytes=100))
+    reader = EventFileReader(Chunked(tmp_path, 100), path.name, ReadLimits(chunk_bytes=100))
     assert len(reader.read()) == 1
     assert sum(fed) < 2 * path.stat().st_size
 
@@ -592,16 +602,15 @@ def test_a_record_that_is_too_large_and_not_there_yet_makes_no_other_file(tmp_pa
     assert [one.reason for one in reader.damaged] == ["a record of 314,572,800 bytes is too large"]
 
 
-def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_record_that_is_too_large_is_passed_over(tmp_path: Path) -> None:
     path = write_events(
         tmp_path / "events.out.tfevents.1.host",
         event(1, simple("loss", 1)),
         frame(bytes(5000)),
         event(2, simple("loss", 2)),
     )
-    monkeypatch.setattr("pai_sdk._data.storage.stores.local._CHUNK_BYTES", 300)
     limits = ReadLimits(chunk_bytes=300, max_record_bytes=1000)
-    chunk = EventFileReader(LocalStore(tmp_path), path.name, limits).read()
+    chunk = EventFileReader(Chunked(tmp_path, 300), path.name, limits).read()
     assert chunk.scalars["loss"].step.tolist() == [1, 2]
     assert [one.reason for one in chunk.damaged] == ["a record of 5,000 bytes is too large"]
 

@@ -106,8 +106,7 @@ def test_a_file_of_many_pieces_is_copied_whole_and_synced_after_its_last_byte(
         monkeypatch.setattr(os, "posix_fadvise", refuse, raising=False)
     elif hint == "missing":
         monkeypatch.delattr(os, "posix_fadvise", raising=False)
-    monkeypatch.setattr(checkpoints, "_CHUNK_BYTES", 1 << 16)
-    content = os.urandom((5 << 16) + 77)
+    content = os.urandom(1 << 20) * 33 + os.urandom(77)
     source = made(tmp_path / "model", weights="")
     (source / "weights").write_bytes(content)
     synced = []

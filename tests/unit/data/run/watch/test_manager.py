@@ -21,7 +21,7 @@ from pai_sdk import RunManager, RunStore
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._data.run.report import Context, ReportSession, StopTraining, report
 from pai_sdk._data.run.watch.records import Change, RunBrief, RunRecord
-from pai_sdk._data.run.watch.refresh import RunRefresh
+from pai_sdk._data.run.watch.refresh import ReadPace, RunRefresh
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk.errors import CheckpointError, InvalidInputError, RunNotFoundError
 from tests.support.event_files import event, frame, simple, write_events
@@ -861,7 +861,6 @@ def test_a_closed_manager_starts_nothing(tmp_path: Path) -> None:
 
 def test_a_large_damaged_file_holds_up_no_other_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """1 GB of zeros delayed the points of all other runs by a minute."""
-    monkeypatch.setattr("pai_sdk._data.run.watch.refresh._SLICE_S", 0.0)  # one piece in each pass
     damaged_file(root / "damaged", "zeros", 100 << 20)
     files = {f"run-{number}": write_run(root / f"run-{number}", {"loss": [1.0]}) for number in range(9)}
     passes: list[tuple[bool, list[int]]] = []  # whether the damaged run is being read, and what others have
@@ -878,7 +877,9 @@ def test_a_large_damaged_file_holds_up_no_other_run(root: Path, monkeypatch: pyt
         scan(refresh, is_asked)
 
     monkeypatch.setattr(RunRefresh, "_scan", counted)
-    with RunManager(root, refresh_s=0) as manager:
+    manager = RunManager(root, refresh_s=0)
+    manager._refresh.pace = ReadPace(slice_s=0.0)  # one piece in each pass
+    with manager:
         assert manager.refresh().status == "DONE"
         assert brief(manager, "damaged").damaged == 1
     assert len(passes) >= 99
@@ -900,13 +901,12 @@ def test_a_manager_is_closed_in_the_middle_of_a_file(root: Path) -> None:
     assert brief(manager, "damaged").is_loading
 
 
-def test_many_large_runs_are_read_in_turns(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pai_sdk._data.run.watch.refresh._SLICE_S", 0.0)
-    monkeypatch.setattr("pai_sdk._data.run.watch.refresh._LARGE_RUNS_S", 0.005)
-    monkeypatch.setattr("pai_sdk._data.run.watch.refresh._SMALL_BYTES", 0)
+def test_many_large_runs_are_read_in_turns(root: Path) -> None:
     for number in range(4):
         damaged_file(root / f"run-{number}", "zeros", 3 << 20)
-    with RunManager(root, refresh_s=0) as manager:
+    manager = RunManager(root, refresh_s=0)
+    manager._refresh.pace = ReadPace(small_bytes=0, slice_s=0.0, large_runs_s=0.005)
+    with manager:
         assert manager.refresh().status == "DONE"
         assert [brief(manager, f"run-{number}").damaged for number in range(4)] == [1] * 4
 

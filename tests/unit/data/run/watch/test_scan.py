@@ -135,12 +135,11 @@ def test_names_that_are_not_utf8_are_problems(tmp_path: Path) -> None:
 
 def test_many_quiet_folders_are_looked_at_in_turns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """MGR-B11: the original listed all of them three times every three seconds."""
-    monkeypatch.setattr(run_scan, "_MAX_QUIET_FOLDERS", 10)
     for number in range(50):
         file = put(tmp_path, f"run-{number:02}")
         os.utime(file, (1_700_000_000, 1_700_000_000))
         os.utime(file.parent, (1_700_000_000, 1_700_000_000))
-    folders = LocalRunFolders(LocalStore(tmp_path))
+    folders = LocalRunFolders(LocalStore(tmp_path), max_quiet_folders=10)
     assert len(folders.scan().changed) == 50
     looked = []
     stat = os.stat

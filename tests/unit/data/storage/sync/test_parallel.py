@@ -16,8 +16,8 @@ from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.pool import LARGE_WORKERS, SMALL_BYTES, SMALL_WORKERS, TransferPool
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.stores.oss import OssStore
-from pai_sdk._data.storage.sync import memory
 from pai_sdk._data.storage.sync.dir_sync import DirSync
+from pai_sdk._data.storage.sync.memory import SyncMemory
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
@@ -130,11 +130,8 @@ def test_a_large_file_is_sent_while_another_one_is_completed(
 
 
 @pytest.mark.usefixtures("large_are_small")
-def test_large_files_are_remembered_while_others_are_sent(
-    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_files_are_remembered_while_others_are_sent(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     """A process that is killed does not send the files again that it has completed."""
-    monkeypatch.setattr(memory, "_MAX_WAIT_S", -1.0)
     (tmp_path / "from").mkdir()
     for name in ("a", "b"):
         (tmp_path / "from" / name).write_bytes(os.urandom(4 << 16))
@@ -150,5 +147,6 @@ def test_large_files_are_remembered_while_others_are_sent(
 
     oss.before = look
     source, target = LocalStore(tmp_path / "from"), OssStore(client, OssUri(BUCKET, "data/"))
-    DirSync(source, target, remember=tmp_path / "rows.db").run()
+    with SyncMemory(tmp_path / "rows.db", max_wait_s=-1.0) as memory:
+        DirSync(source, target, remember=memory).run()
     assert rows == ["a"]

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import settings
 
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.store import FsspecStore, LocalStore, OssStore, Store, StoredFile
 from pai_sdk._data.storage.sync.commits import committed_by
 from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
@@ -310,9 +311,9 @@ def test_a_bucket_that_is_not_there_empties_nothing(there: LocalStore, client: O
 
 
 def test_a_listing_that_fails_half_way_deletes_nothing(
-    remote: OssStore, there: LocalStore, oss: FakeOss, monkeypatch: pytest.MonkeyPatch
+    remote: OssStore, there: LocalStore, oss: FakeOss, client: OssClient
 ) -> None:
-    monkeypatch.setattr("pai_sdk._data.storage.oss.client._PAGE", 2)
+    client.part_sizes = PartSizes(page_objects=2)
     for name in "abcdef":
         remote.write(name, b"1")
         there.write(name, b"1")

@@ -243,7 +243,7 @@ def test_a_large_tree_is_not_hashed_again(
     client: OssClient, oss: FakeOss, tree: FileTree, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     upload(client, tree)
-    monkeypatch.setattr(tree_index, "_MAX_QUICK_HASH_BYTES", 0)
+    client.part_sizes = PartSizes(quick_hash_bytes=0)
     hashed: list[str] = []
     monkeypatch.setattr(tree_index, "_has_md5", lambda tree, number, md5: hashed.append(md5))
     assert upload(client, tree) == 0
