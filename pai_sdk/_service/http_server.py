@@ -8,6 +8,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, Protocol
 
 import uvicorn
@@ -28,10 +29,7 @@ __all__ = ["HttpServer", "IdleWatch", "Preconditions", "Worker"]
 
 logger = logging.getLogger(__name__)
 
-_GRACE_S = 3  # after a stop was requested, for requests in progress
-_LAST_GRACE_S = 2  # then for closing their connections
 _KEEP_ALIVE_S = 75  # closing an idle connection while its client sends the next request costs that request
-_CHECK_INTERVAL_S = 1.0
 
 
 class HttpServer(uvicorn.Server):
@@ -68,7 +66,7 @@ class HttpServer(uvicorn.Server):
                 server_header=False,
                 proxy_headers=False,
                 timeout_keep_alive=_KEEP_ALIVE_S,
-                timeout_graceful_shutdown=_GRACE_S + _LAST_GRACE_S,
+                timeout_graceful_shutdown=ceil(limits.grace_s + limits.last_grace_s),
             )
         )
         self._on_end = on_end
@@ -117,12 +115,12 @@ class HttpServer(uvicorn.Server):
         ending.cancel()
 
     async def _end_after_grace(self) -> None:
-        await asyncio.sleep(_GRACE_S)
+        await asyncio.sleep(self._limits.grace_s)
         close_all_for_shutdown(self.server_state.connections)
 
     async def _watch(self) -> None:
         while not self.should_exit:
-            await asyncio.sleep(_CHECK_INTERVAL_S)
+            await asyncio.sleep(self._limits.check_interval_s)
             close_slow_connections(self.server_state.connections)
             # In a thread, because it reads files.
             if self._certificate is not None:

@@ -62,7 +62,7 @@ from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.job_runs import JobRuns
 from pai_sdk._service.services.training_jobs import create_job
-from pai_sdk._service.settings import DEFAULT_DATA_DIR, ServiceInfo, ServiceSettings
+from pai_sdk._service.settings import DEFAULT_DATA_DIR, Pace, ServiceInfo, ServiceSettings
 from pai_sdk._service.standby import Leadership, Standby
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.disk import DiskWatch, Reserve
@@ -154,7 +154,7 @@ class Service:
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings.max_stream_s)))
+            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings)))
             context = ServiceContext(
                 settings,
                 info,
@@ -171,7 +171,7 @@ class Service:
                 *identity,
                 page := _page_of(settings, info),
             )
-            apps = (tables, table_keys), _health(database, folder, scheduler), measurements
+            apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
             app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
 
@@ -241,7 +241,15 @@ def _start_scheduler(
     collector = MetricsCollector(jobs)
     capacity = partial(capacity_now, settings, executor)
     scheduler = Scheduler(
-        jobs, folder, store, executor, collector, capacity=capacity, tables=tables, can_act=leadership.may_act
+        jobs,
+        folder,
+        store,
+        executor,
+        collector,
+        settings=settings,
+        capacity=capacity,
+        tables=tables,
+        can_act=leadership.may_act,
     )
     # Closed in reverse order: the scheduler before the collector, which it uses.
     collector.start()
@@ -275,7 +283,7 @@ def _observed(app: ASGIApp, measurements: Measurements, settings: ServiceSetting
     return LoggedRequests(MeasuredRequests(app, measurements), access=settings.access_log)
 
 
-def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASGIApp:
+def _health(database: Database, folder: DataFolder, scheduler: Scheduler, pace: Pace) -> ASGIApp:
     """Returns the application of the health check."""
     is_writable = Reserve.of(folder.root).is_writable
     return health_of(
@@ -283,7 +291,8 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler) -> ASG
             "database": (database.responds, "The database does not respond."),
             "disk": (is_writable, "The data folder cannot be written, or its disk is full."),
             "scheduler": (lambda: scheduler.is_working, "Nothing starts jobs any more."),
-        }
+        },
+        timeout_s=pace.health_timeout_s,
     )
 
 
@@ -385,6 +394,7 @@ def _open_dispatcher(
     stack.callback(nonces.close)
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
+    api.state.shares.slot_timeout_s = settings.pace.slot_timeout_s
     authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
     guarded = partial(
         Gate,

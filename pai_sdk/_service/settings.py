@@ -11,7 +11,7 @@ from typing import Literal
 from pai_sdk._core.paths import EMBEDDED_SERVICE_DIR
 from pai_sdk._data.storage.base import Store
 
-__all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ForeignCloud", "ServiceInfo", "ServiceSettings"]
+__all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ForeignCloud", "Pace", "ServiceInfo", "ServiceSettings"]
 
 DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
 
@@ -27,6 +27,23 @@ class ConnectionLimits:
     # A body must bring `min_bytes` in `stall_s` seconds, and a response be read within twice as many.
     stall_s: float = 30.0
     min_bytes: int = 4 << 10
+    check_interval_s: float = 1.0  # of slow connections, and of the preconditions of the service
+    grace_s: float = 3  # after a stop was requested, for requests in progress
+    last_grace_s: float = 2  # then for closing their connections
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Waits and intervals of a service, which only tests change."""
+
+    health_timeout_s: float = 5.0  # of each check
+    slot_timeout_s: float = 10.0  # of a request for a slot of its share
+    last_port_wait_s: float = 3.0  # clients use the last port: another process may be about to free it
+    batch_s: float = 0.25  # between two polls of the topics of an event stream
+    comment_s: float = 15.0  # of a quiet event stream
+    refresh_s: float = 0.5  # of the runs of jobs
+    retry_after_error_s: float = 1.0  # of the scheduler
+    upload_interval_s: float = 30.0  # of the live outputs of a job
 
 
 @dataclass(frozen=True)
@@ -73,6 +90,8 @@ class ServiceSettings:
     requests_per_s: float | None = None  # of each access key; None for no limit
     connections: ConnectionLimits = ConnectionLimits()
     max_body_bytes: int = 1 << 20  # of requests to the API; objects have no such limit
+    log_page_bytes: int = 4 << 20  # read at once: a page of 10,000 long lines would fill the memory
+    copy_threads: int = 4  # for each of: inputs, live outputs, final outputs
     max_hold_s: float = 30.0  # of a long poll for a change
     max_stream_s: float = 3600.0  # of an event stream; its client reconnects
     upload_life_s: float = 7 * 24 * 3600.0  # a multipart upload without a new part for so long is removed
@@ -83,6 +102,7 @@ class ServiceSettings:
     access_log: bool = False
     log_format: Literal["text", "json"] = "text"  # `json`: one object per line
     foreign: ForeignCloud | None = None  # for tests
+    pace: Pace = Pace()
 
 
 @dataclass(frozen=True)

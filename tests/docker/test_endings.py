@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._host.execution.docker import executor
 from pai_sdk._host.execution.docker.container import LABEL_JOB
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import ImageError, InvalidInputError, JobFailed, JobStopped, LocalRunError
@@ -87,8 +86,8 @@ def test_the_time_limit_is_kept_without_anybody_waiting(submit, engine):
     assert ended_at <= ended_by, "the time until the first look is not part of the job"
 
 
-def test_who_kills_what_watches_over_the_time_wins_none(submit, monkeypatch):
-    monkeypatch.setattr(executor, "_GRACE_MARGIN_S", 0.5)
+def test_who_kills_what_watches_over_the_time_wins_none(submit, backend):
+    backend._executor.grace_margin_s = 0.5
     kill_others = "for p in /proc/[0-9]*; do n=${p#/proc/}; [ $n = 1 ] || [ $n = $$ ] || kill -9 $n; done"
     for limit_s in LATER_S:
         job = submit(

@@ -8,7 +8,6 @@ import subprocess
 import docker
 import pytest
 
-from pai_sdk._host.execution.docker import executor
 from pai_sdk.errors import JobFailed, JobStopped
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.support.waiting import PATIENCE_S, until
@@ -126,8 +125,8 @@ def test_an_engine_that_ends_or_starts_anew_lets_a_job_save_for_its_whole_grace_
     assert lines_of(job)[-1] == "saved"
 
 
-def test_a_paused_instance_of_several_ends_the_job(submit, engine, monkeypatch):
-    monkeypatch.setattr(executor, "_GRACE_MARGIN_S", 0.5)
+def test_a_paused_instance_of_several_ends_the_job(submit, engine, backend):
+    backend._executor.grace_margin_s = 0.5
     job = submit(SAVES, count=3, tags={"pai-sdk.local.grace_s": "1"})
     up(job, 3)
     with engine.client() as client:

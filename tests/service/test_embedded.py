@@ -28,7 +28,7 @@ from pai_sdk._core.endpoint import with_scheme
 from pai_sdk._service.embedded import ensure_running, find_running, stop_running
 from pai_sdk._service.http import listening
 from pai_sdk._service.server import Service
-from pai_sdk._service.settings import ServiceInfo, ServiceSettings
+from pai_sdk._service.settings import Pace, ServiceInfo, ServiceSettings
 from pai_sdk._service.state import folder
 from pai_sdk._service.state.folder import DataFolder, Keys
 from pai_sdk.errors import ServiceStartError
@@ -160,19 +160,15 @@ def test_two_services_on_one_folder_are_refused(start: Callable[..., Any], tmp_p
         Service(ServiceSettings(data_dir=tmp_path / "data")).run()
 
 
-def test_a_client_that_looks_for_long_does_not_keep_it_from_starting(
-    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_that_looks_for_long_does_not_keep_it_from_starting(tmp_path: Path) -> None:
     """As one that is stopped by a busy machine between its look and its next step."""
-    monkeypatch.setattr(folder, "_HANDOVER_S", 0.0)
-    monkeypatch.setattr(folder, "_MAX_CLIENT_CHECK_S", PATIENCE_S)
     (tmp_path / "data").mkdir()
     looks = (tmp_path / "data" / "lock").open("w")
     fcntl.flock(looks, fcntl.LOCK_SH)
     done = threading.Timer(0.2, looks.close)
     done.start()
-    with start(ScriptedExecutor()) as client:
-        assert client.get("/workspaces")["TotalCount"] == 1
+    with DataFolder(tmp_path / "data", handover_s=0.0, client_check_s=PATIENCE_S):
+        assert folder.is_locked(tmp_path / "data")
     done.join()
 
 
@@ -187,17 +183,15 @@ def test_a_folder_is_free_at_once_whoever_was_just_forked(tmp_path: Path) -> Non
         os.close(copy)
 
 
-def test_keys_and_port_stay_unless_told_otherwise(
-    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_keys_and_port_stay_unless_told_otherwise(start: Callable[..., Any], tmp_path: Path) -> None:
     executor, port = ScriptedExecutor(), keep_to_a_quiet_port(tmp_path / "data")
     with start(executor) as client:
         first = client.info
         assert first.endpoint == f"http://127.0.0.1:{port}"
     with start(executor) as client:
         assert client.info == first
-    monkeypatch.setattr(listening, "_LAST_PORT_WAIT_S", 0.2)
-    with socket.create_server(("127.0.0.1", port)), start(executor) as client:
+    impatient = Pace(last_port_wait_s=0.2)
+    with socket.create_server(("127.0.0.1", port)), start(executor, pace=impatient) as client:
         assert client.info.endpoint != first.endpoint  # another process has taken the port meanwhile
         assert client.info.access_key_secret == first.access_key_secret
     with start(executor, access_key_id="mine", access_key_secret="my-own-secret") as client:
@@ -218,15 +212,12 @@ def test_clients_are_told_a_host_that_they_can_use(tmp_path: Path, host: str, to
     assert with_scheme(info.oss_endpoint) == info.endpoint == f"http://{told}:{port}"
 
 
-def test_the_last_port_is_waited_for(
-    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listening, "_LAST_PORT_WAIT_S", PATIENCE_S)
+def test_the_last_port_is_waited_for(start: Callable[..., Any], tmp_path: Path) -> None:
     port = keep_to_a_quiet_port(tmp_path / "data")
     holder = socket.create_server(("127.0.0.1", port))
     gives_up = threading.Timer(0.3, holder.close)
     gives_up.start()
-    with start(ScriptedExecutor()) as client:
+    with start(ScriptedExecutor(), pace=Pace(last_port_wait_s=PATIENCE_S)) as client:
         assert client.info.endpoint == f"http://127.0.0.1:{port}"
     gives_up.join()
 

@@ -17,8 +17,8 @@ import requests
 from pai_sdk._data.logs import merged
 from pai_sdk._data.logs.merged import MergedOrder
 from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog, OpenLogs, StoredPage
-from pai_sdk._service import http_server
 from pai_sdk._service.services.jobs.changes import Subscription
+from pai_sdk._service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.support.waiting import PATIENCE_S, until
@@ -201,10 +201,10 @@ def test_a_snapshot_is_held_back_until_it_changes(client: Client, executor: Scri
 
 
 def test_who_is_held_is_sent_home_when_the_service_ends(
-    start: Callable[..., Any], held: set[Subscription], monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Any], held: set[Subscription]
 ) -> None:
-    monkeypatch.setattr(http_server, "_GRACE_S", PATIENCE_S)
-    with start(ScriptedExecutor(), max_hold_s=HELD_S) as client:
+    patient = ConnectionLimits(grace_s=PATIENCE_S)
+    with start(ScriptedExecutor(), max_hold_s=HELD_S, connections=patient) as client:
         job_id, _ = running(client)
         codes: list[int] = []
 
@@ -365,11 +365,17 @@ def test_long_lines_and_bytes_that_are_no_text(client: Client, executor: Scripte
     assert (len(long), odd, control) == (3_000_000, "��", "\x00\x1b[31m")
 
 
+@pytest.fixture
+def client_of_small_pages(executor: ScriptedExecutor, tmp_path: Path) -> Iterator[Client]:
+    with running_service(tmp_path / "data", executor, log_page_bytes=1000) as client:
+        yield client
+
+
 def test_a_page_of_long_lines_is_short_where_the_reader_counts_lines(
-    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
+    client_of_small_pages: Client, executor: ScriptedExecutor
 ) -> None:
     """Ten thousand of them at once would fill the service's memory, and the reader's."""
-    monkeypatch.setattr("pai_sdk._service.services.job_logs._PAGE_BYTES", 1000)
+    client = client_of_small_pages
     job_id, root = running(client)
     name = f"{job_id}-master-0"
     lines = [letter * 400 for letter in "abcde"] + ["f" * 5000, "g"]
@@ -392,10 +398,14 @@ def test_a_page_of_long_lines_is_short_where_the_reader_counts_lines(
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("window", [{}, {"StartTime": "2020-01-01T00:00Z"}], ids=["all", "window"])
 def test_a_page_by_number_has_all_its_long_lines_and_is_read_in_pieces(
-    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch, count: int, window: dict[str, str]
+    client_of_small_pages: Client,
+    executor: ScriptedExecutor,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    window: dict[str, str],
 ) -> None:
     """It must not be short, since the next page by number begins behind it. It may be too large for the memory."""
-    monkeypatch.setattr("pai_sdk._service.services.job_logs._PAGE_BYTES", 1000)
+    client = client_of_small_pages
     read_at_once, read = list[int](), LogReader.page
 
     def reading(*args: Any, **options: Any) -> StoredPage:

@@ -16,7 +16,6 @@ import oss2
 import pytest
 
 from pai_sdk._service.embedded import ensure_running
-from pai_sdk._service.services.jobs import patterns
 from pai_sdk._service.services.jobs.patterns import pattern_problems
 from tests.service.services import Client, job_body
 from tests.support.leftovers import has_ended
@@ -125,8 +124,11 @@ def test_many_patterns_together_are_bounded() -> None:
     assert not any(pattern_problems(some[:3]))
 
 
-def test_a_process_that_does_not_start_is_no_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(patterns, "_BOOT", "import sys; sys.exit('no such module')")
+def test_a_process_that_does_not_start_is_no_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken = tmp_path / "python"
+    broken.write_text("#!/bin/sh\necho no such module >&2\nexit 1\n")
+    broken.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(broken))
     with pytest.raises(RuntimeError, match="no such module"):
         pattern_problems(["(never seen before)"])
 

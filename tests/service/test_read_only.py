@@ -15,8 +15,8 @@ import oss2
 import pytest
 from sqlalchemy import Connection, Engine, event
 
-from pai_sdk._service.background import scheduler
 from pai_sdk._service.oss.writer import Writer
+from pai_sdk._service.settings import Pace
 from tests.service import postgres
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
@@ -57,7 +57,6 @@ def disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Disk]:
     made = Disk(tmp_path)
     monkeypatch.setattr(os, "open", made.open)
     monkeypatch.setattr(Writer, "_write", lambda *given: made.write(*given))
-    monkeypatch.setattr(scheduler, "_RETRY_AFTER_ERROR_S", 0.05)
     event.listen(Engine, "begin", made.begin)
     yield made
     event.remove(Engine, "begin", made.begin)
@@ -67,7 +66,7 @@ def test_every_fault_is_one_sentence_and_ends_with_its_cause(
     start: Callable[..., Any], disk: Disk, caplog: pytest.LogCaptureFixture
 ) -> None:
     executor = ScriptedExecutor()
-    with start(executor) as client:
+    with start(executor, pace=Pace(retry_after_error_s=0.05)) as client:
         job_id, other = client.create(job_body()), client.create(job_body())
         for running in (job_id, other):
             client.until(running, "Running")

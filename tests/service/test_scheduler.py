@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk._service import http_server, server
-from pai_sdk._service.background import active_job, scheduler
+from pai_sdk._service import server
 from pai_sdk._service.background.active_job import Publisher
 from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.background.scheduler import Scheduler
@@ -23,7 +22,7 @@ from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.services.jobs.changes import Changes, Subscription
 from pai_sdk._service.services.jobs.host_resources import Capacity
 from pai_sdk._service.services.jobs.job_table import Jobs
-from pai_sdk._service.settings import ServiceSettings
+from pai_sdk._service.settings import ConnectionLimits, Pace, ServiceSettings
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Job
@@ -188,10 +187,16 @@ def test_a_job_has_run_since_its_instances_began_however_late_that_is_seen(
     assert client.until(job_id)["Duration"] >= 30
 
 
+@pytest.fixture
+def client_of_quick_uploads(executor: ScriptedExecutor, tmp_path: Path) -> Iterator[Client]:
+    with running_service(tmp_path / "data", executor, pace=Pace(upload_interval_s=0.01)) as client:
+        yield client
+
+
 def test_what_cannot_be_saved_is_told_once_while_the_job_runs(
-    client: Client, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
+    client_of_quick_uploads: Client, executor: ScriptedExecutor
 ) -> None:
-    monkeypatch.setattr(active_job, "UPLOAD_INTERVAL_S", 0.01)
+    client = client_of_quick_uploads
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/unsaved/"}]
     job_id = client.create(job_body(OutputChannels=outputs))
     client.until(job_id, "Running")
@@ -221,11 +226,10 @@ def test_checkpoints_that_take_long_to_save_hold_up_no_other_job(
             assert go_on.wait(PATIENCE_S)
         return ""
 
-    monkeypatch.setattr(active_job, "UPLOAD_INTERVAL_S", 0.01)
-    monkeypatch.setattr(scheduler, "_COPY_THREADS", 2)
     monkeypatch.setattr(Publisher, "upload", slowly)
     outputs = [{"Name": "checkpoints", "OutputUri": f"oss://{client.info.bucket}/slow/"}]
-    with running_service(client.info.data_dir.parent / "slow", executor, slots=9) as other:
+    quick = {"pace": Pace(upload_interval_s=0.01), "copy_threads": 2}
+    with running_service(client.info.data_dir.parent / "slow", executor, slots=9, **quick) as other:
         slow = [other.create(job_body(OutputChannels=outputs)) for _ in range(2)]
         try:
             assert all(begun.acquire(timeout=PATIENCE_S) for _ in slow)
@@ -314,17 +318,20 @@ def test_who_waits_for_a_job_is_told_that_it_was_deleted(
     assert found == [404]
 
 
-def test_an_idle_service_ends_but_never_with_a_job(
-    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(http_server, "_CHECK_INTERVAL_S", 0.05)
+def test_an_idle_service_ends_but_never_with_a_job(start: Callable[..., Any], tmp_path: Path) -> None:
     executor = ScriptedExecutor()
     with start(executor) as client:
         job_id = client.create(job_body())
         client.until(job_id, "Running")
     # The job is there from the start: a slow client could come too late to bring it.
     service = server.Service(
-        ServiceSettings(tmp_path / "data", idle_timeout_s=0.3, database_url=url_for(tmp_path / "data")), executor
+        ServiceSettings(
+            tmp_path / "data",
+            idle_timeout_s=0.3,
+            database_url=url_for(tmp_path / "data"),
+            connections=ConnectionLimits(check_interval_s=0.05),
+        ),
+        executor,
     )
     thread = threading.Thread(target=service.run)
     thread.start()
@@ -348,9 +355,16 @@ def test_it_is_not_idle_while_it_looks_into_the_queue(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(jobs, "first_in_queue", slowly)
     with DataFolder(tmp_path / "data") as folder, ObjectStore(folder.objects_dir) as store:
-        capacity = Capacity.of(ServiceSettings(folder.root), ScriptedExecutor.capabilities)
+        settings = ServiceSettings(folder.root)
+        capacity = Capacity.of(settings, ScriptedExecutor.capabilities)
         tested = Scheduler(
-            jobs, folder, store, ScriptedExecutor(), MetricsCollector(jobs), capacity=lambda: capacity
+            jobs,
+            folder,
+            store,
+            ScriptedExecutor(),
+            MetricsCollector(jobs),
+            settings=settings,
+            capacity=lambda: capacity,
         )
         tested.start()
         try:
@@ -375,9 +389,8 @@ def test_the_queue_is_looked_into_again_after_a_fault(
             raise faults.pop()
         return job
 
-    monkeypatch.setattr(scheduler, "_RETRY_AFTER_ERROR_S", 0.01)
     monkeypatch.setattr(Jobs, "first_in_queue", now_and_then)
-    with start(executor) as client:
+    with start(executor, pace=Pace(retry_after_error_s=0.01)) as client:
         job_id = client.create(job_body(TrainingJobName="unlucky"))
         client.until(job_id, "Running")
         assert not faults

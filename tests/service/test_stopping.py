@@ -7,6 +7,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,17 +15,17 @@ from urllib.parse import urlsplit
 import pytest
 
 from pai_sdk._host.execution.log_metrics import LogMetrics
-from pai_sdk._service import http_server
 from pai_sdk._service.oss.bucket_store import BucketStore
+from pai_sdk._service.settings import ConnectionLimits
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import job_body
 from tests.support.waiting import PATIENCE_S, until
 
 
-@pytest.fixture(autouse=True)
-def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "_GRACE_S", 0.2)
-    monkeypatch.setattr(http_server, "_LAST_GRACE_S", PATIENCE_S)
+@pytest.fixture
+def start(start: Callable[..., Any]) -> Callable[..., Any]:
+    """Starts a service that ends soon."""
+    return partial(start, connections=ConnectionLimits(grace_s=0.2, last_grace_s=PATIENCE_S))
 
 
 def send(url: str, method: str, *, length: int = 0, body: bytes = b"") -> socket.socket:

@@ -30,8 +30,7 @@ def test_it_ends_after_the_folder_that_is_being_removed(tmp_path: Path, monkeypa
         remove(folder)
 
     monkeypatch.setattr(shutil, "rmtree", slowly)
-    monkeypatch.setattr(trash, "_MAX_CLOSE_S", PATIENCE_S)
-    bin_ = Trash(tmp_path)
+    bin_ = Trash(tmp_path, max_close_s=PATIENCE_S)
     for folder in folders(tmp_path, "a", "b", "c"):
         bin_.put(folder)
     assert removing.wait(PATIENCE_S)
@@ -58,9 +57,8 @@ def test_a_large_folder_does_not_keep_it_from_ending(
         removing.set()
         go_on.wait(PATIENCE_S)
 
-    monkeypatch.setattr(trash, "_MAX_CLOSE_S", 0.05)
     monkeypatch.setattr(shutil, "rmtree", endlessly)
-    bin_ = Trash(tmp_path)
+    bin_ = Trash(tmp_path, max_close_s=0.05)
     try:
         bin_.put(*folders(tmp_path, "a"))
         assert removing.wait(PATIENCE_S)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 from pai_sdk import Processor, Session, TrainingJob
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.display.base import Silent
-from pai_sdk._client.job import waiting
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import InvalidInputError, PaiError, SettingsError, WaitTimeoutError
 from tests.support.fake_backend import FAST, FakeBackend
@@ -110,24 +110,23 @@ def test_a_wait_may_be_as_long_as_one_likes(timeout: float) -> None:
 
 
 @pytest.mark.parametrize("timeout", [0, -5, float("-inf")])
-def test_a_wait_without_time_looks_once(timeout: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_POLL_TIMEOUT_S", PATIENCE_S)
+def test_a_wait_without_time_looks_once(timeout: float) -> None:
+    patient = replace(FAST, poll_timeout_s=PATIENCE_S)
     backend = FakeBackend()
     job = TrainingJob("train1", backend)
     with pytest.raises(WaitTimeoutError, match="still Running after 0 s"):
-        job.wait(timeout, policy=FAST, display=Silent())
+        job.wait(timeout, policy=patient, display=Silent())
     backend.status = "Succeed"
-    assert TrainingJob("train1", backend).wait(timeout, policy=FAST, display=Silent()).status.is_success
+    assert TrainingJob("train1", backend).wait(timeout, policy=patient, display=Silent()).status.is_success
 
 
 def test_a_wait_ends_though_no_answer_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_POLL_TIMEOUT_S", 0.05)
     answer = threading.Event()
     backend = FakeBackend()
     monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(PATIENCE_S))
     try:
         with pytest.raises(WaitTimeoutError, match=r"no response about job train1 within 0\.05 s") as caught:
-            TrainingJob("train1", backend).wait(0.05, policy=FAST, display=Silent())
+            TrainingJob("train1", backend).wait(0.05, policy=replace(FAST, poll_timeout_s=0.05), display=Silent())
         assert caught.value.status == ""
     finally:
         answer.set()

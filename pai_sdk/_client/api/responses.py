@@ -34,7 +34,6 @@ from pai_sdk.errors import (
 _log = logging.getLogger(__name__)
 _Record = TypeVar("_Record", bound=Received)
 
-_MAX_BYTES = 256 << 20  # of one response: a larger one would fill the memory of this machine
 _CHUNK_BYTES = 1 << 16
 
 _SENTENCES = {
@@ -60,13 +59,13 @@ class ApiResponse:
     request_id: str | None = None
 
 
-def read_body(response: requests.Response, *, action: str, host: str) -> bytes:
+def read_body(response: requests.Response, *, action: str, host: str, max_bytes: int) -> bytes:
     """Reads and unpacks the body of a response, up to a maximum size."""
     body = bytearray()
     for chunk in response.iter_content(_CHUNK_BYTES):
         body += chunk
-        if len(body) > _MAX_BYTES:
-            raise _invalid(response, b"", action, host, f"more than {_MAX_BYTES >> 20} MiB")
+        if len(body) > max_bytes:
+            raise _invalid(response, b"", action, host, f"more than {max_bytes >> 20} MiB")
     return bytes(body)
 
 

@@ -57,6 +57,7 @@ class Transport:
         self.retry = retry or RetryPolicy()
         # To connect, and between two reads of a response.
         self.timeout_s = timeout_s
+        self.max_response_bytes = 256 << 20  # a larger one would fill the memory of this machine
         # Features beyond PAI's API, such as `submission-dedupe`, that the service has announced in a response
         # (`x-pai-offers`). The client uses no others.
         self.offers: frozenset[str] = frozenset()
@@ -128,7 +129,8 @@ class Transport:
             request.headers["Content-Type"] = "application/x-www-form-urlencoded"
         repeatable = method.upper() != "POST" if idempotent is None else idempotent
         path = path_of(path_template, path_params or {}) + query_of(query or {})
-        attempt = _Attempt(self._session, action, self._endpoint, path, request, timeout_s or self.timeout_s)
+        limits = timeout_s or self.timeout_s, self.max_response_bytes
+        attempt = _Attempt(self._session, action, self._endpoint, path, request, *limits)
         try:
             return self._attempt_until_response(attempt, repeatable, final_codes)
         except NotFoundError as error:
@@ -188,6 +190,7 @@ class _Attempt:
         path: str,
         request: requests.Request,
         timeout_s: tuple[float, float],
+        max_bytes: int,
     ) -> None:
         self.request = request
         self.count = 0
@@ -198,6 +201,7 @@ class _Attempt:
         self._endpoint = endpoint
         self._path = path
         self._timeout_s = timeout_s
+        self._max_bytes = max_bytes
 
     def __call__(self) -> ApiResponse:
         self.count += 1
@@ -220,7 +224,7 @@ class _Attempt:
             )
             response = self._session.send(prepared, timeout=self._timeout_s, allow_redirects=False, **settings)
             with response:
-                body = read_body(response, action=self._action, host=host)
+                body = read_body(response, action=self._action, host=host, max_bytes=self._max_bytes)
         except requests.RequestException as error:
             diagnosis = diagnose(error, url)
             raise ConnectionFailedError(

@@ -22,7 +22,6 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import WaitTimeoutError
 
 _STOP_TIMEOUT_S = 60.0
-_POLL_TIMEOUT_S = 5.0
 
 
 class Waiting:
@@ -49,7 +48,7 @@ class Waiting:
                 if show_logs or not self._has_ended():
                     self._follow(deadline, self._display, with_log=show_logs)
                 if self._last_record is None:  # the job is polled once even with a timeout of 0
-                    self._follow(self._deadline_in(_POLL_TIMEOUT_S), Silent(), once=True)
+                    self._follow(self._deadline_in(self._policy.poll_timeout_s), Silent(), once=True)
             except KeyboardInterrupt:
                 # `from None`: the traceback of the wait would push the commands off the screen.
                 raise self._handle_interrupt(stops=stops) from None

@@ -81,13 +81,13 @@ def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type
     return variables
 
 
-def free_ports(count: int, *, address: str = "127.0.0.1") -> list[int]:
+def free_ports(count: int, *, address: str = "127.0.0.1", ports_range: range = _PORTS) -> list[int]:
     """Returns different ports without a listener at an address of this host; empty: all of its addresses."""
     # From a range that Linux does not assign to clients, so they are still free when the instances bind them.
     from random import SystemRandom
 
     ports: list[int] = []
-    for port in SystemRandom().sample(_PORTS, len(_PORTS)):
+    for port in SystemRandom().sample(ports_range, len(ports_range)):
         with socket.socket() as probe, suppress(OSError):
             # Closed again at once: the instance binds the port later, and a race with another program is rare.
             probe.bind((address, port))

@@ -47,7 +47,6 @@ from pai_sdk._host.agent.requirement_lists import pip_problem
 from pai_sdk._host.agent.sandbox import Sandbox
 
 _CHECK_INTERVAL_S = 1.0
-_PAUSE_ON_FULL_DISK_S = 0.5
 # A disk with less free space is full. The reserve that the service frees on a full disk is half of it.
 _FULL_DISK_BYTES = 8 << 20
 _LOG_END_BYTES = 16 * 1024
@@ -83,6 +82,7 @@ class JobExecution:
         self._sandbox = sandbox
         self._journal = journal
         self._job = job
+        self.full_disk_pause_s = 0.5
         self._workers = [_Worker(Instance(**i["instance"]), i["environments"]) for i in job["instances"]]
         self._logs = InstanceLogs(sandbox, [worker.instance.name for worker in self._workers])
         # By process id; None is pip, which installs the requirements.
@@ -229,7 +229,7 @@ class JobExecution:
             except OSError as error:
                 if error.errno not in DISK_IS_FULL:
                     raise
-                time.sleep(_PAUSE_ON_FULL_DISK_S)
+                time.sleep(self.full_disk_pause_s)
             else:
                 return
 

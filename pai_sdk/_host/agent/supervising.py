@@ -67,13 +67,15 @@ def hidden_by_ml(needed: Iterable[str | Path]) -> str:
     return next((str(folder) for folder in needed if Path(folder).is_relative_to("/ml")), "")
 
 
-def start_supervisor(root: Path, *, package: Path, timeout_s: float, lifeline: int | None = None) -> None:
+def start_supervisor(
+    root: Path, *, package: Path, timeout_s: float, lifeline: int | None = None, program: str = _SUPERVISE
+) -> None:
     """Starts the supervisor of a job, and returns when it runs."""
     journal = Journal(Sandbox(root).state_dir)
     inherited = () if lifeline is None else (lifeline,)
     with journal.log.open("ab") as log:
         result = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", _SUPERVISE, str(package), str(root), *map(str, inherited)],
+            [sys.executable, "-I", "-S", "-c", program, str(package), str(root), *map(str, inherited)],
             stdin=subprocess.DEVNULL,
             # The supervisor closes stdout when it has started, so no polling is needed.
             stdout=subprocess.PIPE,

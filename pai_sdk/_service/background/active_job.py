@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.execution.base import ExecutionState, Executor, JobFiles
 from pai_sdk._host.execution.contract import launch_spec
-from pai_sdk._host.execution.output_uploader import UPLOAD_INTERVAL_S, OutputUploader, UploadCancelled
+from pai_sdk._host.execution.output_uploader import OutputUploader, UploadCancelled
 from pai_sdk._host.lifecycle import outcome
 from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.odps.table_rights import is_table
@@ -167,16 +167,18 @@ class LiveOutputs:
         publisher: OutputUploader,
         threads: Threads,
         *,
+        interval_s: float,
         add_event: Callable[[str], None],
         log_error: Callable[[str, Exception], None],
     ) -> None:
         self._publisher = publisher
         self._threads = threads
+        self._interval_s = interval_s
         self._add_event = add_event
         self._log_error = log_error
         self._upload: Future[str] | None = None
         self._last_problems = ""
-        self._next_at = time.monotonic() + UPLOAD_INTERVAL_S
+        self._next_at = time.monotonic() + self._interval_s
 
     def poll(self) -> None:
         """Starts an upload if it is due; called often, and never blocks."""
@@ -187,7 +189,7 @@ class LiveOutputs:
         is_due = time.monotonic() >= self._next_at and self._publisher.has_live_channels
         if is_due and self._upload is None:
             # From the start of the upload: a slow one does not delay the next one further.
-            self._next_at = time.monotonic() + UPLOAD_INTERVAL_S
+            self._next_at = time.monotonic() + self._interval_s
             self._upload = self._threads.submit(self._publisher.upload, live_only=True)
 
     def _report_problems(self, done: Future[str]) -> None:

@@ -23,6 +23,7 @@ from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation, allocated_at
 from pai_sdk._service.services.jobs.queueing.queue import FairQueue
 from pai_sdk._service.services.jobs.staging import StagingCancelled, StagingFailed
+from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.disk import DiskWatch
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Job
@@ -42,9 +43,7 @@ logger = logging.getLogger(__name__)
 _POLL_INTERVAL_S = 0.05
 # The poll interval grows with the number of running jobs, so that polling costs the same: 200 jobs/s.
 _POLL_INTERVAL_PER_JOB_S = 0.005
-_RETRY_AFTER_ERROR_S = 1.0
 _RENEW_RETRY_S = 0.2
-_COPY_THREADS = 4
 _DISK_FULL = "The disk of the service is full. Free some space on it, then submit the job again."
 
 _Step: TypeAlias = Literal["staging", "running", "finishing"]
@@ -93,6 +92,7 @@ class Scheduler:
         executor: Executor,
         collector: MetricsCollector,
         *,
+        settings: ServiceSettings,
         capacity: Callable[[], Capacity],
         tables: JobTables | None = None,
         can_act: Callable[[], bool] = lambda: True,
@@ -102,6 +102,7 @@ class Scheduler:
         self._executor = executor
         self._collector = collector
         self._capacity = capacity
+        self._pace = settings.pace
         self._queue = FairQueue(jobs)
         self._can_act = can_act
         self._has_recovered = False
@@ -115,15 +116,15 @@ class Scheduler:
             jobs, store, executor, collector, tables, lambda: self.is_closing, self._trash.put
         )
         self._disk = DiskWatch(folder.root)
-        self._copiers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="copy")
+        self._copiers = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="copy")
         # Separate pools: start and finish of a job must not wait for large files of another job.
-        self._publishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="publish")
-        self._finishers = ThreadPoolExecutor(_COPY_THREADS, thread_name_prefix="finish")
+        self._publishers = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="publish")
+        self._finishers = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="finish")
         self._task = PeriodicTask(
             "scheduler",
             self._pause_s,
             self._run,
-            retry_s=_RETRY_AFTER_ERROR_S,
+            retry_s=self._pace.retry_after_error_s,
             on_error=partial(self._disk.log_error, "the scheduler failed, and tries again"),
             can_act=can_act,
         )
@@ -226,7 +227,7 @@ class Scheduler:
                     self._advance(active)
                 except Exception as error:
                     self._disk.log_error(f"job {active.job.id} cannot continue, and is tried again", error)
-                    active.not_before = time.monotonic() + _RETRY_AFTER_ERROR_S
+                    active.not_before = time.monotonic() + self._pace.retry_after_error_s
 
     def _admit(self) -> None:
         """Starts jobs of the queue until the next one has to wait."""
@@ -251,6 +252,7 @@ class Scheduler:
         live_outputs = LiveOutputs(
             job.publisher,
             self._publishers,
+            interval_s=self._pace.upload_interval_s,
             add_event=add_event,
             log_error=lambda message, error: self._disk.log_error(f"job {job.id}: {message}", error),
         )

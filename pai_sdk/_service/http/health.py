@@ -19,8 +19,6 @@ logger = logging.getLogger(__name__)
 PATH = "/healthz"
 """Clients of OSS request a bucket of that name as `/healthz/`."""
 
-_TIMEOUT_S = 5.0
-
 
 def is_health_check(scope: Scope) -> bool:
     """Returns whether a request is a health check; monitors may add a query, and proxies an authorization."""
@@ -30,13 +28,15 @@ def is_health_check(scope: Scope) -> bool:
     return bucket_in_host(host_of(scope)) is None or not is_signed(scope)
 
 
-def health_of(checks: Mapping[str, tuple[Callable[[], bool], str]]) -> ASGIApp:
+def health_of(checks: Mapping[str, tuple[Callable[[], bool], str]], *, timeout_s: float) -> ASGIApp:
     """Returns an application that responds with 200 while all checks succeed, else with 503 and the problems."""
     # One thread for each check, apart from those of requests: a check that hangs blocks no other check.
     threads = {name: CapacityLimiter(1) for name in checks}
 
     async def respond(scope: Scope, receive: Receive, send: Send) -> None:
-        works = await asyncio.gather(*(_works(name, check, threads[name]) for name, (check, _) in checks.items()))
+        works = await asyncio.gather(
+            *(_works(name, check, threads[name], timeout_s) for name, (check, _) in checks.items())
+        )
         problems = {
             name: text for (name, (_, text)), is_well in zip(checks.items(), works, strict=True) if not is_well
         }
@@ -47,11 +47,11 @@ def health_of(checks: Mapping[str, tuple[Callable[[], bool], str]]) -> ASGIApp:
     return respond
 
 
-async def _works(name: str, check: Callable[[], bool], thread: CapacityLimiter) -> bool:
+async def _works(name: str, check: Callable[[], bool], thread: CapacityLimiter, timeout_s: float) -> bool:
     # The thread of a check that hangs stays busy: the next check of that part waits for it, and fails too.
     result = to_thread.run_sync(check, abandon_on_cancel=True, limiter=thread)
     try:
-        return await asyncio.wait_for(result, _TIMEOUT_S)
+        return await asyncio.wait_for(result, timeout_s)
     except Exception as error:  # any error means that the part does not work
         logger.warning("the health check of the %s failed: %s", name, type(error).__name__)
         return False

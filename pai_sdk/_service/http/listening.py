@@ -18,14 +18,13 @@ from pai_sdk.errors import ServiceStartError
 __all__ = ["info_of", "listen", "listen_on", "url_of"]
 
 _BACKLOG = 1024
-_LAST_PORT_WAIT_S = 3.0  # clients use the last port: another process may be about to free it
 _RETRY_INTERVAL_S = 0.1
 
 
 def listen(settings: ServiceSettings, folder: DataFolder) -> socket.socket:
     """Returns a socket: on the requested port, else on the last one if it becomes free soon, else on any."""
     ports = [settings.port] if settings.port is not None else [folder.last_port() or 0, 0]
-    deadline = time.monotonic() + (_LAST_PORT_WAIT_S if settings.port is None else 0.0)
+    deadline = time.monotonic() + (settings.pace.last_port_wait_s if settings.port is None else 0.0)
     for port in ports:
         while True:
             try:

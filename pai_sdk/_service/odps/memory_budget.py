@@ -1,16 +1,29 @@
-"""Budget of the memory that all requests for rows share."""
+"""Budget of the memory that all requests for rows share, and what one of them may hold."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from pai_sdk._service.odps.table_errors import TableError
 
-__all__ = ["MemoryBudget"]
+__all__ = ["MemoryBudget", "RowLimits"]
 
 _MAX_WAIT_S = 30.0  # shorter than the timeouts of clients
+
+
+@dataclass(frozen=True)
+class RowLimits:
+    """The largest contents of a request."""
+
+    content_bytes: int = 2 << 30  # of one block
+    batch_bytes: int = 96 << 20  # a record batch of Arrow; the usual block has 64 MiB
+    record_bytes: int = 8 << 20  # MaxCompute's limit of a cell
+
+
+_DEFAULT_LIMITS = RowLimits()
 
 
 class MemoryBudget:
@@ -20,7 +33,10 @@ class MemoryBudget:
     wait until both are refused.
     """
 
-    def __init__(self, total_bytes: int, *, max_wait_s: float = _MAX_WAIT_S) -> None:
+    def __init__(
+        self, total_bytes: int, *, max_wait_s: float = _MAX_WAIT_S, limits: RowLimits = _DEFAULT_LIMITS
+    ) -> None:
+        self.limits = limits
         self.total_bytes = total_bytes
         self.free_bytes = total_bytes
         self._max_wait_s = max_wait_s

@@ -24,19 +24,14 @@ if TYPE_CHECKING:
 
     from pai_sdk._service.odps.table_store import Table
 
-__all__ = ["MAX_BATCH_BYTES", "ROWS_BUDGET_BYTES", "encoded_rows", "encoding_for", "read_block"]
-
-MAX_BATCH_BYTES = 96 << 20
-"""The largest record batch of Arrow; the usual block has 64 MiB."""
+__all__ = ["ROWS_BUDGET_BYTES", "encoded_rows", "encoding_for", "read_block"]
 
 ROWS_BUDGET_BYTES = 288 << 20
 """Memory of all requests for rows together: three copies of the largest batch."""
 
-_MAX_BYTES = 2 << 30  # of the content of one block
 _COPIES = 3  # of a batch: the buffer it is received in, the Arrow batch, its Parquet encoding
 _SMALL_READ_BYTES = 1 << 20  # smaller reads are not counted in the budget
 _CHUNK_SIZES = 1 << 10, 1 << 20  # pyodps sends 64 KiB
-_MAX_RECORD_BYTES = 8 << 20  # MaxCompute's limit of a cell
 _RECORDS_BYTES = 96 << 20  # for a batch of 1 MiB: Python objects are many times larger than their bytes
 _COUNT_TAG, _MAX_FOOTER_BYTES = 33554430, 64  # tag of the record count, the last but one field
 _CHUNK_BYTES = 1 << 20
@@ -46,7 +41,7 @@ def read_block(
     body: BinaryIO, table: Table, *, encoding: str, is_arrow: bool, budget: MemoryBudget
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yields the rows of an uploaded block, in batches whose memory is reserved in `budget`."""
-    content = _Content(decompressed(body, encoding, _MAX_BYTES))
+    content = _Content(decompressed(body, encoding, budget.limits.content_bytes))
     if not is_arrow:
         return _records(content, table, budget)
     return _batches(_Content(_unframed(content)), table.schema, budget)
@@ -143,8 +138,8 @@ class _Batches:
 
     def read(self, size_bytes: int = -1) -> bytes:
         # Before anything is allocated: the size is what the client declares.
-        if size_bytes > MAX_BATCH_BYTES:
-            text = f"A record batch has {size_bytes:,} bytes; {MAX_BATCH_BYTES:,} are allowed."
+        if size_bytes > (max_bytes := self._budget.limits.batch_bytes):
+            text = f"A record batch has {size_bytes:,} bytes; {max_bytes:,} are allowed."
             raise TableError(413, "RequestTooLarge", f"{text} Send several smaller ones.")
         if size_bytes > _SMALL_READ_BYTES:
             # One reservation a message: two could deadlock with another request until both are refused.
@@ -264,8 +259,9 @@ def _with(convert: Callable[[Any], Any] | None, value: Any) -> Any:
 class _RecordContent:
     """The bytes of records, with a limit on the size of one record."""
 
-    def __init__(self, content: _Content) -> None:
+    def __init__(self, content: _Content, max_bytes: int) -> None:
         self._content = content
+        self._max_bytes = max_bytes  # of one record
         self.record_start = 0
         self.tail = b""
         # The error that stopped reading: pyodps replaces it by an error of the connection.
@@ -276,11 +272,11 @@ class _RecordContent:
         return self._content.read_bytes
 
     def read(self, size_bytes: int = -1) -> bytes:
-        if self.read_bytes - self.record_start > _MAX_RECORD_BYTES:
-            text = f"A record has more than {_MAX_RECORD_BYTES:,} bytes; send such rows as Arrow."
+        if self.read_bytes - self.record_start > self._max_bytes:
+            text = f"A record has more than {self._max_bytes:,} bytes; send such rows as Arrow."
             self.refused = TableError(413, "RequestTooLarge", text)
             raise self.refused
-        content = self._content.read(min(size_bytes, _MAX_RECORD_BYTES) if size_bytes >= 0 else _SMALL_READ_BYTES)
+        content = self._content.read(min(size_bytes, self._max_bytes) if size_bytes >= 0 else _SMALL_READ_BYTES)
         self.tail = (self.tail + content[-_MAX_FOOTER_BYTES:])[-_MAX_FOOTER_BYTES:]
         return content
 
@@ -293,7 +289,7 @@ class _RecordContent:
 def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator[pa.RecordBatch, None, None]:
     from odps.tunnel.io.reader import TunnelRecordReader
 
-    source = _RecordContent(content)
+    source = _RecordContent(content, budget.limits.record_bytes)
     streams = [source]
 
     def stream(*args: object, **options: object) -> _RecordContent:

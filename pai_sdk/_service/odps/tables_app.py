@@ -63,13 +63,14 @@ class TablesApp:
         rights_of: Callable[[str], TableRights] = lambda key_id: ALL_TABLES,
         rates: KeyRates | None = None,
         max_block_bytes: int = _MAX_BLOCK_BYTES,
+        budget: MemoryBudget | None = None,
     ) -> None:
         self._store = store
         self._verifier = OdpsVerifier(keys)
         self._rights_of = rights_of
         self._rates = rates or KeyRates(None)
         self._max_block_bytes = max_block_bytes
-        self._budget = MemoryBudget(ROWS_BUDGET_BYTES)
+        self._budget = budget or MemoryBudget(ROWS_BUDGET_BYTES)
         self._workers: anyio.CapacityLimiter | None = None  # created in the event loop that uses it
         # Outcome of each statement: "" or its error. A statement is finished when its response is sent.
         self._instances: OrderedDict[str, str] = OrderedDict()

@@ -17,7 +17,7 @@ from typing import BinaryIO
 from pai_sdk._core.files import sync_folder
 from pai_sdk._data.storage.crc64 import crc64_of
 from pai_sdk._service.oss.error_codes import oss_error
-from pai_sdk._service.oss.object_rows import MAX_ROW_BYTES
+from pai_sdk._service.oss.object_rows import MAX_ROW_BYTES, ContentLimits
 
 __all__ = ["SHARDS", "Blob", "BlobFolder", "BlobRange", "BlobWriter", "SharedBlob"]
 
@@ -54,7 +54,8 @@ class BlobFolder:
     # Prefixes of the names of contents in another store; a folder has none.
     external_shards: Sequence[str] = ()
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, limits: ContentLimits) -> None:
+        self.limits = limits
         self._blobs, self._incoming = root / "blobs", root / "incoming"
         # Read before the folder is created: a missing folder with rows is a lost or wrong disk.
         self.was_missing = not self._blobs.exists()
@@ -90,7 +91,7 @@ class BlobFolder:
     def writer(self) -> BlobWriter:
         """Starts a new blob."""
         name = self.new_name()
-        return BlobWriter(name, self._incoming / name, self.path(name))
+        return BlobWriter(name, self._incoming / name, self.path(name), self.limits.max_row_bytes)
 
     def publish(self, writer: BlobWriter) -> Blob:
         """Completes a blob that becomes the content of an object."""
@@ -180,8 +181,9 @@ class BlobFolder:
 class BlobWriter:
     """A blob that is being written; unless it is finished, it is removed at the end of the block."""
 
-    def __init__(self, name: str, draft: Path, final: Path) -> None:
+    def __init__(self, name: str, draft: Path, final: Path, max_row_bytes: int = MAX_ROW_BYTES) -> None:
         self._name, self._draft, self._final = name, draft, final
+        self._max_row_bytes = max_row_bytes
         self._md5 = hashlib.md5(usedforsecurity=False)
         self.crc64 = 0
         self.size_bytes = 0
@@ -204,7 +206,7 @@ class BlobWriter:
         """Stores chunks without hashing them; `update_checksums` can run in another thread at the same time."""
         for chunk in chunks:
             self.size_bytes += len(chunk)
-            if self.size_bytes <= MAX_ROW_BYTES and self._stream is None:
+            if self.size_bytes <= self._max_row_bytes and self._stream is None:
                 self._in_memory += chunk
             else:
                 self._file().write(chunk)

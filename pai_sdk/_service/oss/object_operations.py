@@ -15,7 +15,7 @@ from starlette.responses import Response
 from pai_sdk._data.storage.crc64 import crc64_of
 from pai_sdk._service.oss.body import Threads, read_content, write_body
 from pai_sdk._service.oss.error_codes import oss_error
-from pai_sdk._service.oss.object_rows import MAX_ROW_BYTES, RowCopy, StoredObject, check_bucket, encode_key
+from pai_sdk._service.oss.object_rows import RowCopy, StoredObject, check_bucket, encode_key
 from pai_sdk._service.oss.oss_request import OssRequest
 from pai_sdk._service.oss.store import ObjectStore, guess_type
 from pai_sdk._service.oss.xml import (
@@ -75,7 +75,7 @@ class ObjectOperations:
             return await self._copy(request)
         refuse_unsupported_headers(request)
         length = request.content_length
-        if length is not None and length <= MAX_ROW_BYTES:
+        if length is not None and length <= self._store.limits.max_row_bytes:
             info = await self._put_row(request, length)
         else:
             info = await write_body(

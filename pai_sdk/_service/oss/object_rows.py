@@ -19,9 +19,11 @@ from pai_sdk._service.oss.error_codes import oss_error
 
 __all__ = [
     "COLUMNS",
+    "DEFAULT_LIMITS",
     "FIND_WITH_CONTENT",
     "MAX_ROW_BYTES",
     "RESERVED_BUCKETS",
+    "ContentLimits",
     "ObjectKind",
     "Recorded",
     "RowCopy",
@@ -40,6 +42,18 @@ __all__ = [
 
 MAX_ROW_BYTES = 64 << 10
 """Content up to this size is stored as a row: SQLite writes and reads it faster than the file system."""
+
+
+@dataclass(frozen=True)
+class ContentLimits:
+    """Which contents are rows, and when external ones are swept."""
+
+    max_row_bytes: int = MAX_ROW_BYTES
+    min_external_age_s: float = 24 * 3600.0  # another service may be about to reference a younger one
+
+
+DEFAULT_LIMITS = ContentLimits()
+
 
 ObjectKind = Literal["Normal", "Multipart", "Appendable"]
 

@@ -31,6 +31,8 @@ from pai_sdk._service.oss.index_database import IndexDatabase
 from pai_sdk._service.oss.integrity import content_is_short
 from pai_sdk._service.oss.multipart import MultipartUploads
 from pai_sdk._service.oss.object_rows import (
+    DEFAULT_LIMITS,
+    ContentLimits,
     ObjectKind,
     RowCopy,
     StoredObject,
@@ -64,14 +66,16 @@ class ObjectStore:
         earlier: Engine | None = None,
         contents: Store | None = None,
         upload_life_s: float = DEFAULT_UPLOAD_LIFE_S,
+        limits: ContentLimits = DEFAULT_LIMITS,
     ) -> None:
+        self.limits = limits
         root = Path(root).absolute()
         self._claim = _claim(root)
         try:
             self._database = IndexDatabase(root, earlier)
             # Closed in reverse order: the database before the lock of the folder.
             self._claim.callback(self._database.close)
-            self._blobs = _open_blobs(root, contents, self._database)
+            self._blobs = _open_blobs(root, contents, self._database, limits)
         except OSError as error:
             self._claim.close()
             raise ServiceStartError(f"the folder {root} cannot be written: {error.strerror}") from error
@@ -339,7 +343,7 @@ def guess_type(key: str) -> str:
     return mimetypes.guess_type(key)[0] or DEFAULT_CONTENT_TYPE
 
 
-def _open_blobs(root: Path, contents: Store | None, database: IndexDatabase) -> BlobFolder:
+def _open_blobs(root: Path, contents: Store | None, database: IndexDatabase, limits: ContentLimits) -> BlobFolder:
     """Opens the store of large contents: files or an external store, but never another one than before."""
     query = "SELECT 1 FROM oss_objects WHERE blob >= ? AND blob < ? LIMIT 1"
     claimed_uri = read_claimed_uri(root)
@@ -348,7 +352,9 @@ def _open_blobs(root: Path, contents: Store | None, database: IndexDatabase) -> 
         raise ServiceStartError(
             f"the contents of objects are in {claimed_uri}; start the service with --objects {claimed_uri}"
         )
-    return BlobFolder(root) if contents is None else ExternalBlobs(root, contents, is_referenced=is_referenced)
+    if contents is None:
+        return BlobFolder(root, limits)
+    return ExternalBlobs(root, contents, limits, is_referenced=is_referenced)
 
 
 def _claim(root: Path) -> ExitStack:

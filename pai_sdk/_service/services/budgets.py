@@ -67,7 +67,6 @@ T = TypeVar("T")
 
 _MIB = 1 << 20
 _RETRY_AFTER_S = 2
-_SLOT_TIMEOUT_S = 10.0
 _SEND_TIMEOUT_S = 300.0  # an unread response occupies memory and a slot until then
 
 
@@ -234,8 +233,9 @@ WorkOf = Annotated[Work, Depends(_work)]
 class _ShareThreads:
     """The threads and slots of one share of one application."""
 
-    def __init__(self, share: Share) -> None:
+    def __init__(self, share: Share, slot_timeout_s: float) -> None:
         self._share = share
+        self._slot_timeout_s = slot_timeout_s
 
     @cached_property
     def _slots(self) -> anyio.CapacityLimiter:
@@ -255,7 +255,7 @@ class _ShareThreads:
 
     async def acquire_slot(self, stack: ExitStack) -> None:
         """Acquires a slot for a request, released with `stack`; refuses the request after some seconds."""
-        await self._acquire(self._slots, stack, _SLOT_TIMEOUT_S)
+        await self._acquire(self._slots, stack, self._slot_timeout_s)
 
     async def run(self, function: Callable[[], T], wait_s: float) -> T:
         """Calls a function in a thread, after a wait of at most `wait_s`."""
@@ -282,12 +282,13 @@ class Shares:
     """The shares of one application, in its `state.shares`."""
 
     def __init__(self) -> None:
+        self.slot_timeout_s = 10.0
         self._threads: dict[Share, _ShareThreads] = {}
 
     def of(self, share: Share) -> _ShareThreads:
         """Returns the threads of a share."""
         # Only on the event loop, so no lock is needed.
-        return self._threads.setdefault(share, _ShareThreads(share))
+        return self._threads.setdefault(share, _ShareThreads(share, self.slot_timeout_s))
 
 
 def within(budget: Budget) -> Callable[[T], T]:

@@ -16,7 +16,6 @@ from pai_sdk._wire.training_jobs import EventList
 
 __all__ = ["line_chunks", "list_events", "read_page", "wait_for_lines"]
 
-_PAGE_BYTES = 4 << 20  # read at once: a page of 10,000 long lines would fill the memory
 _UNFINISHED_LINE_S = 0.5  # an incomplete line, such as a progress bar, is sent after this time
 
 
@@ -28,7 +27,7 @@ def read_page(
     # lines, so that the long poll detects a line that is written between the two.
     log = context.logs.open(context.jobs.get(job_id), instance, window)
     size_bytes = log.size_bytes
-    page = log.page(start, limit, max_bytes=_PAGE_BYTES, has_full_lines=True)
+    page = log.page(start, limit, max_bytes=context.settings.log_page_bytes, has_full_lines=True)
     if page.error is not None and not page.count:
         raise page.error
     return page, log, size_bytes

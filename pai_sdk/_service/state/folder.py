@@ -20,8 +20,6 @@ from pai_sdk.errors import ServiceStartError
 __all__ = ["DataFolder", "Keys", "is_locked", "read_info", "refuse_foreign"]
 
 _ALPHABET = string.ascii_letters + string.digits
-_HANDOVER_S = 0.3  # a service that is stopping may hold the lock this long
-_MAX_CLIENT_CHECK_S = 10.0  # a client may hold it this long while it checks it, on a busy machine
 _POLL_INTERVAL_S = 0.03
 
 # Files of a service and of the client that starts it. An interrupted start leaves some of them.
@@ -56,7 +54,15 @@ class DataFolder:
     the object store. The previous holder then finds that its folder is gone (`is_gone`).
     """
 
-    def __init__(self, root: Path, *, mark: str | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        mark: str | None = None,
+        handover_s: float = 0.3,  # a service that is stopping may hold the lock this long
+        client_check_s: float = 10.0,  # a client may hold it this long while it checks it, on a busy machine
+    ) -> None:
+        self._lock_waits_s = {False: handover_s, True: client_check_s}  # by whether the lock is shared
         self.root = root.expanduser().absolute()
         self._mark = mark  # of the database whose lease this process holds; None without one
         self._lock: int | None = None
@@ -113,7 +119,7 @@ class DataFolder:
     def _acquire_lock(self) -> bool:
         path = self.root / "lock"
         self._lock = open_file(path, os.O_RDWR | os.O_CREAT, 0o600)
-        has_lock = _try_lock(self._lock, path)
+        has_lock = self._try_lock(self._lock, path)
         if self._mark is None:
             return has_lock
         if not has_lock:
@@ -125,10 +131,20 @@ class DataFolder:
             for stale in (path, self.objects_dir / "lock"):  # locked by the previous holder of the lease
                 stale.unlink(missing_ok=True)
             self._lock = open_file(path, os.O_RDWR | os.O_CREAT, 0o600)
-            has_lock = _try_lock(self._lock, path)
+            has_lock = self._try_lock(self._lock, path)
         # The mark identifies this file to the next holder of the lease, which then replaces it.
         os.ftruncate(self._lock, os.pwrite(self._lock, self._mark.encode("ascii"), 0))
         return has_lock
+
+    def _try_lock(self, descriptor: int, path: Path) -> bool:
+        """Acquires the lock; waits for clients that share it to check whether a service runs (`is_locked`)."""
+        started_at = time.monotonic()
+        # Polled: a blocking flock() has no timeout.
+        while not take_lock(descriptor, waits=False):
+            if time.monotonic() - started_at > self._lock_waits_s[not files.is_locked(path)]:
+                return False
+            time.sleep(_POLL_INTERVAL_S)
+        return True
 
     @property
     def is_gone(self) -> bool:
@@ -186,18 +202,6 @@ def refuse_foreign(root: Path) -> None:
             f"the folder {root} is not empty and not a service's: it holds {foreign[0]!r}; "
             "choose an empty folder, or one that does not exist yet"
         )
-
-
-def _try_lock(descriptor: int, path: Path) -> bool:
-    """Acquires the lock; waits for clients that share it briefly to check whether a service runs (`is_locked`)."""
-    started_at = time.monotonic()
-    # Polled: a blocking flock() has no timeout.
-    while not take_lock(descriptor, waits=False):
-        is_shared = not files.is_locked(path)
-        if time.monotonic() - started_at > (_MAX_CLIENT_CHECK_S if is_shared else _HANDOVER_S):
-            return False
-        time.sleep(_POLL_INTERVAL_S)
-    return True
 
 
 def is_locked(root: Path) -> bool:

@@ -15,13 +15,12 @@ __all__ = ["Trash"]
 
 logger = logging.getLogger(__name__)
 
-_MAX_CLOSE_S = 2.0
-
 
 class Trash:
     """Deletes folders in the background; those left at the end are deleted after the next start."""
 
-    def __init__(self, parent: Path) -> None:
+    def __init__(self, parent: Path, *, max_close_s: float = 2.0) -> None:
+        self._max_close_s = max_close_s
         self._parent = parent
         self._closing = threading.Event()
         self._folders: queue.SimpleQueue[Path | None] = queue.SimpleQueue()
@@ -47,7 +46,7 @@ class Trash:
         """Stops after the folder that is being deleted, or after 2 s."""
         self._closing.set()
         self._folders.put(None)
-        self._thread.join(_MAX_CLOSE_S)
+        self._thread.join(self._max_close_s)
         if self._thread.is_alive():
             logger.info(
                 "a deleted job's folder is large; the next start of the service deletes its remaining files"

@@ -7,7 +7,7 @@ import select
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 from urllib.parse import urlsplit
@@ -20,6 +20,7 @@ from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._service.http.description import describe
 from pai_sdk._service.routes.api_app import create_api
 from pai_sdk._service.services.budgets import COMPARE, SEARCH, Abandoned, Budget, Share, Shares, Work
+from pai_sdk._service.settings import Pace
 from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
@@ -41,6 +42,10 @@ def client(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor)
 
 @pytest.fixture(scope="module")
 def job_id(client: Client, executor: ScriptedExecutor) -> str:
+    return job_with_a_log(client, executor)
+
+
+def job_with_a_log(client: Client, executor: ScriptedExecutor) -> str:
     job_id = client.create(job_body())
     client.until(job_id, "Running")
     root = client.info.data_dir / "jobs" / job_id
@@ -178,7 +183,7 @@ def test_a_long_poll_whose_client_leaves_waits_no_longer(client: Client, job_id:
 
 
 def test_a_share_that_is_full_says_when_to_come_again(
-    client: Client, job_id: str, monkeypatch: pytest.MonkeyPatch
+    start: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = threading.Event()
 
@@ -187,9 +192,10 @@ def test_a_share_that_is_full_says_when_to_come_again(
         yield 0, b"a\n"
 
     monkeypatch.setattr(search, "_chunks", chunks)
-    monkeypatch.setattr("pai_sdk._service.services.budgets._SLOT_TIMEOUT_S", 0.1)
-    with ExitStack() as stack:
+    executor = ScriptedExecutor()
+    with start(executor, pace=Pace(slot_timeout_s=0.1)) as client, ExitStack() as stack:
         stack.callback(go_on.set)
+        job_id = job_with_a_log(client, executor)
         asked = [
             stack.enter_context(closing(ask_and_go_on(client, f"/runs/{job_id}/log/search", q="a")))
             for _ in range((SEARCH.share.requests or 0) + 1)
@@ -206,8 +212,9 @@ def test_a_share_that_is_full_says_when_to_come_again(
             assert "retry-after: 2" in answer
         assert seconds_to_create(client) < 1
         assert client.call("GET", f"/trainingjobs/{job_id}/logs").status_code == 200
-    again = client.call("GET", f"/runs/{job_id}/log/search", q="a")
-    assert again.status_code == 200
+        stack.close()
+        again = client.call("GET", f"/runs/{job_id}/log/search", q="a")
+        assert again.status_code == 200
 
 
 # ---- the mechanism ----------------------------------------------------------------------------------------------

@@ -28,7 +28,14 @@ from tests.service.services import Client, job_body, running_service
 from tests.support.waiting import PATIENCE_S, until
 
 HEAD_BYTES = 16_000
-STRICT = ConnectionLimits(max_connections=12, head_bytes=HEAD_BYTES, head_s=1.0, stall_s=1.0, min_bytes=1000)
+STRICT = ConnectionLimits(
+    max_connections=12,
+    head_bytes=HEAD_BYTES,
+    head_s=1.0,
+    stall_s=1.0,
+    min_bytes=1000,
+    check_interval_s=0.02,
+)
 
 
 class Clock:
@@ -85,7 +92,6 @@ def strict(tmp_path_factory: pytest.TempPathFactory, executor: ScriptedExecutor,
         clock.seen_bytes += len(data)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(http_server, "_CHECK_INTERVAL_S", 0.02)
         patch.setattr(http_server, "close_slow_connections", cut)
         patch.setattr(guarded_connections, "time", SimpleNamespace(monotonic=clock.monotonic))
         patch.setattr(GuardedProtocol, "data_received", received)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._data.storage.base import Store
-from pai_sdk._service.oss import ObjectStore, blobs, object_operations
+from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.object_rows import ContentLimits
 from tests.service.objects import serving
 from tests.service.objects.conftest import Wire
 from tests.service.objects.elsewhere import oss_server
@@ -19,20 +20,19 @@ from tests.service.objects.test_wire_multipart import *  # noqa: F403
 from tests.service.objects.test_wire_objects import *  # noqa: F403
 
 _number = itertools.count()
+NO_ROWS = ContentLimits(max_row_bytes=0)
 
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Store]]:
     """Makes stores, each with a prefix of its own."""
     with oss_server(tmp_path_factory.mktemp("oss")) as running, pytest.MonkeyPatch.context() as patch:
-        for module in (blobs, object_operations):
-            patch.setattr(module, "MAX_ROW_BYTES", 0)
 
         def make() -> Store:
             return running.store(f"service-{next(_number)}")
 
         def open_store(root: Path, **options: float) -> ObjectStore:
-            return ObjectStore(root, contents=make(), **options)
+            return ObjectStore(root, contents=make(), limits=NO_ROWS, **options)
 
         patch.setattr(serving, "open_store", open_store)
         yield make
@@ -48,6 +48,6 @@ def wire(place: Callable[[], Store], tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest.fixture
 def store(place: Callable[[], Store], tmp_path: Path) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path / "store", contents=place()) as made:
+    with ObjectStore(tmp_path / "store", contents=place(), limits=NO_ROWS) as made:
         made.create_bucket(BUCKET)
         yield made

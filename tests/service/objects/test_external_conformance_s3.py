@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._service.oss import ObjectStore, blobs
+from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.object_rows import ContentLimits
 from tests.service.objects.elsewhere import S3, s3_server
 from tests.service.objects.serving import BUCKET
 from tests.service.objects.test_bucket_store import *  # noqa: F403
@@ -18,13 +19,13 @@ _number = itertools.count()
 
 @pytest.fixture(scope="module")
 def s3() -> Iterator[S3]:
-    with s3_server() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(blobs, "MAX_ROW_BYTES", 0)
+    with s3_server() as server:
         yield server
 
 
 @pytest.fixture
 def store(s3: S3, tmp_path: Path) -> Iterator[ObjectStore]:
-    with ObjectStore(tmp_path / "store", contents=s3.store(f"service-{next(_number)}")) as made:
+    contents, limits = s3.store(f"service-{next(_number)}"), ContentLimits(max_row_bytes=0)
+    with ObjectStore(tmp_path / "store", contents=contents, limits=limits) as made:
         made.create_bucket(BUCKET)
         yield made

@@ -19,8 +19,9 @@ from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.bucket_store import BucketStore
-from pai_sdk._service.oss.external import claim, external_blobs
+from pai_sdk._service.oss.external import claim
 from pai_sdk._service.oss.external.external_blobs import ExternalBlobs, is_external
+from pai_sdk._service.oss.object_rows import ContentLimits
 from pai_sdk._service.oss.sweep import Sweeper
 from pai_sdk._service.services.backup import back_up, restore
 from pai_sdk.errors import InvalidInputError, ServiceStartError, StorageError
@@ -103,7 +104,7 @@ def test_a_content_that_is_being_deleted_is_not_opened(
 ) -> None:
     (tmp_path / "file").write_bytes(b"x" * 100)
     store = open_store((tmp_path / "elsewhere").as_uri())
-    blobs = ExternalBlobs(tmp_path / "objects", store, is_referenced=False)
+    blobs = ExternalBlobs(tmp_path / "objects", store, ContentLimits(), is_referenced=False)
     name = blobs._upload([tmp_path / "file"])
     delete, refused = store.delete, []
 
@@ -125,7 +126,7 @@ def test_a_content_that_is_being_deleted_is_not_opened(
 def test_a_content_that_someone_else_deletes_is_an_error_and_nobody_waits(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"x" * 100)
     store = open_store((tmp_path / "elsewhere").as_uri())
-    blobs = ExternalBlobs(tmp_path / "objects", store, is_referenced=False)
+    blobs = ExternalBlobs(tmp_path / "objects", store, ContentLimits(), is_referenced=False)
     name = blobs._upload([tmp_path / "file"])
     with blobs.open(name)[0] as reader:
         store.delete([found.path for found in store.list("blobs/")])
@@ -261,8 +262,8 @@ def test_the_sweep_deletes_what_no_object_names_when_it_is_a_day_old(
     with opened(tmp_path, s3.store(prefix)) as store:
         until(lambda: external_sweeps, "the sweep", within_s=60)
         assert len(s3.keys(prefix)) == 3
-    monkeypatch.setattr(external_blobs, "_MIN_AGE_S", -60.0)
-    with opened(tmp_path, s3.store(prefix)) as store:
+    limits = ContentLimits(min_external_age_s=-60.0)
+    with ObjectStore(tmp_path, contents=s3.store(prefix), limits=limits) as store:
         until(lambda: stray not in s3.keys(prefix), "the sweep", within_s=60)
         assert foreign in s3.keys(prefix)
         assert read(store, "large") == LARGE

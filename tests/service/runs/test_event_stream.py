@@ -6,7 +6,8 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -18,14 +19,16 @@ import requests
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._service.services.runs import event_stream, job_runs
 from pai_sdk._service.services.runs.cursors import Position, join_cursor, read_cursor
 from pai_sdk._service.services.runs.topics import read_topics
+from pai_sdk._service.settings import Pace
 from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import StreamMessage, messages_of, write_points
 from tests.service.services import Client, job_body, running_service
 from tests.support.waiting import PATIENCE_S, until
+
+FAST = Pace(batch_s=0.02, refresh_s=0.02)
 
 
 @pytest.fixture
@@ -34,10 +37,8 @@ def executor() -> ScriptedExecutor:
 
 
 @pytest.fixture
-def client(tmp_path: Path, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
-    monkeypatch.setattr(event_stream, "_BATCH_S", 0.02)
-    monkeypatch.setattr(job_runs, "_REFRESH_S", 0.02)
-    with running_service(tmp_path / "data", executor) as found:
+def client(tmp_path: Path, executor: ScriptedExecutor) -> Iterator[Client]:
+    with running_service(tmp_path / "data", executor, pace=FAST) as found:
         yield found
 
 
@@ -179,13 +180,9 @@ def client_instance(client: Client, job_id: str) -> str:
     return name
 
 
-def test_a_stream_goes_on_after_a_restart_of_the_service(
-    tmp_path: Path, executor: ScriptedExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(event_stream, "_BATCH_S", 0.02)
-    monkeypatch.setattr(job_runs, "_REFRESH_S", 0.02)
+def test_a_stream_goes_on_after_a_restart_of_the_service(tmp_path: Path, executor: ScriptedExecutor) -> None:
     page = Page()
-    with running_service(tmp_path / "data", executor) as client:
+    with running_service(tmp_path / "data", executor, pace=FAST) as client:
         job_id, folder = new_job(client)
         write_points(folder, {"loss": [0.0, 1.0, 2.0]})
         page.points = list(enumerate(loaded(client, job_id)["values"]))
@@ -200,7 +197,10 @@ def test_a_stream_goes_on_after_a_restart_of_the_service(
     with log.open("a") as file:
         file.write("two\nthree\n")
     write_points(folder, {"loss": [3.0, 4.0]}, first_step=3, wall=2e9)
-    with running_service(tmp_path / "data", executor) as client, stream(client, topics, page.cursor) as messages:
+    with (
+        running_service(tmp_path / "data", executor, pace=FAST) as client,
+        stream(client, topics, page.cursor) as messages,
+    ):
         events = []
         while len(page.points) < 5 or len(page.lines) < 3:
             message = next(messages)
@@ -244,11 +244,13 @@ def test_a_source_that_is_another_one_is_reset_and_no_error(client: Client) -> N
         assert next(messages).event == "ready"
 
 
-def test_a_quiet_stream_has_comments(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_stream, "_COMMENT_S", 0.01)
-    key = static_credentials(client.info.access_key_id, client.info.access_key_secret)
-    url = f"{client.info.endpoint}/api/v1/events"
-    with requests.get(url, auth=Acs3Auth(key, "Any", "1"), stream=True, timeout=PATIENCE_S) as answer:
+def test_a_quiet_stream_has_comments(start: Callable[..., Any]) -> None:
+    with ExitStack() as stack:
+        client = stack.enter_context(start(ScriptedExecutor(), pace=replace(FAST, comment_s=0.01)))
+        key = static_credentials(client.info.access_key_id, client.info.access_key_secret)
+        url = f"{client.info.endpoint}/api/v1/events"
+        answer = requests.get(url, auth=Acs3Auth(key, "Any", "1"), stream=True, timeout=PATIENCE_S)
+        stack.enter_context(answer)
         lines = answer.iter_lines(chunk_size=1)
         assert next(lines) == b"retry: 1000"
         while next(lines) != b":":

@@ -51,15 +51,18 @@ def test_the_folders_of_jobs_that_have_not_started_are_not_looked_at(
 def test_what_nobody_asks_for_is_looked_at_rarely_and_fresh_when_it_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kept_manager, "_CHECK_INTERVAL_S", 0.01)
-    monkeypatch.setattr(kept_manager, "_QUIET_S", 0.2)
     passes: list[float] = []
 
     def records() -> list[Any]:
         passes.append(time.monotonic())
         return []
 
-    kept = OnDemandManager(lambda: RunManager(records=records, refresh_s=0.02).start(), idle_s=3600.0)
+    kept = OnDemandManager(
+        lambda: RunManager(records=records, refresh_s=0.02).start(),
+        idle_s=3600.0,
+        quiet_s=0.2,
+        check_interval_s=0.01,
+    )
     try:
         manager = kept.get()
         until(lambda: len(passes) > 3)

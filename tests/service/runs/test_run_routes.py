@@ -15,7 +15,7 @@ import pytest
 
 from pai_sdk._data.run.events.binary_columns import MEDIA_TYPE, read_columns
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._service.services.runs import job_runs
+from pai_sdk._service.settings import Pace
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body, running_service
@@ -339,13 +339,10 @@ def test_hyperparameters_that_differ(client: Client, runs: list[str]) -> None:
     assert said["metric_values"] == {runs[0]: 0.125, runs[1]: 3.0}
 
 
-def test_the_last_points_of_a_finished_job_are_in_the_first_response(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_last_points_of_a_finished_job_are_in_the_first_response(tmp_path: Path) -> None:
     """A query between two passes had the points of the last pass: the best value was an older one."""
-    monkeypatch.setattr(job_runs, "_REFRESH_S", 3600)
     executor = ScriptedExecutor()
-    with running_service(tmp_path / "data", executor) as client:
+    with running_service(tmp_path / "data", executor, pace=Pace(refresh_s=3600)) as client:
         first = client.create(job_body())
         client.until(first, "Running")
         root = client.info.data_dir / "jobs" / first

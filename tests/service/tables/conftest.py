@@ -15,7 +15,9 @@ from odps import ODPS
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._data.trace import OdpsSink
 from pai_sdk._service.identity.rate import KeyRates
+from pai_sdk._service.odps.memory_budget import MemoryBudget, RowLimits
 from pai_sdk._service.odps.table_rights import ALL_TABLES, TableRights
+from pai_sdk._service.odps.table_rows import ROWS_BUDGET_BYTES
 from pai_sdk._service.odps.table_store import TableStore
 from pai_sdk._service.odps.tables_app import TablesApp
 from tests.support.waiting import PATIENCE_S, until
@@ -47,10 +49,18 @@ class Tables:
 
 
 @contextmanager
-def serving(root: Path, rates: KeyRates | None = None, **rights: TableRights) -> Iterator[Tables]:
+def serving(
+    root: Path, rates: KeyRates | None = None, limits: RowLimits | None = None, **rights: TableRights
+) -> Iterator[Tables]:
     """A service; `rights` are those of further access key ids, whose secret is that of `KEY`."""
     keys = {KEY[0]: KEY[1], **dict.fromkeys(rights, KEY[1])}
-    app = TablesApp(TableStore(root), keys, rates=rates, rights_of=lambda key_id: rights.get(key_id, ALL_TABLES))
+    app = TablesApp(
+        TableStore(root),
+        keys,
+        rates=rates,
+        rights_of=lambda key_id: rights.get(key_id, ALL_TABLES),
+        budget=None if limits is None else MemoryBudget(ROWS_BUDGET_BYTES, limits=limits),
+    )
     config = uvicorn.Config(app, port=0, lifespan="off", log_level="warning", access_log=False)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)

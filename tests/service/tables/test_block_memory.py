@@ -17,11 +17,11 @@ import zstandard
 from odps.tunnel import TableTunnel
 
 from pai_sdk._service.odps import table_rows
-from pai_sdk._service.odps.memory_budget import MemoryBudget
+from pai_sdk._service.odps.memory_budget import MemoryBudget, RowLimits
 from pai_sdk._service.odps.statements import read_statement
 from pai_sdk._service.odps.table_errors import TableError
 from pai_sdk._service.odps.table_store import Table, TableStore
-from tests.service.tables.conftest import Tables
+from tests.service.tables.conftest import Tables, serving
 from tests.service.tables.framing import framed
 
 MIB = 1 << 20
@@ -35,9 +35,15 @@ def table(tmp_path: Path) -> Table:
 
 
 def rows_of(
-    body: bytes, table: Table, encoding: str = "", *, is_arrow: bool = True, budget: int = 400 * MIB
+    body: bytes,
+    table: Table,
+    encoding: str = "",
+    *,
+    is_arrow: bool = True,
+    budget: int = 400 * MIB,
+    limits: RowLimits | None = None,
 ) -> int:
-    memory = MemoryBudget(budget, max_wait_s=0.01)
+    memory = MemoryBudget(budget, max_wait_s=0.01, limits=limits or RowLimits())
     try:
         batches = table_rows.read_block(
             io.BytesIO(body), table, encoding=encoding, is_arrow=is_arrow, budget=memory
@@ -66,17 +72,16 @@ def test_blocks_of_several_batches_are_read(
 
 @pytest.mark.parametrize(("encoding", "compress"), [("deflate", zlib.compress), ("zstd", zstd)])
 def test_a_small_body_that_becomes_large_is_refused(
-    table: Table, monkeypatch: pytest.MonkeyPatch, encoding: str, compress: Callable[[bytes], bytes]
+    table: Table, encoding: str, compress: Callable[[bytes], bytes]
 ) -> None:
-    monkeypatch.setattr(table_rows, "_MAX_BYTES", 500_000)
     body = compress(framed(batch(100).serialize().to_pybytes() * 1000))
     with pytest.raises(TableError, match="more than 500,000 bytes when decompressed") as caught:
-        rows_of(body, table, encoding)
+        rows_of(body, table, encoding, limits=RowLimits(content_bytes=500_000))
     assert caught.value.status_code == 413
 
 
 def test_a_batch_that_declares_too_much_is_refused_before_it_is_read(table: Table) -> None:
-    rows = table_rows.MAX_BATCH_BYTES // 8 + 1
+    rows = RowLimits().batch_bytes // 8 + 1
     message = batch(rows).serialize().to_pybytes()[: 2 * MIB]  # the rest is never asked for
     with pytest.raises(TableError, match="Send several smaller ones") as caught:
         rows_of(framed(message), table)
@@ -142,7 +147,7 @@ MEASURED = """
     import io, resource, sys, threading
     from pathlib import Path
     import numpy as np, pyarrow as pa, pyarrow.parquet, google_crc32c
-    from pai_sdk._service.odps.memory_budget import MemoryBudget
+    from pai_sdk._service.odps.memory_budget import MemoryBudget, RowLimits
     from pai_sdk._service.odps.statements import read_statement
     from pai_sdk._service.odps.table_rows import ROWS_BUDGET_BYTES, read_block
     from pai_sdk._service.odps.table_store import TableStore
@@ -189,17 +194,15 @@ def test_bombs_at_once_stay_within_the_budget(tmp_path: Path) -> None:
     assert mib < 448, mib  # it was 3,100 for one of them
 
 
-def test_requests_beyond_the_budget_get_an_error_that_says_why(
-    tables: Tables, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    client = tables.client()
-    client.create_table(name, "a bigint")
-    monkeypatch.setattr(table_rows, "MAX_BATCH_BYTES", 100_000)
-    session = TableTunnel(client, endpoint=tables.url).create_upload_session(name)
-    writer = session.open_arrow_writer(0)
-    writer.write(batch(100_000))
-    with pytest.raises(Exception, match="A record batch has"):
-        writer.close()
+def test_requests_beyond_the_budget_get_an_error_that_says_why(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path, limits=RowLimits(batch_bytes=100_000)) as tables:
+        client = tables.client()
+        client.create_table(name, "a bigint")
+        session = TableTunnel(client, endpoint=tables.url).create_upload_session(name)
+        writer = session.open_arrow_writer(0)
+        writer.write(batch(100_000))
+        with pytest.raises(Exception, match="A record batch has"):
+            writer.close()
 
 
 def test_a_download_is_sent_while_it_is_read(tables: Tables, name: str) -> None:

@@ -13,8 +13,8 @@ import pytest
 from odps import errors
 
 from pai_sdk._data.trace import TraceWriter
-from pai_sdk._service.odps import table_rows
-from tests.service.tables.conftest import Tables
+from pai_sdk._service.odps.memory_budget import RowLimits
+from tests.service.tables.conftest import Tables, serving
 from tests.service.tables.test_pyodps import create
 from tests.service.tables.zones import TYPES, UTC, values
 
@@ -67,14 +67,14 @@ def test_columns_with_capital_letters(tables: Tables, name: str) -> None:
     assert len(tables.rows(name, "dt=1")) == 3
 
 
-def test_a_record_beyond_the_limit_is_413(tables: Tables, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_rows, "_MAX_RECORD_BYTES", 1 << 20)
-    table = create(tables, name, {"s": "string", "n": "bigint"})
-    with table.open_writer() as writer:
-        writer.write([os.urandom(1 << 18).hex(), 1])
-    refused = pytest.raises(errors.ODPSError, match="A record has more than 1,048,576 bytes")
-    with refused as caught, table.open_writer() as writer:
-        writer.write([os.urandom(2 << 20).hex(), 1])
+def test_a_record_beyond_the_limit_is_413(tmp_path: Path, name: str) -> None:
+    with serving(tmp_path, limits=RowLimits(record_bytes=1 << 20)) as tables:
+        table = create(tables, name, {"s": "string", "n": "bigint"})
+        with table.open_writer() as writer:
+            writer.write([os.urandom(1 << 18).hex(), 1])
+        refused = pytest.raises(errors.ODPSError, match="A record has more than 1,048,576 bytes")
+        with refused as caught, table.open_writer() as writer:
+            writer.write([os.urandom(2 << 20).hex(), 1])
     assert caught.value.status_code == 413
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
@@ -59,7 +60,8 @@ def test_jobs_beyond_the_limit_are_announced(
     pai: Pai, memory: FakeBackend, entry: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert pai("top", "--once").stderr == ""
-    monkeypatch.setattr("pai_sdk.cli.instances.top._MAX_JOBS", 0)
+    (job,) = TrainingJob.list()
+    monkeypatch.setattr(TrainingJob, "list", lambda **_: iter([job] * 21))
     assert "more jobs are running" in pai("top", "--once").stderr
 
 

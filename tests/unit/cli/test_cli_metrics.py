@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
@@ -47,7 +48,7 @@ def backend(monkeypatch: pytest.MonkeyPatch) -> Reporting:
     backend = Reporting(1.0, 0.5, 0.25)
     monkeypatch.setattr(TrainingJob, "get", lambda job_id: TrainingJob(job_id, backend))
     monkeypatch.setattr("pai_sdk._client.session.default._default", Session("cn-hangzhou"))
-    monkeypatch.setattr("pai_sdk.cli.metric_commands._POLL_INTERVAL_S", 0.0)
+    monkeypatch.setattr("pai_sdk.cli.metric_commands.time", SimpleNamespace(sleep=lambda seconds: None))
     return backend
 
 

@@ -125,9 +125,9 @@ def unused_locally(request: TrainingJobRequest) -> list[str]:
 # ---- notices and errors of files ---------------------------------------------------------------------------
 
 
-def links_notice(channel: str, folder: Path) -> str | None:
+def links_notice(channel: str, folder: Path, *, max_files: int = _MAX_FILES) -> str | None:
     """Returns a notice about links in a channel's folder to targets outside of it; None if there are none."""
-    links = list(islice(_links_out_of(folder), _MAX_EXAMPLES + 1))
+    links = list(islice(_links_out_of(folder, max_files), _MAX_EXAMPLES + 1))
     if not links:
         return None
     names = [f"{path.relative_to(folder)} -> {target}" for path, target in links[:_MAX_EXAMPLES]]
@@ -138,9 +138,9 @@ def links_notice(channel: str, folder: Path) -> str | None:
     )
 
 
-def _links_out_of(folder: Path) -> Iterator[tuple[Path, Path]]:
+def _links_out_of(folder: Path, max_files: int) -> Iterator[tuple[Path, Path]]:
     entries = ((where, name) for where, folders, files in os.walk(folder) for name in (*folders, *files))
-    for where, name in islice(entries, _MAX_FILES):
+    for where, name in islice(entries, max_files):
         path = Path(where, name)
         if path.is_symlink():
             target = path.readlink()

@@ -35,6 +35,7 @@ class FollowPolicy:
             as complete when no line came for this time.
         failed_quiet_s: the same for a job that failed and whose log does not show why: such lines often come late.
         patience_s: how long a log may be unreachable before following gives up; every response resets it.
+        poll_timeout_s: how long a wait without time waits for the one response that it asks for.
         retry: the pauses between attempts while the log is unreachable.
         schedule: the worker threads and their clock; those of this process by default. Tests bring their own.
     """
@@ -44,6 +45,7 @@ class FollowPolicy:
     quiet_s: float = 5.0
     failed_quiet_s: float = 15.0
     patience_s: float = 600.0
+    poll_timeout_s: float = 5.0
     # One object for all followers, so that they share the rate limit of its warnings.
     retry: RetryPolicy = RetryPolicy()  # noqa: RUF009 - it is frozen
     schedule: Schedule = field(default_factory=shared_workers)

@@ -35,8 +35,6 @@ __all__ = ["END_OF_TIME_S", "EventFolder", "JobPoints", "Part", "metric_points",
 
 logger = logging.getLogger(__name__)
 
-_MAX_FILES = 1000
-_MAX_CHUNKS = 8  # of a file in one step: about 8 MiB, as a chunk has 1 MiB
 _MAX_REPLACED = 3  # replacements of one file in one call
 _MAX_NAME_CHARS = 500
 END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
@@ -148,6 +146,8 @@ class JobPoints:
         self._since = since  # seconds since 1970; files of processes that started earlier are of other jobs
         self._files: dict[str, _File] = {}
         self._has_warned = False
+        self.max_files = 1000
+        self.max_chunks = 8  # of a file in one step: about 8 MiB, as a chunk has 1 MiB
         self.epoch = 0  # grows when earlier points are not valid any more: a file was replaced or removed
 
     def read_on(self) -> Iterator[Part]:
@@ -167,13 +167,13 @@ class JobPoints:
             return None
         if self._instances is not None and source[0] not in self._instances:
             return None
-        if len(self._files) >= _MAX_FILES:
+        if len(self._files) >= self.max_files:
             if not self._has_warned:
                 self._has_warned = True
                 logger.warning(
                     "%s has more than %d event files; job.metrics() leaves out the others, the run has them",
                     self._store.uri,
-                    _MAX_FILES,
+                    self.max_files,
                 )
             return None
         file = self._files[path] = _File(path, source[0], _reader_for(self._store, path))
@@ -182,7 +182,7 @@ class JobPoints:
     def _read_file(self, file: _File, stored: StoredFile) -> Iterator[Part]:
         is_partial, replaced = True, 0
         while is_partial:
-            budget = iter(range(_MAX_CHUNKS))
+            budget = iter(range(self.max_chunks))
             try:
                 chunk = file.reader.read(stored.size_bytes, lambda _: next(budget, None) is None)  # noqa: B023
             except ObjectNotFoundError:  # removed after the listing

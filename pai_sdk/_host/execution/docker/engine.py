@@ -10,7 +10,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -85,8 +85,7 @@ class Engine:
     def check_responds(self) -> None:
         """Checks whether an engine listens, before docker-py connects."""
         # docker-py would leak a socket on a failure, and wait for a minute if the engine hangs.
-        failure = _connect_failure(self.url) or _ping_failure(self.url)
-        if failure:
+        if failure := _ping_failure(self.url, _PING_TIMEOUT_S):
             raise EngineNotFoundError(f"the engine at {self.url} does not respond any more: {failure}")
 
     def lost_error(self, error: RequestException, *, while_doing: str) -> LocalRunError:
@@ -107,18 +106,20 @@ class _Candidate:
     source: str
 
 
-def find_engine() -> Engine:
+def find_engine(
+    *, ping_timeout_s: float = _PING_TIMEOUT_S, system_sockets: Sequence[tuple[str, str]] = _SYSTEM_SOCKETS
+) -> Engine:
     """Returns the engine that the user's environment names, or the first one that responds at a usual address."""
     tried: list[str] = []
     # `DOCKER_HOST` has precedence, then the current Docker context, then the usual sockets.
-    for candidate in _candidates():
+    for candidate in _candidates(system_sockets):
         # An engine behind TCP may be on another machine, where the mounted folders do not exist.
         if not candidate.url.startswith("unix://"):
             raise EngineNotFoundError(
                 f"the engine at {candidate.url} ({candidate.source}) is not on this machine: it cannot see the "
                 "folders of this job. Unset it to use the engine here, or submit to a service there"
             )
-        failure = _connect_failure(candidate.url) or _ping_failure(candidate.url)
+        failure = _ping_failure(candidate.url, ping_timeout_s)
         if not failure:
             engine, failure = _connect(candidate)
             if engine is not None:
@@ -133,7 +134,7 @@ def find_engine() -> Engine:
     )
 
 
-def _candidates() -> Iterator[_Candidate]:
+def _candidates(system_sockets: Sequence[tuple[str, str]]) -> Iterator[_Candidate]:
     """Yields addresses of engines. An explicitly named address is the only one."""
     docker_host = os.environ.get("DOCKER_HOST")
     if docker_host:
@@ -145,7 +146,7 @@ def _candidates() -> Iterator[_Candidate]:
         return
     runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}"
     for path, owner in (
-        *_SYSTEM_SOCKETS,
+        *system_sockets,
         (f"{runtime}/docker.sock", "rootless Docker"),
         (f"{Path.home()}/.docker/run/docker.sock", "Docker Desktop"),
         (f"{runtime}/podman/podman.sock", "rootless Podman"),
@@ -167,31 +168,19 @@ def _current_context() -> _Candidate | None:
     return _Candidate(str(context.Host).removeprefix("http+"), f"Docker context {name!r}")
 
 
-def _connect_failure(url: str) -> str | None:
-    """Returns why a connection is impossible: no such socket, or no listener on it."""
-    path = url.removeprefix("unix://")
+def _ping_failure(url: str, timeout_s: float) -> str:
+    """Returns why an engine is unusable: no such socket, no listener on it, no answer. Empty if it answers."""
     try:
         with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_PING_TIMEOUT_S)
-            probe.connect(path)
-    except FileNotFoundError:
-        return "no such socket"
-    except PermissionError:
-        return "permission denied; add yourself to the group that owns it (mostly `docker`)"
-    except OSError as error:
-        return f"does not respond ({error.strerror or error})"
-    return None
-
-
-def _ping_failure(url: str) -> str:
-    """Returns why an engine with a listener is unusable: it does not answer. Empty if it does."""
-    try:
-        with socket.socket(socket.AF_UNIX) as probe:
-            probe.settimeout(_PING_TIMEOUT_S)
+            probe.settimeout(timeout_s)
             probe.connect(url.removeprefix("unix://"))
             # Without docker-py, whose client waits for a minute for an engine that hangs.
             probe.sendall(b"GET /_ping HTTP/1.0\r\nHost: engine\r\n\r\n")
             return "" if probe.recv(16) else "hangs up"
+    except FileNotFoundError:
+        return "no such socket"
+    except PermissionError:
+        return "permission denied; add yourself to the group that owns it (mostly `docker`)"
     except OSError as error:
         return f"does not respond ({error.strerror or error})"
 

@@ -53,7 +53,6 @@ __all__ = ["DockerExecutor"]
 logger = logging.getLogger(__name__)
 
 _ENGINE_INTERVAL_S = 1.0
-_GRACE_MARGIN_S = 5.0
 _CLEANUP_TIMEOUT_S = 60.0  # how long others wait for the process that does it
 _POLL_INTERVAL_S = 0.05
 
@@ -86,6 +85,7 @@ class DockerExecutor(Executor):
         self._is_closing = is_closing
         self._options = options
         self._records_log_sizes = records_log_sizes
+        self.grace_margin_s = 5.0
         self._logs: dict[Path, InstanceLogs] = {}  # of jobs that run
         self._engine: Engine | None = None
         self._containers = JobContainers(lambda: self.engine)
@@ -231,7 +231,7 @@ class DockerExecutor(Executor):
     def _enforce_limits(self, job: _Job) -> None:
         """Kills instances past their limits: a first process can hang, and a job can kill its watchdog."""
         limit_s, started_at = job.properties["max_running_s"], job.shared.started_at
-        patience_s = job.properties["grace_s"] + _GRACE_MARGIN_S
+        patience_s = job.properties["grace_s"] + self.grace_margin_s
         if limit_s is not None and started_at is not None and time.time() - started_at - limit_s > patience_s:
             job.shared.request_stop(REASON_MAX_RUNNING_TIME, max_running_time_message(limit_s))
         requested_s_ago = job.shared.end_requested_s_ago

@@ -22,7 +22,6 @@ from pai_sdk._host.execution.contract import job_description
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk.errors import PaiError
 
-_START_TIMEOUT_S = 30.0
 _PACKAGE_PARENT = Path(__file__).parents[4]
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -49,6 +48,7 @@ class ProcessExecutor(Executor):
     def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
         self.cache_dir = cache_dir
         self.grace_s = grace_s
+        self.start_timeout_s = 30.0
         # A cache: folders of jobs that are known to run on this machine.
         self._local_roots: set[Path] = set()
 
@@ -70,7 +70,7 @@ class ProcessExecutor(Executor):
         if journal.read_state() is not None:
             return
         journal.write_job(self._job(spec))
-        start_supervisor(spec.sandbox.root, package=_PACKAGE_PARENT, timeout_s=_START_TIMEOUT_S)
+        start_supervisor(spec.sandbox.root, package=_PACKAGE_PARENT, timeout_s=self.start_timeout_s)
 
     def withdraw(self, root: Path) -> None:
         """Cancels an interrupted start.
@@ -78,7 +78,7 @@ class ProcessExecutor(Executor):
         Raises:
             PaiError: an earlier supervisor is stuck before its start.
         """
-        if not Journal(Sandbox(root.resolve()).state_dir).withdraw_job(patience_s=_START_TIMEOUT_S):
+        if not Journal(Sandbox(root.resolve()).state_dir).withdraw_job(patience_s=self.start_timeout_s):
             raise PaiError("an earlier supervisor is stuck before its start; see its log")
 
     def state(self, root: Path) -> ExecutionState:
@@ -123,7 +123,7 @@ class ProcessExecutor(Executor):
         sandbox = Sandbox(root.resolve())
         # A supervisor that starts late must not find the job.
         self.withdraw(root)
-        journal, deadline = Journal(sandbox.state_dir), time.monotonic() + _START_TIMEOUT_S
+        journal, deadline = Journal(sandbox.state_dir), time.monotonic() + self.start_timeout_s
         while journal.is_locked():
             if time.monotonic() > deadline:
                 raise PaiError(f"processes of the job in {root} cannot be killed; see its supervisor.log")

@@ -23,6 +23,7 @@ from pai_sdk._service.oss.blobs import SHARDS, Blob, BlobFolder, BlobRange, Blob
 from pai_sdk._service.oss.error_codes import oss_error, unavailable
 from pai_sdk._service.oss.external.claim import claim
 from pai_sdk._service.oss.external.content_reader import ContentReader, FileChunks, StoredChunks
+from pai_sdk._service.oss.object_rows import ContentLimits
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
 
 __all__ = ["EXTERNAL", "ExternalBlobs", "is_external"]
@@ -32,7 +33,6 @@ _log = logging.getLogger(__name__)
 EXTERNAL = "ext-"
 """The prefix of names of external contents. No name of a file or of an index row has it."""
 
-_MIN_AGE_S = 24 * 3600.0
 _BUFFER_BYTES = 1 << 16
 _MAX_COPY_BYTES = 1 << 30  # stores do not copy more than this with one request
 
@@ -47,8 +47,8 @@ class ExternalBlobs(BlobFolder):
 
     external_shards = tuple(EXTERNAL + shard for shard in SHARDS)
 
-    def __init__(self, root: Path, store: Store, *, is_referenced: bool) -> None:
-        super().__init__(root)
+    def __init__(self, root: Path, store: Store, limits: ContentLimits, *, is_referenced: bool) -> None:
+        super().__init__(root, limits)
         self._store = store
         # The states of a removed content: has readers, pending delete (only while it has readers), being deleted.
         # `_guard` protects all three; no request to the store is made under it.
@@ -193,7 +193,7 @@ class ExternalBlobs(BlobFolder):
                 modified_ns = self._store.head(_key(name)).modified_ns
         except FileNotFoundError:
             return False
-        return modified_ns is not None and time.time() - modified_ns / 1e9 > _MIN_AGE_S
+        return modified_ns is not None and time.time() - modified_ns / 1e9 > self.limits.min_external_age_s
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

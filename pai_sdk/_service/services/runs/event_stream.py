@@ -26,10 +26,8 @@ from pai_sdk._service.services.runs.topics import (
 
 __all__ = ["EventStream", "stream_events"]
 
-_BATCH_S = 0.25
 _CHUNK_BYTES = 1 << 20
 _CLOSE_S = 5.0
-_COMMENT_S = 15.0
 _RECONNECT_MS = 1000
 
 
@@ -109,11 +107,11 @@ async def stream_events(stream: EventStream, runs: RunSource, work: Work) -> Asy
             if chunk := await work.run(stream.next_chunk):
                 yield chunk
                 quiet_since = clock()
-            elif clock() - quiet_since >= _COMMENT_S:
+            elif clock() - quiet_since >= runs.pace.comment_s:
                 yield b":\n\n"  # a comment: proxies close idle connections
                 quiet_since = clock()
             if not stream.has_more:
-                await asyncio.sleep(min(_BATCH_S, max(0.0, ends_at - clock())))
+                await asyncio.sleep(min(runs.pace.batch_s, max(0.0, ends_at - clock())))
     finally:
         stream.close()
 

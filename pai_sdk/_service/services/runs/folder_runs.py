@@ -27,6 +27,7 @@ from pai_sdk._service.services.runs.source import (
     folders_in,
     is_within,
 )
+from pai_sdk._service.settings import Pace
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk.errors import RunNotFoundError
 
@@ -47,6 +48,7 @@ class FolderRuns:
         self.responses = ResponseCache()
         self.rows = RowCache()
         self.max_stream_s = max_stream_s
+        self.pace = Pace()
         self.is_closing = False
         self._prefix = prefix
         is_local = isinstance(prefix, Path) or uri_scheme(prefix) in (None, "file")

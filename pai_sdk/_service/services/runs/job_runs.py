@@ -27,6 +27,7 @@ from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.runs.on_demand_manager import OnDemandManager
 from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
 from pai_sdk._service.services.runs.source import RunMark, checkpoint_marks, folders_in
+from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._wire.pai.status import JobStatus
@@ -39,7 +40,6 @@ __all__ = ["JobRuns"]
 
 _POINTS_BYTES = 48 << 20  # cache of points; other runs are read again on demand
 _THREADS = 2
-_REFRESH_S = 0.5
 _JOBS_PER_QUERY = 500
 _EVERYTHING = Principal.operator("")
 _MODEL, _TRACE = "model", "trace"
@@ -58,12 +58,14 @@ class JobRuns:
         logs: JobLogReader,
         folder: DataFolder,
         store: ObjectStore,
-        max_stream_s: float,
+        settings: ServiceSettings,
         principal: Principal = _EVERYTHING,
     ) -> None:
         self.responses = ResponseCache()
         self.rows = RowCache()
-        self.max_stream_s = max_stream_s
+        self.max_stream_s = settings.max_stream_s
+        self.pace = settings.pace
+        self._settings = settings
         self._jobs = jobs
         self._logs = logs
         self._folder = folder
@@ -90,7 +92,7 @@ class JobRuns:
         self._cached_records = {}
         manager = RunManager(
             records=self._records,
-            refresh_s=_REFRESH_S,
+            refresh_s=self.pace.refresh_s,
             memory_bytes=_POINTS_BYTES,
             threads=_THREADS,
             opener=self._open,
@@ -109,7 +111,7 @@ class JobRuns:
         with self._lock:
             runs = self._by_user.get(principal.user)
             if runs is None or runs._principal.view_key != principal.view_key:
-                runs = JobRuns(self._jobs, self._logs, self._folder, self._store, self.max_stream_s, principal)
+                runs = JobRuns(self._jobs, self._logs, self._folder, self._store, self._settings, principal)
                 self._by_user[principal.user] = runs
                 self._to_close.add(runs)
         return runs

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["OnDemandManager", "loaded"]
 
 _CLOSE_S = 5.0
-_CHECK_INTERVAL_S = 5.0
-_QUIET_S = 10.0  # an open page sends requests more often
 _SLOWEST_S = 60.0
 _FRESH_S = 2.0  # wait of a returning client for the changes since its last request
 _SETTLED_S = 3.0  # wait of a response for the last points of a finished job
@@ -34,9 +32,18 @@ class OnDemandManager:
     outside of it.
     """
 
-    def __init__(self, factory: Callable[[], RunManager], idle_s: float = 600.0) -> None:
+    def __init__(
+        self,
+        factory: Callable[[], RunManager],
+        idle_s: float = 600.0,
+        *,
+        quiet_s: float = 10.0,  # an open page sends requests more often
+        check_interval_s: float = 5.0,
+    ) -> None:
         self._factory = factory
         self._idle_s = idle_s
+        self._quiet_s = quiet_s
+        self._check_interval_s = min(check_interval_s, idle_s)
         self._lock = threading.Lock()
         self._manager: RunManager | None = None
         self._used_at = 0.0
@@ -70,7 +77,7 @@ class OnDemandManager:
     def _close_when_idle(self) -> None:
         with self._lock:
             idle_s = time.monotonic() - self._used_at
-            if self._manager is not None and idle_s > _QUIET_S:
+            if self._manager is not None and idle_s > self._quiet_s:
                 # Without clients its passes become rare: a quarter of the time since the last `get`.
                 self._manager.refresh_s = max(self._refresh_s, min(idle_s / 4, _SLOWEST_S))
             # Under the same lock as the check: a `get` in between would return a manager that is closed.
@@ -78,7 +85,7 @@ class OnDemandManager:
         _close(manager)
 
     def _check_pause_s(self) -> float | None:
-        return None if self._manager is None else min(_CHECK_INTERVAL_S, self._idle_s)
+        return None if self._manager is None else self._check_interval_s
 
     def _detach(self) -> RunManager | None:
         """Returns the manager, to be closed outside of the lock: a `get` meanwhile creates a new one."""

@@ -16,6 +16,7 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
+from pai_sdk._service.settings import Pace
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
@@ -57,6 +58,7 @@ class RunSource(Protocol):
     responses: ResponseCache  # for repeated requests
     rows: RowCache  # for lists in which few runs have changed
     max_stream_s: float  # then an event stream ends, and its client reconnects with its cursor
+    pace: Pace
 
     @property
     def manager(self) -> RunManager:

@@ -389,9 +389,12 @@ def test_the_watcher(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     here.unlink()
     total, page = watcher.list_summary_directories_by_pagination(str(tmp_path), offset=1, limit=1)
     assert (total, [one.relative_path for one in page]) == (2, ["./old"])
-    monkeypatch.setattr(SummaryWatcher, "MAX_SUMMARY_DIR_COUNT", 1)
+
+    class Narrow(SummaryWatcher):
+        MAX_SUMMARY_DIR_COUNT, MAX_SCAN_COUNT = 1, 2
+
+    watcher = Narrow()
     assert len(watcher.list_summary_directories(str(tmp_path))) == 1
-    monkeypatch.setattr(SummaryWatcher, "MAX_SCAN_COUNT", 2)
     assert watcher.list_summary_directories(str(tmp_path), overall=False) == []
     assert watcher.list_summary_directories(str(tmp_path / "nothing")) == []
 

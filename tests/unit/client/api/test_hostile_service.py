@@ -15,10 +15,8 @@ from tests.unit.client.api.conftest import FakeClock
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
 
-def test_a_bomb_is_not_unpacked_whole(
-    server: ScriptedServer, transport: Transport, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pai_sdk._client.api.responses._MAX_BYTES", 1 << 20)
+def test_a_bomb_is_not_unpacked_whole(server: ScriptedServer, transport: Transport) -> None:
+    transport.max_response_bytes = 1 << 20
     server.script = [Reply(gzip.compress(bytes(64 << 20)), headers={"Content-Encoding": "gzip"})]
     tracemalloc.start()
     try:

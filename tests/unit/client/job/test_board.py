@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import tempfile
 import threading
-import time
 import urllib.request
 from pathlib import Path
 
 import pytest
 
-from pai_sdk._client.job import board as board_module
 from pai_sdk._client.job.board import Board
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.run.report.session import ReportSession, report
@@ -82,11 +80,16 @@ def test_close_ends_the_program_before_it_waits_for_its_output(
         "import sys, time; print('http://127.0.0.1:1/', file=sys.stderr, flush=True); time.sleep(600)"
     )
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    monkeypatch.setattr(board_module, "_STOP_TIMEOUT_S", 20.0)
-    board = Board(tmp_path)
-    started = time.monotonic()
+    board, join, exit_codes = Board(tmp_path), threading.Thread.join, []
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        exit_codes.append(board._program.poll())
+        join(thread, timeout)
+
+    monkeypatch.setattr(threading.Thread, "join", joined)
     board.close()
-    assert time.monotonic() - started < 20.0
+    assert board._program.poll() is not None
+    assert None not in exit_codes
     assert not [thread for thread in threading.enumerate() if "_read" in thread.name]
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._host.agent import job_execution as jobrun
 from pai_sdk._host.agent.job_execution import JobExecution
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import ExecutionState
@@ -39,10 +38,10 @@ class FullFor(Journal):
         super().write_state(state)
 
 
-def test_the_end_is_written_when_there_is_room_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobrun, "_PAUSE_ON_FULL_DISK_S", 0.01)
+def test_the_end_is_written_when_there_is_room_again(tmp_path: Path) -> None:
     journal = FullFor(tmp_path, 3)
     run = JobExecution(Sandbox(tmp_path), journal, JOB)
+    run.full_disk_pause_s = 0.01
     run._finish()
     state = journal.read_state()
     assert state is not None

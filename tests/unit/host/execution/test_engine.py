@@ -49,18 +49,16 @@ def test_an_engine_that_hangs_is_not_asked_for_more_than_a_ping(monkeypatch, bri
     """What is asked after it has much more time to answer."""
     asked = []
     monkeypatch.setattr("docker.DockerClient", lambda **_: asked.append("client") or FakeClient())
-    monkeypatch.setattr("pai_sdk._host.execution.docker.engine._PING_TIMEOUT_S", 0.1)
     monkeypatch.setenv("DOCKER_HOST", f"unix://{brief}/s")
     with listening(brief), pytest.raises(EngineNotFoundError, match="does not respond"):
-        find_engine()
+        find_engine(ping_timeout_s=0.1)
     assert asked == []
 
 
 def test_without_any_engine_all_that_was_tried_is_told(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
-    monkeypatch.setattr("pai_sdk._host.execution.docker.engine._SYSTEM_SOCKETS", ())
     with pytest.raises(EngineNotFoundError) as missing:
-        find_engine()
+        find_engine(system_sockets=())
     text = str(missing.value)
     for part in (f"{tmp_path}/docker.sock", "podman.sock", "Docker Desktop", "DOCKER_HOST", "Session.embedded()"):
         assert part in text

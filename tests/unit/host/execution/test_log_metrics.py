@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pai_sdk._data.logs.times import LogTimes
-from pai_sdk._data.run.events import points as job_points
 from pai_sdk._data.run.events.points import EventFolder, JobPoints, metric_points
 from pai_sdk._data.run.events.reader import RunReader
 from pai_sdk._data.run.events.writer import EventWriter
@@ -215,12 +214,13 @@ def test_much_log_without_values_is_not_read_again(sandbox: Sandbox, monkeypatch
     assert losses(sandbox) == [1.0]
 
 
-def test_many_events_come_in_parts(sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_points, "_MAX_CHUNKS", 1)
+def test_many_events_come_in_parts(sandbox: Sandbox) -> None:
     with reporting(sandbox) as session:
         for step in range(60_000):
             session.report({"a": step, "b": step}, step)
-    parts = list(reader(sandbox).read_on())
+    points = reader(sandbox)
+    points.max_chunks = 1
+    parts = list(points.read_on())
     assert len(parts) > 2
     assert sum(len(part.wall) for part in parts) == 120_000
 
@@ -333,14 +333,13 @@ def test_a_job_that_was_deleted_is_not_made_again(sandbox: Sandbox) -> None:
     assert not sandbox.root.exists()
 
 
-def test_a_job_with_countless_files_is_read_up_to_a_limit(
-    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_points, "_MAX_FILES", 3)
+def test_a_job_with_countless_files_is_read_up_to_a_limit(sandbox: Sandbox) -> None:
     for number in range(5):
         with EventWriter(tensorboard(sandbox), source=FIRST) as writer:
             writer.scalars({"a": number}, number)
-    assert len(shown(sandbox)) == 3
+    points = reader(sandbox)
+    points.max_files = 3
+    assert len(list(metric_points(points.read_on()))) == 3
 
 
 @settings(max_examples=100, deadline=None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -27,11 +27,5 @@ class TestSupervisorsOfAnEarlierRelease(TestProcessExecutor):
 
     @pytest.fixture(autouse=True)
     def _started_by_the_former_program(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        start, program = supervising.start_supervisor, supervising._FORMER_SUPERVISE
-
-        def start_former(*args: Any, **options: Any) -> None:
-            with monkeypatch.context() as patch:
-                patch.setattr(supervising, "_SUPERVISE", program)
-                start(*args, **options)
-
+        start_former = partial(supervising.start_supervisor, program=supervising._FORMER_SUPERVISE)
         monkeypatch.setattr(process_executor, "start_supervisor", start_former)

@@ -12,7 +12,6 @@ import pytest
 from pai_sdk._host.agent import supervising
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._host.execution.process import executor as process
 from pai_sdk.errors import PaiError
 from tests.support.messages import refused
 from tests.unit.host.execution.conftest import Jobs, make_request
@@ -70,8 +69,8 @@ def test_one_that_is_just_beginning_is_waited_for(jobs: Jobs, late_supervisor: l
     assert not withdrawing.is_alive()
 
 
-def test_one_that_hangs_is_told(jobs: Jobs, late_supervisor: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "_START_TIMEOUT_S", 0.05)
+def test_one_that_hangs_is_told(jobs: Jobs, late_supervisor: list[str]) -> None:
+    jobs.executor.start_timeout_s = 0.05
     held = Journal(Sandbox(jobs.root("train1")).state_dir).locked()
     with held, refused(PaiError):
         jobs.executor.withdraw(jobs.root("train1"))
