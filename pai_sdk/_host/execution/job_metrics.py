@@ -52,13 +52,14 @@ class JobMetrics:
         """Reads the points that were written since the last call."""
         return self._points.read_on()
 
-    def replaces_latest(self, part: Part) -> bool:
-        """Returns whether the last point of a part is the latest value of its metric."""
-        # Several instances report one metric: the preferred source wins, whenever it was read.
-        if self._sources.setdefault(part.name, part.order) < part.order:
-            return False
-        self._sources[part.name] = part.order
-        return True
+    def read_latest(self) -> Iterator[tuple[Part, bool]]:
+        """Reads on; yields each part, and whether its last point is the latest value of its metric."""
+        for part in self.read_on():
+            # Several instances report one metric: the preferred source wins, whenever it was read.
+            is_latest = len(part.value) > 0 and self._sources.get(part.name, part.order) >= part.order
+            if is_latest:
+                self._sources[part.name] = part.order
+            yield part, is_latest
 
     def has_first_long_line(self) -> bool:
         """Returns True once: after a line was read that is too long to be searched completely."""

@@ -175,10 +175,9 @@ class MetricsCollector:
         """Reads one chunk of one file per step."""
         try:
             yield from self._read_logs(watched, is_final=is_final)
-            for part in watched.metrics.read_on():
-                for wall, step, value in part.rows(-1):
-                    if not watched.metrics.replaces_latest(part):
-                        continue
+            for part, is_latest in watched.metrics.read_latest():
+                if is_latest:
+                    wall, step, value = next(part.rows(-1))
                     watched.latest[part.name] = {
                         "timestamp": valid_time(wall, is_from_log=False),
                         "value": value,

@@ -27,11 +27,24 @@ from pai_sdk.errors import InvalidInputError, LocalRunError, Problem
 _SCHEMES = _CODE_TYPES = ("file", "oss")
 _USED = ["ComputeResource.InstanceSpec.SharedMemory"]
 _SHORTENED = re.compile(r"^(ComputeResource|InputChannels|OutputChannels)\.")
-_NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_NOT_A_FOLDER = (errno.ENOTDIR, errno.EEXIST)
 _MAX_FILES = 50_000  # limit of the check before a job starts; a data set may have millions
 _MAX_EXAMPLES = 3
 _IN_THE_CONTAINER = "/ml"
+_HINTS = (  # after the error of a file, by its number
+    (
+        DISK_IS_FULL,
+        ". Free some space there (`pai-sdk prune` removes finished jobs), or set PAI_LOCAL_DIR to a folder on "
+        "another disk",
+    ),
+    (
+        (errno.EACCES, errno.EPERM, errno.EROFS),
+        ". Use a folder that you may write to; PAI_LOCAL_DIR sets the folder of all local jobs",
+    ),
+    (
+        (errno.ENOTDIR, errno.EEXIST),
+        ". There is a file in place of a folder: use another folder, or move the file",
+    ),
+)
 
 
 def mounts_of(request: TrainingJobRequest) -> Mounts:
@@ -166,20 +179,5 @@ def file_errors_explained(data_dir: Path) -> Iterator[None]:
             raise
         # Some errors have no path, such as a full disk: then the folder of all local jobs is named.
         where = error.filename2 or error.filename or data_dir
-        raise LocalRunError(f"the job was not started: {_explained(error, where)}") from error
-
-
-def _explained(error: OSError, where: object) -> str:
-    description = f"{where}: {error.strerror or error}"
-    if error.errno in DISK_IS_FULL:
-        return (
-            f"{description}. Free some space there (`pai-sdk prune` removes finished jobs), or set PAI_LOCAL_DIR "
-            "to a folder on another disk"
-        )
-    if error.errno in _NOT_ALLOWED:
-        return (
-            f"{description}. Use a folder that you may write to; PAI_LOCAL_DIR sets the folder of all local jobs"
-        )
-    if error.errno in _NOT_A_FOLDER:
-        return f"{description}. There is a file in place of a folder: use another folder, or move the file"
-    return description
+        hint = next((hint for codes, hint in _HINTS if error.errno in codes), "")
+        raise LocalRunError(f"the job was not started: {where}: {error.strerror or error}{hint}") from error

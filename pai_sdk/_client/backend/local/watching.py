@@ -13,7 +13,7 @@ from pathlib import Path
 from pai_sdk._client.backend.local.jobs import LocalJob
 from pai_sdk._client.backend.local.support import mounts_of
 from pai_sdk._data.logs.reader import LogReader, OpenLog, OpenLogs, StoredPage
-from pai_sdk._data.run.events.points import Part, metric_points
+from pai_sdk._data.run.events.points import metric_points
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk._host.execution.job_metrics import JobMetrics
 from pai_sdk._host.execution.log_metrics import MAX_LINE, RegexPattern
@@ -58,8 +58,10 @@ class LocalLogs:
 
 def metric_values(job: LocalJob, *, name: str | None, is_final: bool) -> Iterator[MetricPoint]:
     """Yields the values that the job has reported or that its metric definitions match; oldest first."""
+    reader = _MetricReader(job)
     # `is_final`: the job has finished, so its last line counts without a line break.
-    return metric_points([*_MetricReader(job).read_on(is_final=is_final)], name)
+    reader.write(is_final=is_final)
+    return metric_points([*reader.metrics.read_on()], name)
 
 
 class LatestMetrics:
@@ -79,10 +81,10 @@ class LatestMetrics:
         with self._lock:
             reader = self._reader(job)
             if reader.is_due("read", self._clock(), is_final=is_final):
-                for part in reader.read_on(is_final=is_final):
-                    for point in part.last():
-                        if reader.metrics.replaces_latest(part):
-                            reader.latest[part.name] = point
+                reader.write(is_final=is_final)
+                for part, is_latest in reader.metrics.read_latest():
+                    if is_latest:
+                        reader.latest[part.name] = next(part.last())
             return list(reader.latest.values())
 
     def write(self, job: LocalJob, *, is_final: bool) -> None:
@@ -123,11 +125,6 @@ class _MetricReader:
         # Before the work: a failing read is not repeated at once.
         self._due[action] = now + _LATEST_EVERY_S, is_final
         return True
-
-    def read_on(self, *, is_final: bool) -> Iterator[Part]:
-        """Reads what was written since the last call."""
-        self.write(is_final=is_final)
-        return self.metrics.read_on()
 
     def write(self, *, is_final: bool) -> None:
         """Writes the metrics that were logged since the last call."""
