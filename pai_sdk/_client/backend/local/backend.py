@@ -6,7 +6,7 @@ import logging
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -194,12 +194,22 @@ class LocalBackend(LocalFiles):
 
     def _record_for_waiter(self, job_id: str) -> JobRecord:
         """Returns the current record; protects an unfinished job from `prune`, since the caller polls again."""
-        root = self._jobs.get(job_id).root
-        self._readers.start(root, STATE)
-        record = self._record(job_id, with_metrics=True)
-        if record.status.is_terminal:
-            self._readers.finish(root, STATE)
-        return record
+        with self._reading(job_id, STATE) as job:
+            record = self._record(job_id, with_metrics=True)
+            if record.status.is_terminal:
+                self._readers.finish(job.root, STATE)
+            return record
+
+    @contextmanager
+    def _reading(self, job_id: str, part: str) -> Iterator[LocalJob]:
+        """Accesses a job, and protects it from `prune`."""
+        try:
+            with self._jobs.may_be_deleted(job_id) as job:
+                self._readers.start(job.root, part)
+                yield job
+        except NotFoundError:  # deleted on purpose: its lock file is kept open by this process only
+            self._readers.finish(self._jobs.folder / job_id)
+            raise
 
     def _record(self, job_id: str, *, can_wait: bool = True, with_metrics: bool = False) -> JobRecord:
         with self._jobs.may_be_deleted(job_id) as job:
@@ -259,11 +269,11 @@ class LocalBackend(LocalFiles):
                 f"job {job_id} is {record.status}; stop it first", code="TrainingJobNotEnded", status_code=409
             )
         self._executor.remove(job.root)
+        self._readers.finish(job.root)
 
     def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Reads lines of one instance's log."""
-        with self._jobs.may_be_deleted(job_id) as job:
-            self._readers.start(job.root, instance)
+        with self._reading(job_id, instance) as job:
             page = self._logs.read(job, instance, start, limit, wait_s=wait_s)
             if page.complete:
                 self._readers.finish(job.root, instance)

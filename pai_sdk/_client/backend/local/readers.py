@@ -7,7 +7,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from pai_sdk._core.files import locked
@@ -23,14 +22,6 @@ _READS_ON_WITHIN_S = 600.0  # a pager may display a page of a log for minutes
 _WAITS_AGAIN_WITHIN_S = 30.0  # a waiting process polls the state every few seconds
 
 
-@dataclass
-class _Reading:
-    """The parts of one job that this process reads, and its lock."""
-
-    lock: ExitStack
-    parts: set[str] = field(default_factory=set)
-
-
 class Readers:
     """The readers of this process. A job with readers is locked (flock, shared) until all have finished.
 
@@ -43,36 +34,35 @@ class Readers:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._readings: dict[Path, _Reading] = {}
+        self._readings: dict[Path, tuple[ExitStack, set[str]]] = {}  # by job: its lock, the parts that are read
 
     def start(self, root: Path, part: str) -> None:
         """Records that this process reads a part of a job."""
         file = root / _LOCK
         with self._lock, suppress(OSError):  # the folder may be deleted, or the disk full
             last_read_at = file.stat().st_mtime if file.exists() else 0.0
-            reading = self._readings.get(root)
-            if reading is None:
+            if root not in self._readings:
                 with ExitStack() as stack:
                     # Not waiting: `prune` holds the lock exclusively, and is about to delete the job.
                     if not stack.enter_context(locked(file, shared=True, waits=False)):
                         return
-                    reading = self._readings[root] = _Reading(stack.pop_all())
-            reading.parts.add(part)
+                    self._readings[root] = stack.pop_all(), set()
+            self._readings[root][1].add(part)
             now = time.time()
             read_at = now if part != STATE else now - _READS_ON_WITHIN_S + _WAITS_AGAIN_WITHIN_S
             # Other processes may read logs of the job, so a waiting one never sets the time back.
             os.utime(file, (now, max(read_at, last_read_at)))
 
-    def finish(self, root: Path, part: str) -> None:
-        """Records that a part was read to its end."""
+    def finish(self, root: Path, part: str | None = None) -> None:
+        """Records that a part was read to its end; without a part, that the job was deleted."""
         with self._lock:
-            reading = self._readings.get(root)
-            if reading is None:
-                return
-            reading.parts.discard(part)
-            # The last part releases the lock; other threads may read other parts of the job.
-            if not reading.parts:
-                self._readings.pop(root).lock.close()
+            if root in self._readings:
+                lock, parts = self._readings[root]
+                parts.discard(part or "")
+                # The last part releases the lock; other threads may read other parts of the job.
+                if not parts or part is None:
+                    del self._readings[root]
+                    lock.close()
 
     @contextmanager
     def exclude(self, root: Path) -> Iterator[bool]:
@@ -84,8 +74,8 @@ class Readers:
     def close(self) -> None:
         """Releases all locks."""
         with self._lock:
-            for reading in self._readings.values():
-                reading.lock.close()
+            for lock, _ in self._readings.values():
+                lock.close()
             self._readings.clear()
 
 

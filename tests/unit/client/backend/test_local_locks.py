@@ -85,6 +85,18 @@ def test_a_job_has_one_uploader_also_if_an_earlier_release_has_started_it(
     assert machine.uploaders == ([] if held else [job_id])
 
 
+def test_a_list_starts_the_uploader_of_a_job_that_another_process_is_about_to_start(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That process may be killed right after the start."""
+    job_id = machine.submit(machine.process(), OutputChannels=[OUTPUT], Labels=[])
+    machine.uploaders.clear()
+    runs(monkeypatch, ExecutionState("absent"))
+    with locked(machine.root(job_id) / "submit.lock"):
+        assert [record.status for record in machine.process().list()] == ["Initializing"]
+    assert machine.uploaders == [job_id]
+
+
 def test_a_step_waits_for_the_upload_of_an_earlier_release(machine: Machine) -> None:
     backend = machine.process()
     job_id = machine.submit(backend)
