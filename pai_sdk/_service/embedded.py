@@ -11,8 +11,6 @@ import re
 import signal
 import ssl
 import subprocess
-import sys
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -23,6 +21,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from pai_sdk._core.detached import start_detached
 from pai_sdk._core.extras import install_command
 from pai_sdk._core.files import locked, publish_once
 from pai_sdk._core.version import __version__
@@ -53,10 +52,6 @@ _REQUIRED_PACKAGES = (
 )
 # Other processes use the service too, so it must not inherit the keys and settings of the process that starts it.
 _WITHHELD_PREFIXES = ("ALIBABA_CLOUD_", "ALIBABACLOUD_", "OSS_", "PAI_")
-# The package is imported from where this process found it, with the lowest precedence in sys.path.
-_BOOT = (
-    "import sys; sys.path.append(sys.argv.pop(1)); from pai_sdk._service.__main__ import main; sys.exit(main())"
-)
 
 
 @dataclass(frozen=True)
@@ -260,34 +255,11 @@ def _spawn(root: Path) -> subprocess.Popen[bytes]:
     """Starts the service in its own session: it outlives this process and its terminal."""
     executor = ChosenExecutor.of_folder(root)
     environment = {key: value for key, value in os.environ.items() if not key.startswith(_WITHHELD_PREFIXES)}
-    package_parent = str(Path(__file__).resolve().parents[2])
-    command = [
-        sys.executable,
-        "-c",
-        _BOOT,
-        package_parent,
-        "--data",
-        str(root),
-        "--idle-timeout",
-        str(_IDLE_TIMEOUT_S),
-        "--executor",
-        executor.name,
-    ]
-    command += [f"--executor-option={name}={value}" for name, value in executor.options.items()]
-    descriptor = os.open(_log_file(root), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "ab") as log:
-        child = subprocess.Popen(
-            command,
-            cwd=root,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    # The service may exit before this process; without a thread that reaps it, it would stay a zombie.
-    threading.Thread(target=child.wait, name="pai-service-reaper", daemon=True).start()
-    return child
+    arguments = ["--data", str(root), "--idle-timeout", str(_IDLE_TIMEOUT_S), "--executor", executor.name]
+    arguments += [f"--executor-option={name}={value}" for name, value in executor.options.items()]
+    return start_detached(
+        "pai_sdk._service.__main__", arguments, log=_log_file(root), cwd=root, environment=environment
+    )
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from pai_sdk._client.backend.local.support import (
     unused_locally,
 )
 from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, metric_values
-from pai_sdk._client.backend.specs import LOCAL, Capabilities
+from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.input_cache import InputCache
 from pai_sdk._host.execution.docker.containers import tolerate_missing_engine
@@ -66,6 +66,11 @@ class LocalBackend(LocalFiles):
     each with its own lock; none of these is held during a request to the engine or OSS.
     """
 
+    capabilities = LOCAL.capabilities
+    endpoint = "docker"
+    dedupes = True  # a lock and the submission label ensure one job per submission across processes
+    retry = RetryPolicy()  # calls of the engine are not repeated
+
     def __init__(
         self,
         data_dir: Path | None = None,
@@ -98,32 +103,12 @@ class LocalBackend(LocalFiles):
     def __repr__(self) -> str:
         return f"<LocalBackend {self.data_dir}>"
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """Returns the capabilities of Docker on this machine."""
-        return LOCAL.capabilities
-
-    @property
-    def endpoint(self) -> str:
-        """Returns the name of the local Docker engine."""
-        return "docker"
-
     def close(self) -> None:
         """Closes the connections to the engine; jobs continue."""
         self._readers.close()
         self._executor.close()
 
     # ---- before a job
-
-    @property
-    def dedupes(self) -> bool:
-        """Returns True: a lock and the submission label ensure one job per submission across processes."""
-        return True
-
-    @property
-    def retry(self) -> RetryPolicy:
-        """Returns the default policy; calls of the engine are not repeated."""
-        return RetryPolicy()
 
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
         """Checks that the job can run locally; its files are copied when it is created."""
@@ -135,13 +120,14 @@ class LocalBackend(LocalFiles):
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Copies code and inputs, and starts the containers; after an error nothing is left behind."""
-        jobs = self._jobs.submitting(plan.request)
+        jobs = self._jobs.submitting(plan.request, self._embedded_dir)
         with file_errors_explained(self.data_dir), jobs as (job, is_new):
             if not is_new:
                 logger.info("this plan was submitted by another process: it is job %s", job.id)
                 return job.id
             try:
-                self._start(job, plan, progress=progress)
+                staging = LocalStaging(job.files, plan, self._input_cache, self.oss, progress=progress)
+                self.steps.start(job, staging, progress=progress)
             except BaseException as error:
                 # The folder last: without it, the job's containers could not be found by its id.
                 with tolerate_missing_engine():
@@ -155,14 +141,6 @@ class LocalBackend(LocalFiles):
         """Returns the job with the submission label of a request, if there is one."""
         job = self._jobs.job_of(request.label(SUBMISSION_LABEL) or "")
         return [] if job is None else [job.id]
-
-    def _start(self, job: LocalJob, plan: Plan, *, progress: bool) -> None:
-        # Another session may query the job: it must use the storage of the service with which it was submitted.
-        if self._embedded_dir is not None:
-            with job.update_metadata() as metadata:
-                metadata["embedded"] = str(self._embedded_dir)
-        staging = LocalStaging(job.files, plan, self._input_cache, self.oss, progress=progress)
-        self.steps.start(job, staging, progress=progress)
 
     # ---- a job
 

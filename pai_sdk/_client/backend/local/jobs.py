@@ -303,7 +303,7 @@ class LocalJobs:
             raise
 
     @contextmanager
-    def submitting(self, request: TrainingJobRequest) -> Iterator[tuple[LocalJob, bool]]:
+    def submitting(self, request: TrainingJobRequest, embedded: Path | None) -> Iterator[tuple[LocalJob, bool]]:
         """Creates the folder of a new job; yields it and True. Other processes see that it is being started.
 
         If a job has the submission label of the request, another process submits the same plan: then this waits
@@ -324,6 +324,10 @@ class LocalJobs:
                         stack.enter_context(job.step_lock())
                         labels = {label.key: label.value or "" for label in request.labels or ()}
                         metadata = {"created_at": time.time(), "labels": labels, "synced": False}
+                        if embedded is not None:
+                            # Another session may query the job: it must use the storage of the service with which
+                            # it was submitted.
+                            metadata["embedded"] = str(embedded)
                         _write(job.root / _METADATA, metadata)
                         _write(job.root / _REQUEST, request.to_wire())  # last: a folder with a request is a job
                 if earlier is None:

@@ -15,20 +15,16 @@ from __future__ import annotations
 import json
 import logging
 import math
-import os
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk._client.backend.local.jobs import LocalJob
 from pai_sdk._client.backend.local.support import mounts_of
 from pai_sdk._client.backend.local.watching import LatestMetrics
+from pai_sdk._core.detached import start_detached
 from pai_sdk._core.files import is_locked
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._host.execution.base import ExecutionState
@@ -52,9 +48,6 @@ UPLOADER_LOG = "uploader.log"
 _EARLIER_UPLOADER_LOCK = "uploader.lock"  # of uploaders that an earlier release has started
 _RETRY_AFTER_ERROR_S = 5.0
 _UPLOADER_STARTS_WITHIN_S = 5.0
-_PROGRAM = (
-    "import sys; sys.path.append(sys.argv[1]); from pai_sdk._client.backend.local.uploading import main; main()"
-)
 
 
 class LocalSteps:
@@ -176,21 +169,5 @@ class LocalSteps:
             "interval_s": self.upload_interval_s,
             "oss": self._client(job).arguments(),
         }
-        descriptor = os.open(job.root / UPLOADER_LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM, str(Path(__file__).resolve().parents[4])],
-                # The current folder of the client may be unmounted or deleted while the process runs.
-                cwd="/",
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                # Not killed by Ctrl-C in the terminal of the client.
-                start_new_session=True,
-            )
-        assert process.stdin is not None  # noqa: S101 - it is a pipe
-        with process.stdin:
-            # Through a pipe: arguments and variables of a process can be read by others.
-            process.stdin.write(json.dumps(arguments).encode())
-        # It may exit before this process: without wait() it would stay a zombie.
-        threading.Thread(target=process.wait, name="pai-uploader-reaper", daemon=True).start()
+        log, content = job.root / UPLOADER_LOG, json.dumps(arguments).encode()
+        start_detached("pai_sdk._client.backend.local.uploading", log=log, content=content)
