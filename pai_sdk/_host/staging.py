@@ -10,8 +10,6 @@ from pai_sdk._host.execution.output_uploader import record_resumed
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import CodeDir, InputChannel, OutputChannel
 
-__all__ = ["Staging"]
-
 
 class Staging(ABC):
     """Copies code, inputs and earlier checkpoints of one job to where its instances read them."""

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from pai_sdk._core.files import locked
 
-__all__ = ["STATE", "Readers"]
-
 STATE = "state"
 """The part of a job that a waiting process reads; the other parts are the names of instances, with their logs."""
 

@@ -38,8 +38,6 @@ from pai_sdk.errors import PaiError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["UPLOADER_LOG", "LocalSteps"]
-
 logger = logging.getLogger(__name__)
 
 UPLOADER_LOG = "uploader.log"

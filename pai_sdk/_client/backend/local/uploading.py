@@ -21,8 +21,6 @@ from pai_sdk._core.files import locked
 from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk.errors import NotFoundError, PaiError
 
-__all__ = ["main"]
-
 logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 1.0

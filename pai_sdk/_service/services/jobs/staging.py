@@ -25,8 +25,6 @@ from pai_sdk.errors import FileNameError, InvalidInputError, ObjectNotFoundError
 if TYPE_CHECKING:
     from pai_sdk._service.oss.store import ObjectStore
 
-__all__ = ["ServiceStaging", "StagingCancelled", "StagingFailed", "store_uri"]
-
 _WORKERS = 16
 _CLOUD = ".aliyuncs.com"
 
