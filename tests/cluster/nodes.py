@@ -27,7 +27,9 @@ from typing import Any
 
 import psutil
 
-__all__ = ["Node", "Nodes", "install", "why_not"]
+from tests.support.packages import install_packages
+
+__all__ = ["Node", "Nodes", "why_not"]
 
 _ROOT = Path(__file__).parents[2]
 # Every node sees the Python of the tests and the sources, also below a folder that is its own.
@@ -46,15 +48,6 @@ def why_not() -> str | None:
     if shutil.which("apt-get") is None:
         return "there is no apt-get to install Debian's packages with"
     return None
-
-
-def install(*packages: str, programs: Sequence[str]) -> None:
-    """Install packages of Debian, unless their programs are there."""
-    if all(shutil.which(program) for program in programs):
-        return
-    quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
-    subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
-    subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *packages], check=True, **quiet)
 
 
 # Orphans do not stay as zombies. It ends when the other end of the pipe is closed.
@@ -247,7 +240,7 @@ class Nodes(Sequence[Node]):
         return self._nodes[index]
 
     def __enter__(self) -> Nodes:
-        install("iproute2", programs=["ip"])
+        install_packages("iproute2", programs=["ip"])
         self._switch = _Namespaces("--net", script="ip link add switch type bridge; ip link set switch up")
         try:
             network = self._plug_in_this_machine()

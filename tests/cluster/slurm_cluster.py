@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from tests.cluster.nodes import Node, Nodes, install, why_not
+from tests.cluster.nodes import Node, Nodes, why_not
+from tests.support.packages import install_packages
 from tests.support.waiting import until
 
 __all__ = ["SlurmCluster", "why_not"]
@@ -72,7 +73,7 @@ class SlurmCluster:
         self._has_forgotten = False  # the controller may have, since the last repair
 
     def __enter__(self) -> SlurmCluster:
-        install("slurm-wlm", "munge", programs=["slurmctld", "slurmd", "sbatch", "munged"])
+        install_packages("slurm-wlm", "munge", programs=["slurmctld", "slurmd", "sbatch", "munged"])
         for name in ("state", "logs"):
             (self.folder / name).mkdir(parents=True)
         with ExitStack() as stack:

@@ -24,11 +24,12 @@ from pathlib import Path
 
 import docker
 
+from tests.support.packages import install_packages
+
 __all__ = ["BASE_IMAGE", "CACHE", "Engine", "base_archive", "install", "remove_folder", "why_not"]
 
 BASE_IMAGE = "pai-sdk-test:base"
 
-_PACKAGES = ("docker.io", "iptables", "debootstrap")
 _SUITE = "bookworm"
 _INCLUDE = "python3,python3-pip,python-is-python3,ca-certificates"
 CACHE = Path(os.environ.get("XDGCACHE_HOME") or Path.home() / ".cache") / "pai-sdk-tests" / "docker"
@@ -157,11 +158,7 @@ class Engine:
 
 def install() -> None:
     """Install Debian's engine and what the base image is made with, where they are missing."""
-    if all(shutil.which(program) for program in ("dockerd", "iptables", "debootstrap")):
-        return
-    quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
-    subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
-    subprocess.run(["apt-get", "install", "-y", "-qq", "--no-install-recommends", *_PACKAGES], check=True, **quiet)
+    install_packages("docker.io", "iptables", "debootstrap", programs=("dockerd", "iptables", "debootstrap"))
 
 
 def base_archive() -> Path:

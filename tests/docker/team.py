@@ -18,6 +18,7 @@ from tempfile import NamedTemporaryFile
 
 from tests.docker.engine import CACHE, Engine
 from tests.docker.release import Container, empty_container
+from tests.support.packages import install_packages
 
 __all__ = ["NEXT_VERSION", "have_compose", "load_images"]
 
@@ -81,11 +82,7 @@ def have_compose(folder: Path) -> None:
     """Make `docker compose` work for a client of Docker whose configuration is in that folder (DOCKER_CONFIG)."""
     plugin = folder / "cli-plugins" / "docker-compose"
     plugin.parent.mkdir(parents=True)
-    if shutil.which("docker-compose") is None:
-        quiet = {"stdout": subprocess.DEVNULL, "env": {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}}
-        subprocess.run(["apt-get", "update", "-qq"], check=True, **quiet)
-        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "docker-compose"]
-        subprocess.run(command, check=True, **quiet)
+    install_packages("docker-compose", programs=("docker-compose",))
     plugin.write_text(_PLUGIN)
     plugin.chmod(0o755)
 

@@ -11,6 +11,7 @@ import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped, LocalRunError
 from tests.docker.conftest import LONG_GRACE, lines_of
+from tests.support.packages import install_packages
 from tests.support.waiting import PATIENCE_S
 
 BUSYBOX = "pai-sdk-test:busybox"
@@ -20,9 +21,7 @@ BASH = "pai-sdk-test:bash"
 @pytest.fixture(scope="module")
 def busybox(engine) -> str:
     """An image with Debian's static busybox and nothing else."""
-    if shutil.which("busybox") is None:
-        quiet = {"check": True, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        subprocess.run(["apt-get", "install", "-y", "-qq", "busybox-static"], **quiet)
+    install_packages("busybox-static", programs=("busybox",))
     program = shutil.which("busybox")
     names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
     archive = io.BytesIO()

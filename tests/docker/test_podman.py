@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from pai_sdk._host.execution.docker.engine import find_engine
 from pai_sdk.errors import JobFailed, JobStopped
 from tests.docker.conftest import LONG_GRACE, lines_of
 from tests.docker.engine import BASE_IMAGE, Engine, base_archive, install, remove_folder, why_not
+from tests.support.packages import install_packages
 from tests.support.waiting import PATIENCE_S, until
 
 # Limits as they are within a container of this machine's own, which may not raise them.
@@ -33,9 +33,7 @@ def podman() -> Iterator[Engine]:
     if reason := why_not():
         pytest.skip(reason)
     install()
-    if shutil.which("podman") is None:
-        command = ["apt-get", "install", "-y", "-qq", "--no-install-recommends", "podman"]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    install_packages("podman", programs=("podman",))
     engine = Engine(Path(f"/tmp/pai-podman-{os.getpid()}"))
     folder = engine.folder
     folder.mkdir()

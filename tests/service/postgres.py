@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.support.packages import install_packages
+
 # Not PAI_…: those are taken out of the environment of every test.
 URL_VARIABLE = "TEST_POSTGRES_URL"
 _TESTS = (
@@ -118,11 +120,7 @@ def find_programs() -> Path:
     """The folder of initdb and pg_ctl."""
     found = _installed()
     if found is None and os.getuid() == 0 and shutil.which("apt-get"):
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        patiently = ["apt-get", "-qq", "-o", "Acquire::Retries=3", "-o", f"DPkg::Lock::Timeout={_LONGEST_S}"]
-        subprocess.run([*patiently, "update"], check=True, env=quiet)
-        command = [*patiently, "install", "-y", "--no-install-recommends", "postgresql"]
-        subprocess.run(command, check=True, env=quiet, stdout=subprocess.DEVNULL)
+        install_packages("postgresql")
         found = _installed()
     if found is None:
         raise SystemExit("PostgreSQL is not installed: apt-get install postgresql")

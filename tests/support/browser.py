@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from tests.support.packages import install_packages
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Page, Request
@@ -28,7 +27,6 @@ addEventListener("securitypolicyviolation", (event) => {
   console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
 });
 """
-_APT = ("apt-get", "-qq", "-o", "Acquire::Retries=3", "-o", "DPkg::Lock::Timeout=300")
 
 
 def why_no_browser() -> str | None:
@@ -50,13 +48,9 @@ def chromium() -> Path:
     """
     found = _installed()
     if found is None:
-        patiently = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        with Path(tempfile.gettempdir(), "pai-sdk-chromium.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)  # of two test processes, the second finds it installed
-            if _installed() is None:
-                subprocess.run([*_APT, "update"], check=True, env=patiently)
-                install = [*_APT, "install", "-y", "--no-install-recommends", "chromium"]
-                subprocess.run(install, check=True, env=patiently)
+        install_packages(
+            "chromium", programs=("chromium",)
+        )  # of two test processes, the second finds it installed
         found = _installed()
         assert found is not None, "chromium is installed, and not on PATH"
     return found
