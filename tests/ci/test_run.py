@@ -94,14 +94,14 @@ def test_a_step_that_fails_ends_it(clone: Path, broken: str) -> None:
 
 
 def test_a_step_that_fails_ends_what_runs_beside_it(clone: Path) -> None:
-    done = run_ci(clone, suite="none", broken="matrix", slow="test-docker")
+    done = run_ci(clone, suite="none", broken="e2e", slow="test-docker")
     assert done.returncode == 2
-    assert done.stdout.endswith("FAILED (2): make matrix\n")
+    assert done.stdout.endswith("FAILED (2): make e2e\n")
 
 
 def test_what_ran_beside_others_is_shown_as_a_step(clone: Path) -> None:
     done = run_ci(clone, suite="test-docker")
-    assert done.stdout.index("== make matrix") < done.stdout.index("== make test-docker")
+    assert done.stdout.index("== make e2e") < done.stdout.index("== make test-docker")
     assert "1 passed" in done.stdout.rpartition("== make test-docker")[2].partition("== summary")[0]
     assert "make test-docker" in done.stdout.rpartition("== summary")[2]
 
