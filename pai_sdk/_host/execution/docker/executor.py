@@ -9,7 +9,7 @@ The lock is that of the `Journal`. Any process may start, poll and end a job; th
 Processes do not wait for it: one that does not get it leaves the work to the owner. Only `_cleanup` waits, because
 its callers rely on the removal of the containers.
 
-Threads share `_cached_exits`, `_unwritten` and `_logs` without a lock: single operations on them are atomic, and
+Threads share `ContainerPolls`, `_unwritten` and `_logs` without a lock: single operations on them are atomic, and
 two threads that do the same work do no harm.
 """
 
@@ -48,7 +48,7 @@ from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk.errors import EngineNotFoundError
 
-__all__ = ["DockerExecutor"]
+__all__ = ["ContainerPolls", "DockerExecutor"]
 
 logger = logging.getLogger(__name__)
 
@@ -92,11 +92,9 @@ class DockerExecutor(Executor):
         self._requirements = (
             None if requirements_dir is None else RequirementsCache(requirements_dir, self._containers.in_use)
         )
-        self._absence = Absence()
-        # Caches, lost by a restart without harm. `_unwritten` has the jobs whose end could not be written,
-        # so that this is logged once; `_cached_exits` has the last responses of the engine.
+        self._polls = ContainerPolls(self._containers)
+        # The jobs whose end could not be written, so that this is logged once; lost by a restart without harm.
         self._unwritten: set[Path] = set()
-        self._cached_exits: dict[Path, tuple[float, dict[str, ContainerExit | None]]] = {}
 
     @property
     def engine(self) -> Engine:
@@ -180,10 +178,12 @@ class DockerExecutor(Executor):
         silent = [instance.name for instance in shared.instances if shared.read_exit(instance.name) is None]
         # `go` is read before the engine is asked: without `go`, a missing container may not have been created yet.
         is_launched = shared.is_launched
-        containers = self._container_exits(job, should_cache=is_launched) if silent else {}
+        containers = self._polls.exits(job, should_cache=is_launched) if silent else {}
         # The engine is away: it may respond later, and the job may continue.
         if containers is None:
-            return replace(shared.state(), reason_code=REASON_ENGINE_AWAY, reason_message=self._absence.sentence)
+            return replace(
+                shared.state(), reason_code=REASON_ENGINE_AWAY, reason_message=self._polls.absence.sentence
+            )
         if is_launched and all(_has_ended(name, containers) for name in silent):
             return self._finalize(job, containers)
         for name in silent:
@@ -205,22 +205,7 @@ class DockerExecutor(Executor):
 
     def refresh_many(self, roots: Iterable[Path]) -> None:
         """Asks the engine once for the containers of many jobs; `state` then asks only about those not running."""
-        sent_at = time.monotonic()
-        stale = [root for root in roots if sent_at - self._cached_exits.get(root, (0.0,))[0] >= _ENGINE_INTERVAL_S]
-        jobs = [job for root in stale if (job := _Job.find(root)) is not None and job.final_state() is None]
-        # A single job costs one request anyway, which `state` makes.
-        if len(jobs) < 2 or not self._absence.should_call:
-            return
-        with tolerate_missing_engine():
-            running = self._containers.running()
-            for job in jobs:
-                names = [instance.name for instance in job.shared.instances]
-                # Only if all of them run: an exit needs details, which `state` requests.
-                if job.shared.is_launched and running.issuperset(names):
-                    self._cached_exits[job.sandbox.root] = (time.monotonic(), dict.fromkeys(names))
-            self._absence.record_response()
-            return
-        self._absence.record_failure(sent_at=sent_at)
+        self._polls.refresh(roots)
 
     def stop(self, root: Path, *, reason_code: str, reason_message: str) -> None:
         """Asks all instances to exit; returns at once. The reason of the first call is kept."""
@@ -239,26 +224,6 @@ class DockerExecutor(Executor):
             with tolerate_missing_engine():
                 self._containers.kill(job.id, job.shared)
 
-    def _container_exits(self, job: _Job, *, should_cache: bool) -> dict[str, ContainerExit | None] | None:
-        """Returns the exit of each container, None for a running one; or None if the engine does not respond."""
-        cached = self._cached_exits.get(job.sandbox.root)
-        sent_at = time.monotonic()
-        # The engine is asked at most once per interval, however often `state` is called.
-        if cached and sent_at - cached[0] < _ENGINE_INTERVAL_S:
-            return cached[1]
-        if not self._absence.should_call:
-            return None
-        with tolerate_missing_engine():
-            containers = [each for each in self._containers.of(job.id) if not is_being_removed(each)]
-            exits = {container.name: container_exit(container) for container in containers}
-            self._absence.record_response()
-            # Before `go`, containers may still be created, so such a result must not be cached.
-            if should_cache:
-                self._cached_exits[job.sandbox.root] = (time.monotonic(), exits)
-            return exits
-        self._absence.record_failure(sent_at=sent_at)
-        return None
-
     # ---- the end ----
 
     def _finalize(self, job: _Job, containers: Mapping[str, ContainerExit | None]) -> ExecutionState:
@@ -272,8 +237,8 @@ class DockerExecutor(Executor):
                 return ExecutionState("absent")
             state = job.final_state()
             if state is None:
-                exits = self._final_exits(job, containers)
-                state = ending(job.properties, job.shared, exits, partial(self._engine_has_restarted, job))
+                exits = self._polls.final_exits(job, containers)
+                state = ending(job.properties, job.shared, exits, partial(self._polls.engine_has_restarted, job))
                 for channel in job.outputs:
                     JobFolder(job.sandbox, job.outputs).mend_links(channel)
                 try:
@@ -290,16 +255,114 @@ class DockerExecutor(Executor):
                         logger.warning("the end of job %s cannot be saved: %s", job.id, error)
                     return state
                 job.shared.forget_secrets()
-                self._cached_exits.pop(job.sandbox.root, None)
+                self._polls.forget(job.sandbox.root)
         self._cleanup(job)
         return state
 
-    def _final_exits(
+    def _cleanup(self, job: _Job) -> None:
+        """Removes the containers of a job that has ended; if the engine is away, a later call does it."""
+        deadline = time.monotonic() + _CLEANUP_TIMEOUT_S
+        # Other processes wait for the one that removes them: a caller that reads the end can rely on the removal,
+        # and a process that exits right after it, with all its threads, leaves no partial removal.
+        while job.cleanup_marker.exists():
+            with locked(job.journal.lock, waits=False) as has_lock, self._polls.engine_call() as can_call:
+                if has_lock and can_call:
+                    self._remove_containers(job)
+                    job.cleanup_marker.unlink(missing_ok=True)
+            if has_lock or time.monotonic() >= deadline:
+                return
+            time.sleep(_POLL_INTERVAL_S)
+
+    def _remove_containers(self, job: _Job) -> None:
+        owner = job.properties.get("give_to")
+        if owner and any(job.shared.read_exit(instance.name) is None for instance in job.shared.instances):
+            # An instance was killed before it could restore the owner of its files.
+            with tolerate_missing_engine():
+                self._containers.restore_owner(job.id, owner)
+        self._containers.remove(job.id)
+
+    def has_let_go(self, root: Path) -> bool:
+        """Returns whether the containers of the job are removed; removes them if the engine responds."""
+        job = _Job.find(root)
+        if job is None:
+            return True
+        self._cleanup(job)
+        self._polls.forget(job.sandbox.root)
+        return not job.cleanup_marker.exists() and not job.journal.is_locked()
+
+    def files(self, root: Path) -> JobFolder:
+        """Returns the files of a job: in its folder, or in the local folder that is an output's target."""
+        job = _Job.find(root)
+        kind = JobFolder if self._records_log_sizes else _TimedJobFolder
+        return kind(Sandbox(root), job.outputs if job is not None else {})
+
+    def remove(self, root: Path) -> None:
+        """Removes a job's containers, network and folder; a running job is killed."""
+        if (job := _Job.find(root)) is not None:
+            self._containers.remove(job.id)
+        Sandbox(root.resolve()).remove()
+
+    def sweep(self) -> list[str]:
+        """Removes the remains of jobs whose folder is gone, and old requirements; returns the job ids."""
+        if self._requirements:
+            self._requirements.prune()
+        return self._containers.remove_orphans(lambda folder: not folder.exists())
+
+
+class ContainerPolls:
+    """The exits of containers, as the engine reports them: requested at a bounded rate, and cached."""
+
+    def __init__(self, containers: JobContainers) -> None:
+        self._containers = containers
+        self.absence = Absence()
+        # The last responses of the engine, lost by a restart without harm.
+        self._cached: dict[Path, tuple[float, dict[str, ContainerExit | None]]] = {}
+
+    def refresh(self, roots: Iterable[Path]) -> None:
+        """Asks the engine once for the containers of jobs; `exits` then asks only about those not running."""
+        sent_at = time.monotonic()
+        stale = [root for root in roots if sent_at - self._cached.get(root, (0.0,))[0] >= _ENGINE_INTERVAL_S]
+        jobs = [job for root in stale if (job := _Job.find(root)) is not None and job.final_state() is None]
+        # A single job costs one request anyway, which `state` makes.
+        if len(jobs) < 2 or not self.absence.should_call:
+            return
+        with tolerate_missing_engine():
+            running = self._containers.running()
+            for job in jobs:
+                names = [instance.name for instance in job.shared.instances]
+                # Only if all of them run: an exit needs details, which `state` requests.
+                if job.shared.is_launched and running.issuperset(names):
+                    self._cached[job.sandbox.root] = (time.monotonic(), dict.fromkeys(names))
+            self.absence.record_response()
+            return
+        self.absence.record_failure(sent_at=sent_at)
+
+    def exits(self, job: _Job, *, should_cache: bool) -> dict[str, ContainerExit | None] | None:
+        """Returns the exit of each container, None for a running one; or None if the engine does not respond."""
+        cached = self._cached.get(job.sandbox.root)
+        sent_at = time.monotonic()
+        # The engine is asked at most once per interval, however often `state` is called.
+        if cached and sent_at - cached[0] < _ENGINE_INTERVAL_S:
+            return cached[1]
+        if not self.absence.should_call:
+            return None
+        with tolerate_missing_engine():
+            containers = [each for each in self._containers.of(job.id) if not is_being_removed(each)]
+            exits = {container.name: container_exit(container) for container in containers}
+            self.absence.record_response()
+            # Before `go`, containers may still be created, so such a result must not be cached.
+            if should_cache:
+                self._cached[job.sandbox.root] = (time.monotonic(), exits)
+            return exits
+        self.absence.record_failure(sent_at=sent_at)
+        return None
+
+    def final_exits(
         self, job: _Job, cached: Mapping[str, ContainerExit | None]
     ) -> dict[str, ContainerExit | None]:
         """Returns the exits of the containers from the engine; cached ones if it does not respond."""
         exits = dict(cached)
-        with self._engine_call() as can_call:
+        with self.engine_call() as can_call:
             for container in self._containers.of(job.id) if can_call else ():
                 if is_being_removed(container):
                     continue
@@ -323,18 +386,18 @@ class DockerExecutor(Executor):
                         exits[container.name] = replace(exit_report, out_of_memory=False)
         return exits
 
-    def _engine_has_restarted(self, job: _Job, default: bool | None) -> bool | None:
+    def engine_has_restarted(self, job: _Job, default: bool | None) -> bool | None:
         """Returns whether the engine ended or restarted while the job ran; None if unknown."""
-        with self._engine_call() as can_call:
+        with self.engine_call() as can_call:
             if can_call:
                 return self._containers.engine_has_restarted(job.id, since=job.properties.get("launched_at", 0.0))
         return default
 
     @contextmanager
-    def _engine_call(self) -> Iterator[bool]:
+    def engine_call(self) -> Iterator[bool]:
         """Leaves the block when the engine does not respond; yields False if it did not a moment ago."""
         # So one call of `state` waits only once for an engine that hangs.
-        if not self._absence.should_call:
+        if not self.absence.should_call:
             yield False
             return
         sent_at = time.monotonic()
@@ -342,57 +405,12 @@ class DockerExecutor(Executor):
             try:
                 yield True
             except EngineNotFoundError:
-                self._absence.record_failure(sent_at=sent_at)
+                self.absence.record_failure(sent_at=sent_at)
                 raise
 
-    def _cleanup(self, job: _Job) -> None:
-        """Removes the containers of a job that has ended; if the engine is away, a later call does it."""
-        deadline = time.monotonic() + _CLEANUP_TIMEOUT_S
-        # Other processes wait for the one that removes them: a caller that reads the end can rely on the removal,
-        # and a process that exits right after it, with all its threads, leaves no partial removal.
-        while job.cleanup_marker.exists():
-            with locked(job.journal.lock, waits=False) as has_lock, self._engine_call() as can_call:
-                if has_lock and can_call:
-                    self._remove_containers(job)
-                    job.cleanup_marker.unlink(missing_ok=True)
-            if has_lock or time.monotonic() >= deadline:
-                return
-            time.sleep(_POLL_INTERVAL_S)
-
-    def _remove_containers(self, job: _Job) -> None:
-        owner = job.properties.get("give_to")
-        if owner and any(job.shared.read_exit(instance.name) is None for instance in job.shared.instances):
-            # An instance was killed before it could restore the owner of its files.
-            with tolerate_missing_engine():
-                self._containers.restore_owner(job.id, owner)
-        self._containers.remove(job.id)
-
-    def has_let_go(self, root: Path) -> bool:
-        """Returns whether the containers of the job are removed; removes them if the engine responds."""
-        job = _Job.find(root)
-        if job is None:
-            return True
-        self._cleanup(job)
-        self._cached_exits.pop(job.sandbox.root, None)
-        return not job.cleanup_marker.exists() and not job.journal.is_locked()
-
-    def files(self, root: Path) -> JobFolder:
-        """Returns the files of a job: in its folder, or in the local folder that is an output's target."""
-        job = _Job.find(root)
-        kind = JobFolder if self._records_log_sizes else _TimedJobFolder
-        return kind(Sandbox(root), job.outputs if job is not None else {})
-
-    def remove(self, root: Path) -> None:
-        """Removes a job's containers, network and folder; a running job is killed."""
-        if (job := _Job.find(root)) is not None:
-            self._containers.remove(job.id)
-        Sandbox(root.resolve()).remove()
-
-    def sweep(self) -> list[str]:
-        """Removes the remains of jobs whose folder is gone, and old requirements; returns the job ids."""
-        if self._requirements:
-            self._requirements.prune()
-        return self._containers.remove_orphans(lambda folder: not folder.exists())
+    def forget(self, root: Path) -> None:
+        """Drops the cached exits of a job."""
+        self._cached.pop(root, None)
 
 
 class _TimedJobFolder(JobFolder):

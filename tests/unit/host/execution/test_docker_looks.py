@@ -89,16 +89,15 @@ def test_a_paused_instance_that_the_others_took_for_lost_is_killed_after_the_gra
     for name in ("j-master-0", "j-worker-1"):
         (shared.path / f"{name}.why").write_text("peer\n")
         (shared.path / f"{name}.exit").write_text("143\n")
-    executor = DockerExecutor()
-    executor._containers = JobContainers(lambda: engine_of(containers=engine_has))
+    executor = DockerExecutor(lambda: engine_of(containers=engine_has))
     assert executor.state(tmp_path).phase != "ended"
     assert engine_has.paused.status == "paused", "its grace period is not over"
     long_ago = time.time() - 60
     os.utime(shared.path / "failed", (long_ago, long_ago))
-    executor._cached_exits.clear()
+    executor._polls.forget(tmp_path)
     executor.state(tmp_path)
     assert engine_has.paused.status == "exited"
-    executor._cached_exits.clear()
+    executor._polls.forget(tmp_path)
     executor._containers.remove = lambda job_id: None  # type: ignore[method-assign]
     state = executor.state(tmp_path)
     assert (state.phase, state.failed_instance, state.reason_code) == ("ended", "j-worker-0", "SupervisorLost")
@@ -172,10 +171,7 @@ def test_a_container_that_survived_a_lack_of_memory_and_was_killed_later_says_by
     container = SimpleNamespace(id="id-1", name="j-master-0", status="exited", attrs={"State": state})
     container.logs = lambda **_: b""
     engine_has = SimpleNamespace(list=lambda **_: [container])
-    executor = DockerExecutor()
-    executor._containers = JobContainers(
-        lambda: engine_of(containers=engine_has, events=[event("start"), *events])
-    )
+    executor = DockerExecutor(lambda: engine_of(containers=engine_has, events=[event("start"), *events]))
     executor._containers.remove = lambda job_id: None  # type: ignore[method-assign]
     ended = executor.state(tmp_path)
     assert (ended.phase, ended.reason_code) == ("ended", code)
@@ -214,7 +210,7 @@ def test_one_look_waits_only_once_for_an_engine_that_hangs(tmp_path: Path) -> No
 
     now = 0.0
     executor = DockerExecutor(find)
-    executor._absence = Absence(lambda: now)
+    executor._polls.absence = Absence(lambda: now)
     for _ in range(3):
         assert executor.state(tmp_path).succeeded
     assert len(asked) == 1

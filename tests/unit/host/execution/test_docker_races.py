@@ -14,7 +14,7 @@ from pai_sdk._core.files import locked
 from pai_sdk._host.agent.distributed import name_instances
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.execution.base import ExecutionState
-from pai_sdk._host.execution.docker.executor import DockerExecutor
+from pai_sdk._host.execution.docker.executor import ContainerPolls, DockerExecutor
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk.errors import EngineNotFoundError
 from tests.unit.host.execution.test_docker_looks import container
@@ -60,6 +60,7 @@ class Containers:
 def executor_of(containers: Containers) -> DockerExecutor:
     executor = DockerExecutor()
     executor._containers = containers  # type: ignore[assignment]
+    executor._polls = ContainerPolls(containers)  # type: ignore[arg-type]
     return executor
 
 
