@@ -71,9 +71,8 @@ class TablesApp:
         self._rates = rates or KeyRates(None)
         self._max_block_bytes = max_block_bytes
         self._budget = budget or MemoryBudget(ROWS_BUDGET_BYTES)
-        self._workers: anyio.CapacityLimiter | None = None  # created in the event loop that uses it
-        # Outcome of each statement: "" or its error. A statement is finished when its response is sent.
-        self._instances: OrderedDict[str, str] = OrderedDict()
+        self._workers = _Workers()
+        self._instances = _Instances()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serves one request."""
@@ -168,20 +167,16 @@ class TablesApp:
     async def _run_statement(self, call: _Call) -> Response:
         body = await _body(call.request, _MAX_STATEMENT_BODY_BYTES)
         statement = await _in_thread(lambda: read_statement(_query_of(body)))
-        instance_id = uuid.uuid4().hex
+        problem = ""
         try:
             await _in_thread(self._run, call, statement)
-            self._instances[instance_id] = ""
         # As in MaxCompute, a statement that fails is an instance that has failed; only a refusal is an error here.
         except TableError as error:
             if error.status_code == 403:
                 raise
-            self._instances[instance_id] = f"{error.code}: {error.message}"
-        # Clients do not delete instances, so the oldest ones are dropped.
-        while len(self._instances) > _MAX_INSTANCES:
-            self._instances.popitem(last=False)
+            problem = f"{error.code}: {error.message}"
         host = call.request.headers.get("host", "")
-        path = f"/projects/{quote(call.project)}/instances/{instance_id}"
+        path = f"/projects/{quote(call.project)}/instances/{self._instances.add(problem)}"
         return Response(status_code=201, headers={"Location": f"{call.request.scope['scheme']}://{host}{path}"})
 
     def _run(self, call: _Call, statement: Statement) -> None:
@@ -204,10 +199,7 @@ class TablesApp:
             raise TableError(400, "ODPS-0130131", problem)
 
     async def _instance(self, call: _Call) -> Response:
-        try:
-            problem = self._instances[call.parts[3]]
-        except KeyError:
-            raise TableError(404, "NoSuchObject", "There is no such instance.") from None
+        problem = self._instances.problem_of(call.parts[3])
         status = "Failed" if problem else "Success"
         if "taskstatus" in call.query:
             task = ("Task", [("Name", "task"), ("Status", status)])
@@ -291,7 +283,7 @@ class TablesApp:
         # The complete body is received before a thread starts to parse it: a slow client must not occupy one of
         # the few threads.
         with tempfile.TemporaryFile(dir=self._store.drafts) as body:
-            await self._receive(call.request, body)
+            await _receive(call.request, body, self._max_block_bytes)
 
             def store() -> None:
                 is_arrow = "arrow" in call.query
@@ -300,44 +292,8 @@ class TablesApp:
                 with closing(rows):
                     self._store.put_block(upload, int(block), rows)
 
-            await self._work(store)
+            await self._workers.run(store)
         return Response()
-
-    async def _receive(self, request: Request, file: BinaryIO) -> None:
-        """Writes a body into a file, about 1 MiB at a time."""
-        size_bytes, waiting = 0, bytearray()
-        async for chunk in request.stream():
-            size_bytes += len(chunk)
-            if size_bytes > self._max_block_bytes:
-                text = f"The body has more than {self._max_block_bytes} bytes."
-                raise TableError(413, "RequestTooLarge", text)
-            waiting += chunk
-            if len(waiting) >= _BODY_CHUNK_BYTES:
-                await _in_thread(file.write, bytes(waiting))
-                waiting.clear()
-
-        def finish() -> None:
-            file.write(waiting)
-            file.seek(0)
-
-        await _in_thread(finish)
-
-    async def _work(self, function: Callable[[], _T]) -> _T:
-        """Runs a slow function in one of a few threads, so that other requests find free threads."""
-        if self._workers is None:
-            self._workers = anyio.CapacityLimiter(_WORKERS)
-        try:
-            with anyio.fail_after(_MAX_QUEUE_S):
-                # The wait for a thread has a limit, the work has none: run_sync(limiter=…) inside fail_after would
-                # limit both.
-                await self._workers.acquire_on_behalf_of(function)
-        except TimeoutError:
-            text = "Other requests occupy all threads that the service has for rows; try again later."
-            raise TableError(429, "FlowExceeded", text) from None
-        try:
-            return await anyio.to_thread.run_sync(function)
-        finally:
-            self._workers.release_on_behalf_of(function)
 
     async def _commit(self, call: _Call) -> Response:
         upload = await _in_thread(self._writable_upload, call)
@@ -380,7 +336,7 @@ class TablesApp:
         rows = self._store.rows(download, first, count, names)
         chunks = encoded_rows(rows, download.table, names, encoding=encoding, is_arrow=is_arrow)
         # The first chunk is read before the status is sent: errors of a request show there.
-        first_chunk = await self._work(lambda: next(chunks, b""))
+        first_chunk = await self._workers.run(lambda: next(chunks, b""))
         headers = {"Content-Encoding": encoding} if encoding else {}
         content = self._stream(first_chunk, chunks)
         return StreamingResponse(content, media_type="application/octet-stream", headers=headers)
@@ -390,7 +346,54 @@ class TablesApp:
         while chunk is not None:
             yield chunk
             # A thread only for one chunk: a client that reads slowly must not occupy it between two.
-            chunk = await self._work(lambda: next(chunks, None))
+            chunk = await self._workers.run(lambda: next(chunks, None))
+
+
+class _Instances:
+    """The outcomes of statements. A statement is finished when its response is sent."""
+
+    def __init__(self) -> None:
+        self._problems: OrderedDict[str, str] = OrderedDict()
+
+    def add(self, problem: str) -> str:
+        """Records the error of a statement, empty for none; returns the id of its instance."""
+        instance_id = uuid.uuid4().hex
+        self._problems[instance_id] = problem
+        # Clients do not delete instances, so the oldest ones are dropped.
+        while len(self._problems) > _MAX_INSTANCES:
+            self._problems.popitem(last=False)
+        return instance_id
+
+    def problem_of(self, instance_id: str) -> str:
+        """Returns the error of a statement, empty for none."""
+        try:
+            return self._problems[instance_id]
+        except KeyError:
+            raise TableError(404, "NoSuchObject", "There is no such instance.") from None
+
+
+class _Workers:
+    """The few threads that read and write rows."""
+
+    def __init__(self) -> None:
+        self._limiter: anyio.CapacityLimiter | None = None  # created in the event loop that uses it
+
+    async def run(self, function: Callable[[], _T]) -> _T:
+        """Runs a slow function in one of a few threads, so that other requests find free threads."""
+        if self._limiter is None:
+            self._limiter = anyio.CapacityLimiter(_WORKERS)
+        try:
+            with anyio.fail_after(_MAX_QUEUE_S):
+                # The wait for a thread has a limit, the work has none: run_sync(limiter=…) inside fail_after would
+                # limit both.
+                await self._limiter.acquire_on_behalf_of(function)
+        except TimeoutError:
+            text = "Other requests occupy all threads that the service has for rows; try again later."
+            raise TableError(429, "FlowExceeded", text) from None
+        try:
+            return await anyio.to_thread.run_sync(function)
+        finally:
+            self._limiter.release_on_behalf_of(function)
 
 
 class _Call:
@@ -433,6 +436,26 @@ async def _body(request: Request, max_bytes: int) -> bytes:
         if len(body) > max_bytes:
             raise TableError(413, "RequestTooLarge", f"The body has more than {max_bytes} bytes.")
     return bytes(body)
+
+
+async def _receive(request: Request, file: BinaryIO, max_bytes: int) -> None:
+    """Writes a body into a file, about 1 MiB at a time."""
+    size_bytes, waiting = 0, bytearray()
+    async for chunk in request.stream():
+        size_bytes += len(chunk)
+        if size_bytes > max_bytes:
+            text = f"The body has more than {max_bytes} bytes."
+            raise TableError(413, "RequestTooLarge", text)
+        waiting += chunk
+        if len(waiting) >= _BODY_CHUNK_BYTES:
+            await _in_thread(file.write, bytes(waiting))
+            waiting.clear()
+
+    def finish() -> None:
+        file.write(waiting)
+        file.seek(0)
+
+    await _in_thread(finish)
 
 
 def _query_of(body: bytes) -> str:
