@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
+from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["DbfsRoot", "HdfsRoot", "LocalRoot", "Root", "UriRoot", "is_dbfs_path"]
+__all__ = ["DbfsRoot", "HdfsRoot", "LocalRoot", "Root", "UriRoot", "is_dbfs_path", "split"]
 
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>/.*)?", re.DOTALL)
 _HOSTS = frozenset({"ftp", "sftp", "ssh", "smb", "webhdfs", "http", "https"})
@@ -185,6 +186,18 @@ class UriRoot:
         # Before a bucket's name a slash means nothing; on a host, and in memory, a path starts with one.
         tail = _check_no_parent(tail, path).lstrip("/")
         return f"/{tail}" if self.authority or self.scheme == "memory" else tail
+
+
+def split(root: Root, path: str, prefix: str) -> tuple[str, str]:
+    """Returns the folder to open for a path, the prefix if it has the path, and the path's name in it."""
+    local_path = RunLayout(root.localized(path)).folder
+    base = RunLayout(root.localized(prefix)).folder
+    if local_path == base or local_path.startswith(f"{base}/"):
+        return prefix, local_path[len(base) + 1 :]
+    full = RunLayout(root.full(path)).folder
+    _, slash, name = local_path.rpartition("/")
+    # Without a slash it is the path of a bucket.
+    return (full[: -len(root.written(name))], name) if slash else (full, "")
 
 
 def is_dbfs_path(path: str) -> bool:

@@ -14,7 +14,7 @@ import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from pai_sdk._core.extras import missing_extra
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.run.store.checkpoint_sync import CheckpointSync
 from pai_sdk._data.run.store.remote_run import RemoteRun, local_output_dir, must_be_same_folder, sources_for_oss
-from pai_sdk._data.run.store.roots import DbfsRoot, HdfsRoot, LocalRoot, Root, UriRoot, is_dbfs_path
+from pai_sdk._data.run.store.roots import DbfsRoot, HdfsRoot, LocalRoot, Root, UriRoot, is_dbfs_path, split
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.stores.oss import OssStore
@@ -77,7 +77,6 @@ class RunStore:
         (b'hello', False)
     """
 
-    _root: Root
     _checkpoint_filename = "checkpoint.h5"
 
     def __init__(
@@ -119,14 +118,7 @@ class RunStore:
         Raises:
             InvalidInputError: the prefix cannot be read.
         """
-        prefix = os.fspath(prefix_path)
-        if prefix.startswith("dbfs:") or (_on_databricks() and is_dbfs_path(prefix)):
-            return DbfsRunStore(prefix, *args, **kwargs)
-        scheme = uri_scheme(prefix)
-        if scheme == "hdfs":
-            return HdfsRunStore(prefix, *args, **kwargs)
-        kind = LocalRunStore if scheme in (None, "file") else RemoteRunStore
-        return kind(prefix, *args, **kwargs)
+        return _class_of(os.fspath(prefix_path))(prefix_path, *args, **kwargs)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.prefix_path}>"
@@ -226,13 +218,8 @@ class RunStore:
     def exists(self, path: str) -> bool:
         """Returns True if there is such a file, or a folder with files in it."""
         store, name = self._locate(path)
-        if name:
-            for form in (name, f"{name}/"):
-                try:
-                    store.head(form)
-                except ObjectNotFoundError:
-                    continue
-                return True
+        if name and (_is_file(store, name) or _is_file(store, f"{name}/")):
+            return True
         return any(True for _ in store.list(f"{name}/" if name else ""))
 
     def read(self, path: str) -> bytes:
@@ -261,11 +248,10 @@ class RunStore:
 
     def read_metadata(self, path: str) -> dict[str, Any] | None:
         """Returns the stored metadata of a data set; None when there is none, or it cannot be read."""
-        try:
+        with suppress(ObjectNotFoundError, ValueError):
             metadata = json.loads(self.read(self.get_data_metadata_path(path)))
-        except (ObjectNotFoundError, ValueError):
-            return None
-        return metadata if isinstance(metadata, dict) else None
+            return metadata if isinstance(metadata, dict) else None
+        return None
 
     def write_metadata(self, path: str, metadata: Mapping[str, Any]) -> None:
         """Store metadata of a data set, as JSON."""
@@ -282,14 +268,7 @@ class RunStore:
         Raises:
             StorageError: the key is refused, or the path cannot be read otherwise.
         """
-        try:
-            return bool(self.get_parquet_dataset(path).files)
-        except (FileNotFoundError, ObjectNotFoundError):
-            return False
-        except ValueError as error:  # pyarrow raises a subclass for a file of another format
-            if type(error).__module__.startswith("pyarrow"):
-                return False
-            raise
+        return _has_files(partial(self.get_parquet_dataset, path))
 
     def get_parquet_dataset(self, path: str) -> ParquetDataset:
         """Returns a data set in Parquet, opened with pyarrow.
@@ -363,18 +342,6 @@ class RunStore:
         """Returns the store for one job, to be pickled and used in a process without pai_sdk."""
         folder = self.get_run_path(run_id)
         fs_uri, fs_options = self._for_fsspec(folder)
-        public = {
-            "train_data_path": self.get_train_data_path(dataset_idx),
-            "val_data_path": self.get_val_data_path(dataset_idx),
-            "test_data_path": self.get_test_data_path(dataset_idx),
-            "saving_runs": self._save_runs,
-            "runs_path": self._runs_path,
-            "run_path": folder,
-            "checkpoint_path": self.get_checkpoint_path(run_id),
-            "logs_path": self.get_logs_path(run_id),
-            "checkpoint_filename": self._checkpoint_filename,
-            "logs_subdir": _LOGS,
-        }
         private = {
             "run_folder": self._run_folder(run_id),
             "temp_dir": self._temp_dir,
@@ -382,22 +349,9 @@ class RunStore:
             "store": pickle.dumps(self),
             "fs_uri": fs_uri,
             "fs_options": fs_options,
-            "oss": self._in_oss(folder),
+            "oss": _location_in_oss(folder, self._open),
         }
-        return RemoteRun(public, private)
-
-    def _in_oss(self, folder: str) -> dict[str, Any] | None:
-        """Returns what a process without pai_sdk needs to reach a folder in OSS, except the key."""
-        if uri_scheme(folder) != "oss":
-            return None
-        try:
-            store = self._open(folder)
-            assert isinstance(store, OssStore)  # noqa: S101 - as its scheme says
-            location = store.client.place(store.folder)
-        except SettingsError:  # the process that loads it reads endpoint and region from its environment
-            uri = OssUri.parse(folder).as_dir()
-            location = {"bucket": uri.bucket, "key": uri.key}
-        return {"place": location, "sources": sources_for_oss()}
+        return RemoteRun(_remote_paths(self, run_id, dataset_idx), private)
 
     # ---- differences between the kinds of stores --------------------------------------------------------------
 
@@ -421,15 +375,8 @@ class RunStore:
 
     def _locate(self, path: str) -> tuple[Store, str]:
         """Returns the store to open for a path, and the name in it, which is empty for a path without folders."""
-        local_path = _without_slash(self._root.localized(path))
-        base = _without_slash(self._root.localized(self.prefix_path))
-        if local_path == base or local_path.startswith(f"{base}/"):
-            return self._open(self.prefix_path), local_path[len(base) + 1 :]
-        full = _without_slash(self._root.full(path))
-        _, slash, name = local_path.rpartition("/")
-        if not slash:  # the path of a bucket
-            return self._open(full), ""
-        return self._open(full[: -len(self._root.written(name))]), name
+        folder, name = split(self._root, path, self.prefix_path)
+        return self._open(folder), name
 
 
 class LocalRunStore(RunStore):
@@ -608,6 +555,15 @@ class HdfsRunStore(RemoteRunStore):
         return f"{scheme}://{self._root.localized(uri)}", {**self._hdfs_options, **self._options}
 
 
+def _class_of(prefix: str) -> type[RunStore]:
+    if prefix.startswith("dbfs:") or (_on_databricks() and is_dbfs_path(prefix)):
+        return DbfsRunStore
+    scheme = uri_scheme(prefix)
+    if scheme == "hdfs":
+        return HdfsRunStore
+    return LocalRunStore if scheme in (None, "file") else RemoteRunStore
+
+
 def _numbered(path: str, idx: int | None) -> str:
     return path if idx is None else f"{path}.{idx}"
 
@@ -620,8 +576,58 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
+def _remote_paths(store: RunStore, run_id: str, dataset_idx: int | None) -> dict[str, Any]:
+    """Returns the attributes of a `RemoteRun`."""
+    return {
+        "train_data_path": store.get_train_data_path(dataset_idx),
+        "val_data_path": store.get_val_data_path(dataset_idx),
+        "test_data_path": store.get_test_data_path(dataset_idx),
+        "saving_runs": store.saving_runs(),
+        "runs_path": store.get_runs_path(),
+        "run_path": store.get_run_path(run_id),
+        "checkpoint_path": store.get_checkpoint_path(run_id),
+        "logs_path": store.get_logs_path(run_id),
+        "checkpoint_filename": store.get_checkpoint_filename(),
+        "logs_subdir": store.get_logs_subdir(),
+    }
+
+
+def _location_in_oss(folder: str, open_folder: Callable[[str], Store]) -> dict[str, Any] | None:
+    """Returns what a process without pai_sdk needs to reach a folder in OSS, except the key."""
+    if uri_scheme(folder) != "oss":
+        return None
+    try:
+        store = open_folder(folder)
+        assert isinstance(store, OssStore)  # noqa: S101 - as its scheme says
+        location = store.client.place(store.folder)
+    except SettingsError:  # the process that loads it reads endpoint and region from its environment
+        uri = OssUri.parse(folder).as_dir()
+        location = {"bucket": uri.bucket, "key": uri.key}
+    return {"place": location, "sources": sources_for_oss()}
+
+
+def _is_file(store: Store, name: str) -> bool:
+    try:
+        store.head(name)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
 def _on_databricks() -> bool:
     return _ON_DATABRICKS in os.environ
+
+
+def _has_files(open_dataset: Callable[[], ParquetDataset]) -> bool:
+    """Returns whether there is a data set that pyarrow can open, with files."""
+    try:
+        return bool(open_dataset().files)
+    except (FileNotFoundError, ObjectNotFoundError):
+        return False
+    except ValueError as error:  # pyarrow raises a subclass for a file of another format
+        if type(error).__module__.startswith("pyarrow"):
+            return False
+        raise
 
 
 def _fsspec() -> Any:
