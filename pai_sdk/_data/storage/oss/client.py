@@ -9,7 +9,7 @@ import copy
 import re
 import threading
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -338,20 +338,13 @@ class OssClient:
             page = self._call(prefix, partial(_page, prefix=prefix, token=token, max_keys=size))
             for entry in page.objects:
                 try:
-                    uri = OssUri(prefix.bucket, entry.key, prefix.endpoint)
+                    info = entry.info(prefix)
                 except InvalidInputError as error:
                     if unnamed is None:
                         raise
                     unnamed(entry.key, error)
                 else:
-                    yield ObjectInfo(
-                        uri,
-                        entry.size,
-                        entry.etag,
-                        {},
-                        storage_class=entry.storage_class,
-                        modified_s=entry.modified_s,
-                    )
+                    yield info
             token = page.next_token
 
     def get_range(self, info: ObjectInfo, start: int, end: int, file: int) -> int:
@@ -368,16 +361,8 @@ class OssClient:
         headers = {"if-match": f'"{info.etag}"', "range": f"bytes={start}-{end - 1}"}
 
         def fetch(bucket: OssBucket) -> int:
-            at, checksum = start, 0
             with closing(bucket.send("GET", info.uri.key, headers)) as response:
-                for chunk in self._check_cancelled(response):
-                    # A server that ignores the range: nothing is written behind the end, and the check below
-                    # fails.
-                    if at + len(chunk) > end:
-                        break
-                    _write_at(file, chunk, at)
-                    checksum = zlib.crc32(chunk, checksum)
-                    at += len(chunk)
+                at, checksum = _write_range(file, self._check_cancelled(response), start, end)
             span = response.headers.get("content-range", "")
             if at != end or not span.startswith(f"bytes {start}-{end - 1}/"):
                 raise StorageError(
@@ -418,12 +403,19 @@ def _page(bucket: OssBucket, prefix: OssUri, token: str, max_keys: int) -> Objec
     return page
 
 
-def _write_at(file: int, content: bytes, at: int) -> None:
-    remaining = memoryview(content)
-    # On a nearly full disk, write() may write less than requested, without an error.
-    while remaining:
-        written = write_at(file, remaining, at)
-        remaining, at = remaining[written:], at + written
+def _write_range(file: int, chunks: Iterable[bytes], start: int, end: int) -> tuple[int, int]:
+    """Writes chunks from `start` on; returns the position behind them, and their CRC-32."""
+    at, checksum = start, 0
+    for chunk in chunks:
+        # A server that ignores the range: nothing is written behind the end, and the caller's check fails.
+        if at + len(chunk) > end:
+            break
+        remaining, checksum = memoryview(chunk), zlib.crc32(chunk, checksum)
+        # On a nearly full disk, write() may write less than requested, without an error.
+        while remaining:
+            written = write_at(file, remaining, at)
+            remaining, at = remaining[written:], at + written
+    return at, checksum
 
 
 def _check_complete(check: ContentCheck, uri: OssUri) -> None:

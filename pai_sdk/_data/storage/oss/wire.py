@@ -85,6 +85,13 @@ class ObjectEntry(NamedTuple):
     storage_class: str
     modified_s: float
 
+    def info(self, prefix: OssUri) -> ObjectInfo:
+        """Returns the metadata; raises InvalidInputError for a key that no URI can name."""
+        uri = OssUri(prefix.bucket, self.key, prefix.endpoint)
+        return ObjectInfo(
+            uri, self.size, self.etag, {}, storage_class=self.storage_class, modified_s=self.modified_s
+        )
+
 
 class ObjectPage(NamedTuple):
     """A page of a list; `next_token` requests the next page, and is None on the last one."""
