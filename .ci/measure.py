@@ -43,6 +43,8 @@ CONCURRENT = {
     "fcntl",
     "portalocker",
 }
+# Of named tuples and of fsspec.
+PUBLIC_OF_LIBRARIES = {"_replace", "_strip_protocol"}
 
 Function = (ast.FunctionDef, ast.AsyncFunctionDef)
 
@@ -238,6 +240,33 @@ def long_definitions(paths: Iterable[Path]) -> tuple[list[str], list[str]]:
     return functions, classes
 
 
+def private_members(owner: ast.ClassDef) -> set[str]:
+    """Returns the private names that a class defines or uses on `self` and `cls`."""
+    names = {node.name for node in owner.body if isinstance(node, Function)}
+    for node in ast.walk(owner):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names.add(node.id)
+        elif isinstance(node, ast.Attribute) and getattr(node.value, "id", "") in {"self", "cls"}:
+            names.add(node.attr)
+    return {name for name in names if re.fullmatch(r"_(?!_).*(?<!_)", name)}
+
+
+def private_reads(paths: list[Path]) -> list[str]:
+    """Returns where members that are private to classes of the package are used outside of these classes."""
+    members: dict[int, set[str]] = defaultdict(set)  # by the id of each node within a class
+    for owner in (node for path in paths for node in ast.walk(tree(path)) if isinstance(node, ast.ClassDef)):
+        own = private_members(owner) - PUBLIC_OF_LIBRARIES
+        for inner in ast.walk(owner):
+            members[id(inner)] |= own
+    private = set().union(*members.values())
+    return [
+        f"{path.relative_to(ROOT)}:{node.lineno} {ast.unparse(node)}"
+        for path in paths
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and node.attr in private - members[id(node)]
+    ]
+
+
 def public_modules(page: str) -> list[str]:
     """Returns the modules of the page's first table; the others have paths of other packages."""
     return re.findall(r"^\| `(pai_sdk[\w.]*)` \|", page.partition("\n## ")[0], re.MULTILINE)
@@ -271,6 +300,7 @@ def report(folder: Path) -> Iterator[str]:
     yield f"public modules {len(public)}, first-party imports in functions {late}"
     yield f"functions over {MAX_FUNCTION_LINES} lines: {', '.join(functions) or 'none'}"
     yield f"classes over {MAX_CLASS_LINES} lines {len(classes)}: {', '.join(classes)}"
+    yield f"reads of others' private members {len(private_reads(paths))}"
     hits = glossary_sites(paths)
     code = sum(lines(path).code for path in paths)
     docstrings = sum(1 for path in paths for _ in documented(path))

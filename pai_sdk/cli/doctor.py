@@ -210,7 +210,7 @@ def _service(settings: Settings, session: Session) -> Iterator[Finding]:
 
 def _access_key(session: Session) -> Finding:
     try:
-        key = session._credentials()
+        key = session.credentials()
     except CredentialsError as error:
         first, _, remedy = str(error).partition("\n")
         return Finding("access key", "broken", first, remedy)

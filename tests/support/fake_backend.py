@@ -13,7 +13,7 @@ from pai_sdk._client.job.follow.follower import FollowPolicy
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._data.storage.tree import FileTree
-from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
+from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint, RecordSource
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import CodeDir
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
@@ -74,7 +74,7 @@ class FakeBackend:
                 **self.extra,
             }
         )
-        record._lists_all = self.says_complete
+        record.from_source(RecordSource(lists_all=self.says_complete))
         return record
 
     def changes(

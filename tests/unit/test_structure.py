@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 from tests.support.measuring import measure
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,6 +67,18 @@ def test_no_modules_import_each_other() -> None:
 def test_few_imports_are_inside_functions() -> None:
     late = [names for *names, is_late in measure.first_party_imports(MODULES) if is_late]
     assert len(late) <= MOST_LATE_IMPORTS, late
+
+
+def test_private_members_are_used_by_their_class_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert measure.private_reads(MODULES) == []
+    module = tmp_path / "module.py"
+    module.write_text(
+        "class Job:\n"
+        "    def __eq__(self, other): return self._id == other._id\n"
+        "def run(job): return job._id, job._of_a_library, job._replace()\n"
+    )
+    monkeypatch.setattr(measure, "ROOT", tmp_path)
+    assert measure.private_reads([module]) == ["module.py:3 job._id"]
 
 
 def test_a_folder_has_few_modules_side_by_side() -> None:

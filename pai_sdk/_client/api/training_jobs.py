@@ -13,7 +13,7 @@ from pai_sdk._client.api.paging import number_of, pages
 from pai_sdk._client.api.responses import read_item, read_items, read_model
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
-from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint
+from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint, RecordSource
 from pai_sdk._wire.pai.spec import Label
 from pai_sdk._wire.training_jobs import (
     ChangedJobs,
@@ -97,9 +97,9 @@ class TrainingJobs:
         """
         headers: dict[str, str] = {}
         timeout_s = self.transport.timeout_s
-        if changed_from is not None and changed_from._etag:
-            headers["If-None-Match"] = changed_from._etag
-            if changed_from._may_wait:
+        if changed_from is not None and changed_from.source.etag:
+            headers["If-None-Match"] = changed_from.source.etag
+            if changed_from.source.may_wait:
                 headers.update(prefer_wait(wait_s))
                 timeout_s = read_timeout(timeout_s, wait_s)
         response = self.transport.call(
@@ -141,10 +141,9 @@ class TrainingJobs:
     def _marked(self, record: JobRecord, offers: frozenset[str], etag: str | None) -> JobRecord:
         """Sets the offers of the service and the ETag of a snapshot."""
         self.offers_changes = "changes" in offers
-        record._etag = etag
-        record._lists_all, record._may_wait = "all-instances" in offers, "wait" in offers
-        record._reads_reports = "reported-metrics" in offers
-        return record
+        return record.from_source(
+            RecordSource(etag, "all-instances" in offers, "wait" in offers, "reported-metrics" in offers)
+        )
 
     def list(
         self,

@@ -42,7 +42,7 @@ def changes_of_many(
     done = done | batch.keys()
     is_complete = done >= snapshots.keys()
     response = jobs.changes(
-        {key: record._etag if record else None for key, record in batch.items()},
+        {key: record.source.etag if record else None for key, record in batch.items()},
         # A long poll of one batch would delay the changes of the next batches.
         wait_s=wait_s if len(batch) == len(snapshots) else 0.0,
     )

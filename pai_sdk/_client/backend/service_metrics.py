@@ -39,7 +39,7 @@ class ServiceMetrics:
         # `files` is a method of the backend that has this object: kept here, it would make a cycle, and a session
         # that is dropped would keep its sockets until the collector runs.
         record = None if self._reads_reports else self._jobs.get(job_id)
-        self._reads_reports = record is None or record._reads_reports
+        self._reads_reports = record is None or record.source.reads_reports
         if record is None or self._reads_reports:
             return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
         log_points = self._jobs.metrics(job_id, name=name, since=since)

@@ -213,7 +213,7 @@ class Gathering:
             if self.is_aborted and self._fail_fast == "stop":
                 await self._stop_async(watch)
         for job, record in self._failed_first:
-            self.failures[job.id] = await job_failure_async(job._backend, record, self._policy)
+            self.failures[job.id] = await job_failure_async(job.backend, record, self._policy)
         return self._records(watch)
 
     @contextmanager
@@ -270,7 +270,7 @@ class Gathering:
     def records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
         """Returns the last snapshots, in the order of the jobs; the first failures have details from the logs."""
         for job, record in self._failed_first:
-            self.failures[job.id] = job_failure(job._backend, record)
+            self.failures[job.id] = job_failure(job.backend, record)
         return self._records(watch)
 
     @property
@@ -305,7 +305,7 @@ class Gathering:
     def show(self) -> None:
         """Displays the last snapshots."""
         if self._display is not None:
-            self._display.changed([job._record or JobRecord(training_job_id=job.id) for job in self._jobs])
+            self._display.changed([job.last_record or JobRecord(training_job_id=job.id) for job in self._jobs])
 
     def stop(self, watch: JobWatch[TrainingJob]) -> None:
         """Stops the unfinished jobs, and waits at most a minute until they have finished."""
@@ -324,7 +324,7 @@ class Gathering:
     async def _stop_async(self, watch: JobWatch[TrainingJob]) -> None:
         async def stop(job: TrainingJob) -> None:
             with suppress(PaiError):  # `JobsFailed.unfinished` lists the job
-                await ask(job.stop, job._backend.endpoint, self._policy)
+                await ask(job.stop, job.backend.endpoint, self._policy)
 
         await asyncio.gather(*map(stop, watch.unfinished))
         with suppress(TimeoutError, asyncio.TimeoutError):
@@ -370,7 +370,7 @@ def _timeout_error(
     """Builds the error of a wait whose timeout has passed; `last_error` is that of the last request."""
     first = unfinished[0]
     if len(unfinished) == 1:
-        return timeout_error(first.id, first._record, timeout_s, last_error)
+        return timeout_error(first.id, first.last_record, timeout_s, last_error)
     names = ", ".join(job.id for job in unfinished[:3]) + (
         f" and {len(unfinished) - 3} more" if len(unfinished) > 3 else ""
     )
@@ -378,7 +378,7 @@ def _timeout_error(
     return WaitTimeoutError(
         f"{len(unfinished)} jobs have not ended after {timeout_s:g} s, and are still running: {names}{reason}",
         job_id=first.id,
-        status=first._record.status if first._record is not None else "",
+        status=first.last_record.status if first.last_record is not None else "",
         timeout_s=timeout_s,
     )
 
@@ -386,9 +386,8 @@ def _timeout_error(
 def _detached(unfinished: Sequence[TrainingJob]) -> KeyboardInterrupt:
     """Builds the interrupt of a wait for jobs that are still running."""
     if len(unfinished) == 1:
-        return detached(
-            unfinished[0].id, attach_lines(unfinished[0]._record or JobRecord(training_job_id=unfinished[0].id))
-        )
+        job = unfinished[0]
+        return detached(job.id, attach_lines(job.last_record or JobRecord(training_job_id=job.id)))
     options = sorted({backend_for_job(job.id).list_option for job in unfinished}) or [""]
     return all_detached([job.id for job in unfinished], [list_command(option) for option in options])
 

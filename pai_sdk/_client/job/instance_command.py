@@ -34,4 +34,4 @@ def run_in_instance(job: _Job, command: Sequence[str], instance: str | None) -> 
         raise InvalidInputError(
             [Problem("instance", f"{instance!r} is not an instance of this job", f"it has {available}")]
         )
-    return job._backend.enter(job.id, matches[0]).run(command)
+    return job.backend.enter(job.id, matches[0]).run(command)

@@ -24,7 +24,7 @@ class _ClosedError(Exception):
 
 def _forward(name: str) -> Callable[[LiveCard, Any], None]:
     def show(card: LiveCard, argument: Any) -> None:
-        card._show(name, argument)
+        card.show_on(name, argument)
 
     return show
 
@@ -71,7 +71,7 @@ class LiveCard:
         except Exception:  # a failing display must not print a traceback into other cells
             logger.debug("a card is no longer updated", exc_info=True)
 
-    def _show(self, name: str, argument: Any) -> None:
+    def show_on(self, name: str, argument: Any) -> None:
         with self._lock:
             if self._is_closed:
                 raise _ClosedError  # ends the wait in the thread of the card

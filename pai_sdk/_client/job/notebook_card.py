@@ -66,7 +66,7 @@ class NotebookCard:
 
     def keep_live(self, job: DisplayedJob) -> None:
         """Updates the card in this cell in the background; outside of a notebook nothing happens."""
-        if self._display is not None and not (job._record and job._record.status.is_terminal):
+        if self._display is not None and not (job.last_record and job.last_record.status.is_terminal):
             self._close_live()
             self.live = LiveCard(job, self._display)
 

@@ -72,6 +72,8 @@ class TrainingJob(Aliased):
 
     Attributes:
         id: the job's id.
+        backend: the backend that runs the job.
+        last_record: the last snapshot of the job; None before the first request.
         notifications: the destinations to which `wait()` reports the end, once: `Webhook`, `DingTalk`.
 
     Example:
@@ -82,8 +84,8 @@ class TrainingJob(Aliased):
 
     def __init__(self, job_id: str, backend: Backend, *, record: JobRecord | None = None) -> None:
         self.id = job_id
-        self._backend = backend
-        self._record = record
+        self.backend = backend
+        self.last_record = record
         self.notifications: Sequence[Notification] = ()
         self._card = NotebookCard()
 
@@ -179,22 +181,19 @@ class TrainingJob(Aliased):
         Raises:
             NotFoundError: the job has been deleted.
         """
-        self._record = self._backend.get(self.id)
-        return self._record
-
-    def _keep(self, record: JobRecord) -> None:
-        self._record = record
+        self.last_record = self.backend.get(self.id)
+        return self.last_record
 
     @property
     def record(self) -> JobRecord:
         """The last snapshot of the job; it is requested at the first use. `refresh()` gives a new one."""
-        return self._record if self._record is not None else self.refresh()
+        return self.last_record if self.last_record is not None else self.refresh()
 
     @property
     def status(self) -> JobStatus:
         """The current status. A finished job is not polled again."""
-        if self._record is not None and self._record.status.is_terminal:
-            return self._record.status
+        if self.last_record is not None and self.last_record.status.is_terminal:
+            return self.last_record.status
         return self.refresh().status
 
     @property
@@ -301,7 +300,7 @@ class TrainingJob(Aliased):
                 the job has no such instance, or the service does not report the times.
         """
         return LogStream(
-            self._backend,
+            self.backend,
             self.id,
             follow=follow,
             instance=instance,
@@ -372,11 +371,11 @@ class TrainingJob(Aliased):
             >>> def last_loss(job: TrainingJob) -> float | None:
             ...     return job.metrics("loss")[-1].value
         """
-        return MetricList(self._backend.metrics(self.id, name=name, since=since))
+        return MetricList(self.backend.metrics(self.id, name=name, since=since))
 
     def events(self) -> Sequence[str]:
         """The job's events, as reported by the service."""
-        return self._backend.events(self.id)
+        return self.backend.events(self.id)
 
     def usage(self) -> Sequence[InstanceUsage]:
         """The current use of processor, memory and GPU by instance. One that has just started may be missing.
@@ -387,7 +386,7 @@ class TrainingJob(Aliased):
             >>> def is_busy(job: TrainingJob) -> bool:
             ...     return any((one.gpu_percent or 0) > 50 for one in job.usage())
         """
-        return self._backend.usage(self.id)
+        return self.backend.usage(self.id)
 
     def exec(self, command: Sequence[str], *, instance: str | None = None) -> int:
         """Run a command in the environment of the job, with the terminal of this process.
@@ -413,7 +412,7 @@ class TrainingJob(Aliased):
 
     def error_info(self) -> ErrorInfo | None:
         """The reason of the failure, as reported by the service; None if the job did not fail."""
-        return self._backend.error_info(self.id)
+        return self.backend.error_info(self.id)
 
     # ---- its outputs
 
@@ -439,7 +438,7 @@ class TrainingJob(Aliased):
             TransferError: some files could not be downloaded; the others are complete.
         """
         folder = parse_path(target, "target")
-        return download_output(self._backend, self.record, channel, folder, progress=progress)
+        return download_output(self.backend, self.record, channel, folder, progress=progress)
 
     def open_output(self, channel: str) -> Store:
         """The folder of an output channel as a store, to list and read its files without a download.
@@ -454,7 +453,7 @@ class TrainingJob(Aliased):
             >>> def sizes(job: TrainingJob) -> dict[str, int]:
             ...     return {file.path: file.size_bytes for file in job.open_output("model").list()}
         """
-        return self._backend.store(output_uri(self.id, self.outputs, channel))
+        return self.backend.store(output_uri(self.id, self.outputs, channel))
 
     def trace(self, *, uncommitted: bool = False) -> TraceData:
         """The rows that the job has traced: in its output `trace`, else in the folder `trace` of `model`.
@@ -469,7 +468,7 @@ class TrainingJob(Aliased):
         Example:
             >>> job.trace().to_pandas()  # doctest: +SKIP
         """
-        return trace_of(self._backend, self.record, uncommitted=uncommitted)
+        return trace_of(self.backend, self.record, uncommitted=uncommitted)
 
     def tensorboard(self, *, port: int = 0) -> Board:
         """Start TensorBoard on the events of the job; it also displays events that the job reports later.
@@ -492,7 +491,7 @@ class TrainingJob(Aliased):
         """
         from pai_sdk._client.job.board import open_board
 
-        return open_board(output_uri(self.id, self.outputs, "tensorboard"), self._backend.store, port=port)
+        return open_board(output_uri(self.id, self.outputs, "tensorboard"), self.backend.store, port=port)
 
     def result(self, timeout: float | None = None, *, show_logs: bool = False) -> Any:
         """Wait for a job that runs a function, and return the function's value.
@@ -519,7 +518,7 @@ class TrainingJob(Aliased):
 
     def stop(self) -> None:
         """Request the stop of the job; returns before it has finished. `wait()` then raises `JobStopped`."""
-        self._backend.stop(self.id)
+        self.backend.stop(self.id)
 
     def delete(self) -> None:
         """Delete a finished job. Its outputs are not deleted.
@@ -527,7 +526,7 @@ class TrainingJob(Aliased):
         Raises:
             ConflictError: it has not finished, or outputs of it are not in OSS yet.
         """
-        self._backend.delete(self.id)
+        self.backend.delete(self.id)
 
     def update_labels(self, labels: Mapping[str, str]) -> None:
         """Add or replace labels.
@@ -536,7 +535,7 @@ class TrainingJob(Aliased):
             InvalidInputError: a name or a value is no string.
         """
         check_labels(labels)
-        self._backend.update_labels(self.id, labels)
+        self.backend.update_labels(self.id, labels)
         self.refresh()
 
     # ---- its end
@@ -553,7 +552,7 @@ class TrainingJob(Aliased):
     def _raise_for_status(self, policy: FollowPolicy | None = None, *, waited_s: float | None = None) -> None:
         record = self.record
         if record.status.is_failure:
-            raise job_failure(self._backend, record, policy, waited_s=waited_s)
+            raise job_failure(self.backend, record, policy, waited_s=waited_s)
         if record.status.is_stopped:
             raise stopped_error(record)
 
@@ -573,11 +572,11 @@ class TrainingJob(Aliased):
         return self._card.cell
 
     def __repr__(self) -> str:
-        if self._record is None:
+        if self.last_record is None:
             return f"<TrainingJob {self.id}>"
-        seconds = elapsed_s(self._record)
+        seconds = elapsed_s(self.last_record)
         took = f" {duration_text(seconds)}" if seconds is not None else ""
-        return f"<TrainingJob {self.id} {self._record.status}{took}>"
+        return f"<TrainingJob {self.id} {self.last_record.status}{took}>"
 
     def _ipython_display_(self) -> None:
         """Displays a running job by a card that updates, and any other job by `_repr_html_`."""

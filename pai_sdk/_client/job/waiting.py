@@ -29,7 +29,7 @@ class Waiting:
 
     def __init__(self, job: JobHandle, display: Display, policy: FollowPolicy) -> None:
         self._job = job
-        self._last_record = job._record
+        self._last_record = job.last_record
         self._display = display
         self._policy = policy
         self._trouble: BaseException | None = None
@@ -66,13 +66,13 @@ class Waiting:
 
     def _update(self, record: JobRecord) -> None:
         self._last_record = record
-        self._job._keep(record)
+        self._job.last_record = record
 
     def _follow(
         self, deadline: float | None, display: Display, *, with_log: bool = False, once: bool = False
     ) -> None:
         follower = Follower(
-            self._job._backend,
+            self._job.backend,
             self._job.id,
             (lambda record: record.instance_names) if with_log else (lambda record: []),
             {},
@@ -115,7 +115,7 @@ class Waiting:
             try:
                 rearm_interrupt()
                 self._display.notice(f"stopping {self._job.id}; press Ctrl-C again to leave without waiting")
-                self._job._backend.stop(self._job.id)
+                self._job.backend.stop(self._job.id)
                 is_stop_requested = True
                 self._follow(self._deadline_in(_STOP_TIMEOUT_S), self._display)
             except KeyboardInterrupt:  # also before the request was sent: `is_stop_requested` tells
@@ -140,12 +140,12 @@ async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPoli
         try:
             await asyncio.wait_for(watch.wait_async(), timeout_s)
         except (TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
-            raise timeout_error(job.id, job._record, timeout_s or 0.0, watch.trouble) from watch.trouble
+            raise timeout_error(job.id, job.last_record, timeout_s or 0.0, watch.trouble) from watch.trouble
     if watch.lost:
         raise watch.lost[same_job(job)]
     record = watch.finished[same_job(job)]
     if record.status.is_failure:
-        raise await job_failure_async(job._backend, record, policy)
+        raise await job_failure_async(job.backend, record, policy)
     if record.status.is_stopped:
         raise stopped_error(record)
 

@@ -129,7 +129,8 @@ def plan_of(step: PipelineStep, pipeline: str, values_of_run: Placeholders) -> P
 def _misplaced(where: str, value: object) -> Iterator[Problem]:
     """Yields steps and conditions in place of values, and references at positions that are not resolved."""
     if isinstance(value, PipelineStep | StepOutputs):
-        name = value.name if isinstance(value, PipelineStep) else value._step.name
+        # The outputs have no attribute for their step, since each attribute is a channel.
+        name = value.name if isinstance(value, PipelineStep) else value["any"].step.name
         yield Problem(where, f"is no value, but the step {name!r}", "give its result or outputs.NAME")
     elif isinstance(value, Condition):
         yield Problem(where, f"is the condition {value}", "give it to `when`, or compare in the function")

@@ -234,7 +234,7 @@ class PipelineEngine:
         elif self.is_stopped:
             self._end(live, "stopped")
         else:
-            self._on_failure(live, str(job_failure(job._backend, update)))
+            self._on_failure(live, str(job_failure(job.backend, update)))
 
     def interrupt(self, *, stops: bool) -> None:
         """Handles Ctrl-C: results of threads are ignored; jobs continue, or are stopped."""

@@ -133,7 +133,7 @@ class StepExecution:
     # ---- jobs
 
     def _submit(self, live: LiveStep, work: JobWork) -> None:
-        record, session = live.record, work.submitter._session()
+        record, session = live.record, work.submitter.resolved_session()
         if record.status == "running" and record.job_id:  # another process has submitted the job
             live.job = session.get_job(record.job_id)
             self._set_deadline(live)
@@ -178,7 +178,7 @@ class StepExecution:
         record = live.record
         record.outputs = dict(job.outputs)
         if live.step.cache and isinstance(live.step.work, JobWork):
-            self._cache.put(record, live.step.work.submitter._session())
+            self._cache.put(record, live.step.work.submitter.resolved_session())
         self.end(live, "succeeded")  # last: after a kill in between, the next process records the end again
 
     def _key(self, name: str, attempt: int) -> str:

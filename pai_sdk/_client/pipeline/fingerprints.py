@@ -183,7 +183,7 @@ def parts_of_search(
     plan = search.plan(inputs)
     if plan is None or not isinstance(estimator, EstimatorBase):
         return {**parts, **_function_parts(estimator)}
-    return {**parts, **parts_of_plan(plan, executions, estimator._session(), function_of(estimator))}
+    return {**parts, **parts_of_plan(plan, executions, estimator.resolved_session(), function_of(estimator))}
 
 
 def function_of(submitter: object) -> Callable[..., Any] | None:

@@ -64,9 +64,9 @@ class JobWork:
         outputs = bindings.get("outputs", ())
         placed = outputs if isinstance(outputs, Mapping) else None
         if outputs and isinstance(submitter, Processor):
-            defined = {channel.name for channel in submitter._outputs_defined}
-            added = [Channel(name=name) for name in outputs if name not in defined]
-            submitter.set_output_channels([*submitter._outputs_defined, *added])
+            defined = submitter.describe().output_channels
+            added = [Channel(name=name) for name in outputs if name not in {channel.name for channel in defined}]
+            submitter.set_output_channels([*defined, *added])
         submitter.idempotency_key = key
         submitter.labels = {**(submitter.labels or {}), **(labels or {})}
         return submitter, submitter.plan(bindings.get("inputs"), placed, job_name=name)

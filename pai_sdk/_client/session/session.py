@@ -127,7 +127,7 @@ class Session(Aliased):
             config_path=config_path,
             profile=profile,
         )
-        self._credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
+        self.credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
         self._default_key = not (access_key_id or credentials)
         if retry is not None and not isinstance(retry, RetryPolicy):
             raise InvalidInputError([wrong_type("retry", retry, "give a RetryPolicy")])
@@ -135,7 +135,7 @@ class Session(Aliased):
         # without waiting for the garbage collector.
         self._embedded = _EmbeddedService()
         self._backends = Backends(
-            Connection(self.settings, self._credentials, retry, find_again=self._embedded.start_again)
+            Connection(self.settings, self.credentials, retry, find_again=self._embedded.start_again)
         )
         self._backends.connection.open_embedded = Session.embedded
 
@@ -321,7 +321,7 @@ class Session(Aliased):
             >>> session.tables.client().get_table("losses").open_reader().count  # doctest: +SKIP
             3
         """
-        return SessionTables(self._backends.service.endpoint, self.settings.region_id, self._credentials)
+        return SessionTables(self._backends.service.endpoint, self.settings.region_id, self.credentials)
 
     def submit(self, plan: Plan, *, instance_type: str | None = None) -> TrainingJob:
         """Submit a plan.

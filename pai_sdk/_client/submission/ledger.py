@@ -27,12 +27,12 @@ class UnconfirmedCreate:
 
 @dataclass
 class Submission:
-    """The submission of one plan by this process. The holder of `_lock` reads and writes the fields."""
+    """The submission of one plan by this process. The holder of `lock` reads and writes the fields."""
 
     job_id: str | None = None  # None until the create is confirmed
     unconfirmed: UnconfirmedCreate | None = None  # the job is searched for before another create is sent
     untried_fallbacks: tuple[ComputeResource, ...] = ()  # not requested when the job was created
-    _lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def add_unconfirmed(self, *, started_s: float, now_s: float) -> None:
         """Records a create that was abandoned now."""
@@ -52,7 +52,7 @@ def submission_of(plan: Plan) -> Iterator[Submission]:
     """Locks the submission of a plan: other threads that submit the same plan wait for the end of the block."""
     with _submissions_lock:
         submission = _submissions.setdefault(plan.submission, Submission())
-    with submission._lock:
+    with submission.lock:
         yield submission
 
 

@@ -102,7 +102,7 @@ class AlgorithmEstimator(EstimatorBase):
             return registered.explicit_algorithm(self.algorithm_spec)
         key = (self.algorithm_name, self.algorithm_version, self.algorithm_provider)
         if key not in self._fetched:
-            self._fetched[key] = registered.registered_algorithm(self._session().algorithms, *key)
+            self._fetched[key] = registered.registered_algorithm(self.resolved_session().algorithms, *key)
         return self._fetched[key]
 
     def _check_which(self) -> None:

@@ -198,7 +198,7 @@ class FunctionEstimator(Estimator):
             labels = with_git_labels(labels, packed.source)
         described.labels = {**labels, LABEL: packed.nonce}
         described.base_job_name = self.base_job_name or re.sub(r"[^A-Za-z0-9]+", "-", call.name).strip("-") or None
-        plan = make_plan(described, self._session(), inputs, outputs, job_name)
+        plan = make_plan(described, self.resolved_session(), inputs, outputs, job_name)
         uploads = [replace(upload, origin=f"function {call.name}") for upload in plan.uploads[:1]]
         return replace(plan, uploads=(*uploads, *plan.uploads[1:]), keep=packed)
 
@@ -224,7 +224,7 @@ class FunctionEstimator(Estimator):
             problems.append(Problem("source_dir", "is in OSS; for a function, it must be a local folder"))
         image_python = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
         local_python = sys.version_info[:2]
-        capabilities = self._session().backend_for(self.instance_type).capabilities
+        capabilities = self.resolved_session().backend_for(self.instance_type).capabilities
         if (
             image_python
             and capabilities.uses_images

@@ -157,7 +157,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         """
         from pai_sdk._client.submit.planning import make_plan
 
-        return make_plan(self, self._session(), inputs, outputs, job_name)
+        return make_plan(self, self.resolved_session(), inputs, outputs, job_name)
 
     def submit(self, plan: Plan, *, wait: bool = False, show_logs: bool = True) -> TrainingJob:
         """Submit a plan, and add the job to `jobs`.
@@ -231,7 +231,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         return wait_with_fallback(job, wait_for, lambda job: self._plans.get(job.id), self._send)
 
     def _send(self, plan: Plan) -> TrainingJob:
-        job = self._session().submit(plan, instance_type=self.instance_type)
+        job = self.resolved_session().submit(plan, instance_type=self.instance_type)
         job.notifications = tuple(self.notify or ())
         self.jobs.append(job)
         self._plans[job.id] = plan
@@ -270,7 +270,8 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
             raise InvalidInputError([Problem("job", "nothing has been submitted by this object yet")])
         return self.jobs[-1]
 
-    def _session(self) -> Session:
+    def resolved_session(self) -> Session:
+        """The session of the jobs: `session`, or the default session, which is then set."""
         from pai_sdk._client.session import session_or_default
 
         self.session = session_or_default(self.session, local=backend_for_type(self.instance_type).is_local)
@@ -345,7 +346,7 @@ class EstimatorBase(JobSubmitter):
         from pai_sdk._client.tensorboard import TensorBoard
 
         uri = self.tensorboard_data()
-        return TensorBoard.create(uri, wait, display_name=self.jobs[-1].name, session=self._session())
+        return TensorBoard.create(uri, wait, display_name=self.jobs[-1].name, session=self.resolved_session())
 
     def _output(self, channel: str) -> str:
         outputs = self.get_outputs_data()

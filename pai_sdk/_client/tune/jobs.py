@@ -197,7 +197,7 @@ class JobTrials:
         """Reads the metrics of a running job, and stops it if it is pruned."""
         if not self._study.prunes:
             return
-        latest = job._record.latest_metrics if job._record is not None else None
+        latest = job.last_record.latest_metrics if job.last_record is not None else None
         self._last_read[job.id] = (latest, time.monotonic())
         try:
             points = live.pruned_at is None and self._points(job)
@@ -222,7 +222,7 @@ class JobTrials:
             self._fail(live, f"its job {job.id} was stopped", counts=False)
         else:
             has_room = len(self._failed) < _MAX_EXPLAINED_FAILURES
-            error = job_failure(job._backend, record) if has_room else brief_failure(record)
+            error = job_failure(job.backend, record) if has_room else brief_failure(record)
             self._fail(live, str(error))
 
     def _on_success(self, live: LiveTrial, job: TrainingJob) -> None:

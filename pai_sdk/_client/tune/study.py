@@ -115,7 +115,7 @@ class LiveTrial:
     is_new: bool = False  # this process has created it, so that it cannot have a job yet
     parent: int | None = None  # the trial whose checkpoint it starts from, in a population
     parent_job: str = ""  # empty if the parent is a function
-    _reported: set[int] = field(default_factory=set)
+    reported: set[int] = field(default_factory=set)
 
     @property
     def number(self) -> int:
@@ -324,7 +324,7 @@ class Study:
         attrs = frozen.user_attrs
         live = LiveTrial(trial, self.space.decoded(frozen.params), attrs.get(_ATTEMPT, 0), attrs.get(_JOB, ""))
         live.pruned_at = attrs.get(_PRUNED_AT)
-        live._reported = {*frozen.intermediate_values}
+        live.reported = {*frozen.intermediate_values}
         self._set_parent(live, attrs.get(_PARENT))
         return live
 
@@ -355,9 +355,9 @@ class Study:
             return live.pruned_at is not None
         for point in points:
             # The decision depends on the values and their order, never on their time of arrival.
-            if point.step in live._reported or point.step < 0:
+            if point.step in live.reported or point.step < 0:
                 continue
-            live._reported.add(point.step)
+            live.reported.add(point.step)
             live.trial.report(point.value, point.step)
             self._learn()
             if live.trial.should_prune():

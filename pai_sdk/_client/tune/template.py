@@ -59,7 +59,7 @@ class TrialTemplate:
     @property
     def session(self) -> Session:
         """The session of the jobs."""
-        return self._estimator._session()
+        return self._estimator.resolved_session()
 
     def estimator_of(self, params: Mapping[str, Any]) -> EstimatorBase:
         """Returns a copy of the estimator with the hyperparameters and resources of a trial."""

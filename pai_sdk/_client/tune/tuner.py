@@ -291,11 +291,12 @@ class Tuner:
         if self._estimator is _read_only_estimator:
             hint = "to continue the study: Tuner.load(study, estimator)"
             raise InvalidInputError([Problem("estimator", "is missing", hint)])
+        session = self._session
         if isinstance(self._estimator, EstimatorBase):
             self._check(TrialTemplate(self._estimator, self._name), inputs)
+            session = self._estimator.resolved_session()
         elif inputs is not None:
             raise InvalidInputError([Problem("inputs", "are for jobs, and the trials are calls of a function")])
-        session = self._estimator._session() if isinstance(self._estimator, EstimatorBase) else self._session
         search = _search_module().Search(
             self._store,
             self._name,

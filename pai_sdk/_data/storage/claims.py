@@ -59,7 +59,7 @@ def is_claimed(store: Store) -> bool:
     try:
         if store.root is not None:
             return is_locked(store.root / _LOCK)
-        record = _Lease(store)._read()
+        record = _Lease(store).read()
     except (OSError, PaiError):
         return True
     return bool(record) and not _is_expired(record)
@@ -108,7 +108,7 @@ class _Lease(FolderClaim):
 
     def acquire(self) -> None:
         """Writes the lease, unless another process has one that has not expired."""
-        record = self._read()
+        record = self.read()
         if record and not _is_expired(record):
             raise _in_use(
                 self._store.uri, record, remaining_s=LEASE_S - (time.time() - record.get("renewed_at", 0.0))
@@ -154,7 +154,7 @@ class _Lease(FolderClaim):
                 self._store.delete([_DRIVER])
 
     def _check_holder(self) -> None:
-        record = self._read()
+        record = self.read()
         if record and record.get("token") != self.holder["token"]:
             with self._lock:
                 self._other_holder = record
@@ -166,7 +166,8 @@ class _Lease(FolderClaim):
         with self._lock:
             self._renewed_at = started_at
 
-    def _read(self) -> dict[str, Any]:
+    def read(self) -> dict[str, Any]:
+        """Returns the record of the holder; empty without one."""
         try:
             record = json.loads(b"".join(self._store.read(_DRIVER)))
         except (ObjectNotFoundError, ValueError):

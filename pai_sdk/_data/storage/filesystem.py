@@ -57,7 +57,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         super().__init__(**kwargs)
         self._session, self._client = session, client
 
-    def _store_and_key(self, path: str) -> tuple[Store, str]:
+    def store_and_key(self, path: str) -> tuple[Store, str]:
         """Returns the store of a path's bucket, and the object's key."""
         bucket, _, key = self._strip_protocol(path).partition("/")
         if not bucket:
@@ -66,7 +66,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
 
     def info(self, path: str, **kwargs: Any) -> dict[str, Any]:
         """The metadata of an object or a folder."""
-        store, key = self._store_and_key(path)
+        store, key = self.store_and_key(path)
         name = self._strip_protocol(path)
         if key:
             try:
@@ -108,14 +108,14 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         return list(entries.values()) if detail else list(entries)
 
     def _files_below(self, path: str) -> Any:
-        store, key = self._store_and_key(path)
+        store, key = self.store_and_key(path)
         bucket = self._strip_protocol(path).partition("/")[0]
         for file in store.list(f"{key}/" if key else ""):
             yield f"{bucket}/{file.path}", file
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **kwargs: Any) -> bytes:
         """The bytes of an object, or of a part of it; negative positions count from its end."""
-        store, key = self._store_and_key(path)
+        store, key = self.store_and_key(path)
         try:
             if (start or 0) < 0 or (end or 0) < 0:
                 size_bytes = store.head(key).size_bytes
@@ -127,7 +127,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
     def pipe_file(self, path: str, value: bytes, mode: str = "overwrite", **kwargs: Any) -> None:
         """Make or replace an object."""
         self._must_be_new(path, mode)
-        store, key = self._store_and_key(path)
+        store, key = self.store_and_key(path)
         store.write(key, bytes(value))
 
     def put_file(
@@ -137,12 +137,12 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
         if Path(lpath).is_dir():
             return
         self._must_be_new(rpath, mode)
-        store, key = self._store_and_key(rpath)
+        store, key = self.store_and_key(rpath)
         store.write(key, Path(lpath))
 
     def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
         """Copy an object; within a bucket, OSS itself copies it."""
-        (source, key), (target, new) = self._store_and_key(path1), self._store_and_key(path2)
+        (source, key), (target, new) = self.store_and_key(path1), self.store_and_key(path2)
         try:
             if source.uri == target.uri:
                 source.copy(key, new)
@@ -160,7 +160,7 @@ class OssFileSystem(AbstractFileSystem):  # type: ignore[misc]  # fsspec has no 
 
     def rm_file(self, path: str) -> None:
         """Delete an object."""
-        store, key = self._store_and_key(path)
+        store, key = self.store_and_key(path)
         if key:
             store.delete([key])
 
@@ -212,7 +212,7 @@ class _OssFile(AbstractBufferedFile):  # type: ignore[misc]  # fsspec has no typ
         """Uploads the temporary file as the object."""
         with self._draft as draft:
             draft.seek(0)
-            store, key = self.fs._store_and_key(self.path)
+            store, key = self.fs.store_and_key(self.path)
             store.write(key, iter(lambda: draft.read(1 << 20), b""))
 
     def discard(self) -> None:

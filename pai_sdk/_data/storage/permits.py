@@ -35,15 +35,16 @@ class Permits:
     def hold(self) -> Iterator[None]:
         """Waits for the permit, and holds it within the block, unless the other threads are slow."""
         outer = _thread.permits
-        self._acquire()
+        self.acquire()
         try:
             yield
         finally:
             if _thread.permits is not None:
-                _thread.permits._release()
+                _thread.permits.release()
             _thread.permits = outer
 
-    def _acquire(self) -> None:
+    def acquire(self) -> None:
+        """Waits for the permit; a thread that waits for slow threads continues without it."""
         _thread.permits = None
         before = self._num_finished
         while not self._lock.acquire(timeout=self._check_interval_s):
@@ -53,7 +54,8 @@ class Permits:
             before = self._num_finished
         _thread.permits = self
 
-    def _release(self) -> None:
+    def release(self) -> None:
+        """Gives the permit of this thread to another one."""
         self._num_finished += 1
         self._lock.release()
 
@@ -73,9 +75,9 @@ def without_permit() -> Iterator[None]:
         yield
         return
     # Another thread computes while this one waits.
-    permits._release()
+    permits.release()
     _thread.permits = None
     try:
         yield
     finally:
-        permits._acquire()
+        permits.acquire()

@@ -85,13 +85,13 @@ class TraceHook:
     def _start(self) -> None:
         self._steps = Steps(self.writer.schema.names, allows_missing=self.writer.missing == "null")
         self._late_error: PaiError | None = None  # from a `break` out of `steps`; the next call raises it
-        self._group = _current_group()
+        self.group = _current_group()
         self._ref = weakref.ref(self, _deactivate)  # weak, so that a hook that is dropped leaves the list
         _active.append(self._ref)
 
     def __getstate__(self) -> dict[str, Any]:
         # A pickled hook becomes a new hook with a new writer: values and rows stay in this process.
-        excluded = ("_steps", "_late_error", "_group", "_ref")
+        excluded = ("_steps", "_late_error", "group", "_ref")
         return {name: value for name, value in vars(self).items() if name not in excluded}
 
     def __setstate__(self, state: Mapping[str, Any]) -> None:
@@ -118,9 +118,10 @@ class TraceHook:
         """
         if not self.has_column(name):
             raise InvalidInputError([_no_such_column(name, self.writer.schema.names)])
-        self._take(name, _copied(name, values))
+        self.add_copied(name, _copied(name, values))
 
-    def _take(self, name: str, values: Any) -> None:
+    def add_copied(self, name: str, values: Any) -> None:
+        """Adds values of one column that the caller does not change afterwards."""
         self.writer.check_process()
         if self.has_ended:
             raise TraceError("the hook has ended; it takes no more values")
@@ -141,7 +142,7 @@ class TraceHook:
             hook
             for hook in _live()
             if hook is not self
-            and hook._group is self._group
+            and hook.group is self.group
             and any(map(self.has_column, hook.writer.schema.names))
         ]
 
@@ -155,7 +156,7 @@ class TraceHook:
 
         For helper threads, where several trainings run in threads of one process.
         """
-        before = _group.set(self._group)
+        before = _group.set(self.group)
         try:
             yield self
         finally:
@@ -207,10 +208,10 @@ class TraceHook:
             if not hook._steps.has_loop(giver):
                 hook._steps.disown(giver)
         # Columns for which another hook of the group waits stay in the map.
-        waiting = {name for hook in _live() if hook._group is self._group for name in hook._steps.waiting()}
+        waiting = {name for hook in _live() if hook.group is self.group for name in hook._steps.waiting()}
         gone = {name for step in steps for name in step} - waiting
-        step = dict(self._group.step)  # a copy in one atomic call: other threads can add to it
-        self._group.step = {name: values for name, values in step.items() if name not in gone}
+        step = dict(self.group.step)  # a copy in one atomic call: other threads can add to it
+        self.group.step = {name: values for name, values in step.items() if name not in gone}
         return steps
 
     def end(self, is_train: bool = True, *args: Any, deadline_s: float = CLOSE_S, **kwargs: Any) -> None:
@@ -315,14 +316,14 @@ def trace(name: str, values: Any) -> None:
     if hooks and not takers:
         columns = {column for hook in hooks for column in hook.writer.schema.names}
         raise InvalidInputError([_no_such_column(name, columns)])
-    if len({id(hook._group) for hook in takers}) > 1:
+    if len({id(hook.group) for hook in takers}) > 1:
         hint = "call hook.trace(), or use `with hook.bound():` in this thread"
         raise InvalidInputError([Problem(f"trace {name!r}", "hooks of several threads have this column", hint)])
-    step = takers[0]._group.step if takers else get_trace_map()
+    step = takers[0].group.step if takers else get_trace_map()
     if name in step and not takers:
         _warn_twice(name)
     for hook in takers:
-        hook._take(name, copied)
+        hook.add_copied(name, copied)
     step[name] = copied
 
 
@@ -336,13 +337,13 @@ def add_to_trace(name: str, tensor: Any = None) -> None:
 def get_trace_map() -> dict[str, Any]:
     """Returns the current step of this thread's hooks, or else of the process's: column name to array or list."""
     hooks = _current_hooks()
-    return (hooks[0]._group if hooks else _current_group()).step
+    return (hooks[0].group if hooks else _current_group()).step
 
 
 def clear_trace_map() -> dict[str, Any]:
     """Starts a new, empty map of the current step, and returns it. The old map does not change."""
     hooks = _current_hooks()
-    group = hooks[0]._group if hooks else _current_group()
+    group = hooks[0].group if hooks else _current_group()
     group.step = {}
     return group.step
 
@@ -363,7 +364,7 @@ def _current_hooks() -> list[TraceHook]:
     """Returns the hooks that were created in this context, or else all of the process."""
     # A thread without hooks of its own reaches all hooks of the process.
     live, group = _live(), _group.get()
-    return [hook for hook in live if hook._group is group] or live
+    return [hook for hook in live if hook.group is group] or live
 
 
 def _deactivate(ref: weakref.ref[TraceHook]) -> None:

@@ -182,7 +182,7 @@ class TraceWriter:
             self.close()
             return
         try:
-            self._close(self.waits.stop_s, self.waits.stalled_s)
+            self.close(self.waits.stop_s, stalled_s=self.waits.stalled_s)
         except TraceError as failed:  # the exception of the `with` block is raised
             logger.error("%s", failed)
 
@@ -232,20 +232,18 @@ class TraceWriter:
             self._wait_for_commits(deadline_s)
             return self._sender.counts["rows_committed"]
 
-    def close(self, deadline_s: float = CLOSE_S) -> TraceStats:
+    def close(self, deadline_s: float = CLOSE_S, *, stalled_s: float | None = None) -> TraceStats:
         """Flushes, and stops the threads. Closing again does nothing.
 
         Ctrl-C stops the wait at once, and the log contains the number of rows that are not stored.
 
         Args:
             deadline_s: the maximum time to wait, in seconds.
+            stalled_s: the maximum time without progress; no other limit by default.
 
         Raises:
             TraceError: some rows are not visible in the sink; the message and attributes say how many, and why.
         """
-        return self._close(deadline_s)
-
-    def _close(self, deadline_s: float, stalled_s: float | None = None) -> TraceStats:
         if self._process_id != os.getpid():  # forked: the rows belong to the parent, which closes its own writer
             return TraceStats()
         with self._changed:
@@ -422,7 +420,7 @@ def _close_open_writers() -> None:
         waits = writer.waits
         deadline_s, stalled_s = (waits.stop_s, waits.stalled_s) if is_failed else (_EXIT_S, _EXIT_S)
         try:
-            writer._close(0.0 if is_interrupted else deadline_s, stalled_s)
+            writer.close(0.0 if is_interrupted else deadline_s, stalled_s=stalled_s)
         except KeyboardInterrupt:  # logged; all other writers log their unstored rows without a wait
             is_interrupted = True
         except Exception as error:

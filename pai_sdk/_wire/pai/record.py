@@ -163,6 +163,15 @@ class KeyValue(Received):
     value: str | None = None
 
 
+class RecordSource(NamedTuple):
+    """What a service announces with a snapshot of a job."""
+
+    etag: str | None = None  # its version tag of this snapshot, by which a caller can wait for the next one
+    lists_all: bool = False  # it lists an instance before it has a line
+    may_wait: bool = False  # it has long polls (`Prefer: wait`)
+    reads_reports: bool = False  # its metrics are also those that jobs report
+
+
 class JobState(Received):
     """The fields of a job that a service adds to its request, or that can change after the create."""
 
@@ -211,14 +220,7 @@ class JobRecord(JobState):
     scheduler: dict[str, Any] | None = None
     settings: dict[str, Any] | None = None
 
-    # The service's version tag of this snapshot, by which a caller can wait for the next one.
-    _etag: str | None = PrivateAttr(default=None)
-    # The backend lists an instance before it has a line. The services of this package announce it by a marker.
-    _lists_all: bool = PrivateAttr(default=False)
-    # The service has announced that its metrics are also those that jobs report.
-    _reads_reports: bool = PrivateAttr(default=False)
-    # The backend has announced long polls (`Prefer: wait`).
-    _may_wait: bool = PrivateAttr(default=False)
+    _source: RecordSource = PrivateAttr(default=RecordSource())
 
     @model_validator(mode="after")
     def _detect_unknown_end(self) -> JobRecord:
@@ -233,6 +235,16 @@ class JobRecord(JobState):
         for name, value in super().__repr_args__():
             if value not in (None, [], {}, ""):
                 yield name, masked_spec(value) if name == "algorithm_spec" else value
+
+    @property
+    def source(self) -> RecordSource:
+        """The offers of the service, and its version tag of this snapshot."""
+        return self._source
+
+    def from_source(self, source: RecordSource) -> JobRecord:
+        """Records the offers and the version tag, after the record was read; returns the record itself."""
+        self._source = source
+        return self
 
     @property
     def hyperparameter_values(self) -> dict[str, str | None]:
@@ -270,7 +282,7 @@ class JobRecord(JobState):
     @property
     def may_list_more(self) -> bool:
         """True if the job has finished, and the list of its instances can still grow."""
-        if self._lists_all or self.status not in (JobStatus.SUCCEED, JobStatus.FAILED):
+        if self._source.lists_all or self.status not in (JobStatus.SUCCEED, JobStatus.FAILED):
             return False
         return len(self.instances) < self.num_instances
 

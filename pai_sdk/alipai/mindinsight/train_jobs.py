@@ -144,11 +144,11 @@ class CachedTrainJob:
         self._updates: dict[str, tuple[BaseCacheItemUpdater, object]] = {}
         self._lock = threading.Lock()  # guards the three above; not held while an updater runs
 
-    def _claim_update(self, updater: BaseCacheItemUpdater) -> bool:
+    def claim_update(self, updater: BaseCacheItemUpdater) -> bool:
         """Returns True if the caller has to call an updater for this version."""
         name = type(updater).__qualname__
         # Marked as called before the call: of two threads, one calls the updater. After a failure,
-        # `_forget_update` removes the mark.
+        # `forget_update` removes the mark.
         with self._lock:
             last, version = self._updates.get(name, (None, None))
             now = self._content.get("version")
@@ -157,7 +157,7 @@ class CachedTrainJob:
             self._updates[name] = updater, now
             return True
 
-    def _forget_update(self, updater: BaseCacheItemUpdater) -> None:
+    def forget_update(self, updater: BaseCacheItemUpdater) -> None:
         """Has a failed updater called again."""
         with self._lock:
             self._updates.pop(type(updater).__qualname__, None)
@@ -251,12 +251,12 @@ def run_updaters(updaters: Collection[BaseCacheItemUpdater], jobs: Iterable[Cach
     failures: dict[str, list[tuple[str, Exception]]] = {}
     for job in jobs:
         for updater in updaters:
-            if not job._claim_update(updater):
+            if not job.claim_update(updater):
                 continue
             try:
                 updater.update_item(job)
             except BaseException as error:  # also Ctrl-C, after which the updater has to run again
-                job._forget_update(updater)
+                job.forget_update(updater)
                 if not isinstance(error, Exception):
                     raise
                 failures.setdefault(type(updater).__qualname__, []).append((job.basic_info.train_id, error))

@@ -217,7 +217,7 @@ def test_without_a_folder_they_are_those_of_the_jobs(pai: Pai, jobs: dict[str, T
 
 def test_jobs_with_one_name_are_told_apart(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
     for job in jobs.values():
-        job._backend.extra["TrainingJobName"] = "same"  # type: ignore[attr-defined]
+        job.backend.extra["TrainingJobName"] = "same"  # type: ignore[attr-defined]
     _, *rows, _ = pai("runs", "--sort", "id", "--tag", "loss").stdout.splitlines()
     assert [row.split("  ")[0] for row in rows] == ["same (ain0)", "same (ain2)"]
 

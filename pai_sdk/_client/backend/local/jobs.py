@@ -28,7 +28,7 @@ from pai_sdk._host.execution.docker.executor import DockerExecutor
 from pai_sdk._host.execution.docker.final_state import interrupted
 from pai_sdk._host.lifecycle import JobLife, outcome, waiting_state
 from pai_sdk._wire.pai.job_retries import JobRetries
-from pai_sdk._wire.pai.record import InstanceRecord, JobRecord, StatusTransition
+from pai_sdk._wire.pai.record import InstanceRecord, JobRecord, RecordSource, StatusTransition
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.spec import Label
 from pai_sdk._wire.pai.status import JobStatus
@@ -242,8 +242,7 @@ class LocalJob:
                 for (name, at), until in zip(history, [*(at for _, at in history[1:]), None], strict=True)
             ],
         )
-        record._lists_all = True
-        return record
+        return record.from_source(RecordSource(lists_all=True))
 
 
 def _exit_of(attempt: Mapping[str, Any]) -> ExecutionState:

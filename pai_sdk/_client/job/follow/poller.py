@@ -43,22 +43,22 @@ class Subscription:
         self, pollers: JobPollers, poller: JobPoller, job_id: str, on_update: Callable[[Update], None]
     ) -> None:
         self._pollers = pollers
-        self._poller = poller
+        self.poller = poller
         self.job_id = job_id
         self.on_update = on_update
 
     @property
     def trouble(self) -> BaseException | None:
         """Returns the error of the last request; None after a response."""
-        return self._poller.trouble
+        return self.poller.trouble
 
     def refresh(self) -> None:
         """Polls the job now, because it has probably changed."""
-        self._poller._refresh(self)
+        self.poller.refresh(self)
 
     def close(self) -> None:
         """Unsubscribes; a call of `on_update` that is under way is not interrupted."""
-        self._pollers._unsubscribe(self)
+        self._pollers.unsubscribe(self)
 
 
 class JobPollers:
@@ -94,18 +94,19 @@ class JobPollers:
                 # The poller keeps the backend alive, so no other object gets its id as long as the poller exists.
                 poller = self._pollers.setdefault((id(backend), policy), JobPoller(backend, policy))
                 subscription = Subscription(self, poller, job_id, on_update)
-                poller._add(subscription, last_record, needs_full_records=needs_full_records)
+                poller.add(subscription, last_record, needs_full_records=needs_full_records)
             return subscription
         except BaseException:  # Ctrl-C: the caller has no subscription that it could close
             if subscription is not None:
                 subscription.close()
             raise
 
-    def _unsubscribe(self, subscription: Subscription) -> None:
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Removes a subscription, and a poller that has no other one."""
         with self._lock:
-            poller = subscription._poller
-            if poller._remove(subscription):
-                self._pollers.pop((id(poller._backend), poller._policy), None)
+            poller = subscription.poller
+            if poller.remove(subscription):
+                self._pollers.pop((id(poller.backend), poller.policy), None)
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class _Request:
 class JobPoller:
     """Polls the jobs of one backend. Every request is a step of the workers.
 
-        idle ──_add──▶ scheduled ──due──▶ requesting ──response──▶ scheduled …
+        idle ──add──▶ scheduled ──due──▶ requesting ──response──▶ scheduled …
           ▲               │                │  └─a long poll, and a job is added──▶ scheduled
           └── no jobs ────┴────────────────┘
 
@@ -136,14 +137,14 @@ class JobPoller:
     2 and 3 together make at most one request a second, for a few jobs one a second for each. A backend with long
     polls, or a local one, is polled more often, at most 10 times a second.
 
-    Threads: steps run in worker threads; `_add`, `_remove`, `_refresh` in any thread. `_lock` guards all fields
+    Threads: steps run in worker threads; `add`, `remove`, `refresh` in any thread. `_lock` guards all fields
     and the jobs. It is held to choose a request and to process its response. Within it, `_schedule` acquires the
     lock of the workers.
     """
 
     def __init__(self, backend: Backend, policy: FollowPolicy) -> None:
-        self._backend = backend
-        self._policy = policy
+        self.backend = backend
+        self.policy = policy
         self._workers = policy.schedule
         self._lock = threading.Lock()
         self._subscriptions: dict[str, list[Subscription]] = {}
@@ -176,7 +177,8 @@ class JobPoller:
 
     # ---- subscriptions
 
-    def _add(self, subscription: Subscription, last_record: JobRecord | None, *, needs_full_records: bool) -> None:
+    def add(self, subscription: Subscription, last_record: JobRecord | None, *, needs_full_records: bool) -> None:
+        """Polls a job for a subscription, from its last snapshot on."""
         with self._lock:
             now = self._workers.now()
             is_first = not self._jobs
@@ -189,7 +191,7 @@ class JobPoller:
             collects_s = 0.0 if is_first and needs_full_records else _COLLECT_S
             self._schedule_soon(max(collects_s, self._paced_at - now))
 
-    def _remove(self, subscription: Subscription) -> bool:
+    def remove(self, subscription: Subscription) -> bool:
         """Removes a subscription; returns whether it was the last one."""
         with self._lock:
             of_job = self._subscriptions.get(subscription.job_id, [])
@@ -200,7 +202,8 @@ class JobPoller:
                 self._jobs.remove(subscription.job_id)
             return not self._subscriptions
 
-    def _refresh(self, subscription: Subscription) -> None:
+    def refresh(self, subscription: Subscription) -> None:
+        """Polls the job of a subscription now."""
         with self._lock:
             if self._jobs.confirm(subscription.job_id):
                 self._schedule_soon(max(0.0, self._confirm_at - self._workers.now()))
@@ -228,7 +231,7 @@ class JobPoller:
         # The generation is set last: Ctrl-C in between must not leave other jobs without a current step.
         generation = self._generation + 1
         step = functools.partial(self._step, generation)
-        self._workers.call_later(step, delay_s, endpoint=self._backend.endpoint, is_retry=is_retry)
+        self._workers.call_later(step, delay_s, endpoint=self.backend.endpoint, is_retry=is_retry)
         self._generation, self._scheduled_at = generation, self._workers.now() + delay_s
 
     def _step(self, generation: int) -> None:
@@ -271,12 +274,12 @@ class JobPoller:
         else:
             are_few = len(self._jobs) <= _FEW_JOBS and self._jobs.needs_full_records
             interval_s = _MAX_INTERVAL_S / max(1, len(self._jobs)) if are_few else _MAX_INTERVAL_S
-        return min(interval_s, self._policy.pause_s)
+        return min(interval_s, self.policy.pause_s)
 
     # ---- requests
 
     def _send_request(self, request: _Request) -> None:
-        job, endpoint = request.job, self._backend.endpoint
+        job, endpoint = request.job, self.backend.endpoint
         slot = self._workers.long_poll_slot(endpoint, keep_free=_SLOTS_FOR_READERS)
         with slot if request.is_paced else nullcontext(False) as granted:
             with self._lock:
@@ -286,16 +289,16 @@ class JobPoller:
                 can_hold = granted and len(last_records) == len(self._jobs) and None not in last_records.values()
                 # Short long polls while jobs are being added: each new job needs another request.
                 wait_s = (
-                    min(self._policy.hold_s, _FIRST_HOLD_S + requested_at - self._grown_at) if can_hold else 0.0
+                    min(self.policy.hold_s, _FIRST_HOLD_S + requested_at - self._grown_at) if can_hold else 0.0
                 )
                 self._is_long_poll = wait_s > 0
                 since = self._unfinished
             try:
                 with single_attempt():
                     if job is None:
-                        response = self._backend.changes(last_records, since, wait_s=wait_s)
+                        response = self.backend.changes(last_records, since, wait_s=wait_s)
                     else:
-                        record = self._backend.get(job.id, changed_from=last_records[job.id], wait_s=wait_s)
+                        record = self.backend.get(job.id, changed_from=last_records[job.id], wait_s=wait_s)
                         response = JobChanges({job.id: record})
             except PaiError as error:
                 self._process_error(request, error)
@@ -323,7 +326,7 @@ class JobPoller:
             self._is_exact = is_cheap = response.is_exact
             is_round_complete = response.is_complete
         else:
-            is_cheap = response.records[job.id]._lists_all and len(self._jobs) == 1
+            is_cheap = response.records[job.id].source.lists_all and len(self._jobs) == 1
             is_round_complete = not self.polls_in_bulk and self._jobs.is_round_complete
         if self._is_cheap and not is_cheap:
             self._is_cheap = False

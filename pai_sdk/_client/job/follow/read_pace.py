@@ -114,7 +114,7 @@ class ReadPace:
         page = read.page
         if page.waited and page.lines and read.wait_s > 0:
             return _BATCH_DELAY_S
-        is_cheap = self._supports_long_polls and (record is None or record._lists_all)
+        is_cheap = self._supports_long_polls and (record is None or record.source.lists_all)
         # An instance that prints one line a second is read once a second.
         next_line_in_s = 0.0 if reader.lines_at is None else reader.lines_at + reader.line_s - self._now()
         return reader.poll.pause_s(has_news=bool(page.lines), is_cheap=is_cheap, expected_s=next_line_in_s)

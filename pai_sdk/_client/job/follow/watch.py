@@ -19,10 +19,8 @@ class JobHandle(Protocol):
     """The parts of a `TrainingJob` that a watch uses."""
 
     id: str
-    _backend: Backend
-    _record: JobRecord | None
-
-    def _keep(self, record: JobRecord) -> None: ...
+    backend: Backend
+    last_record: JobRecord | None
 
 
 Job = TypeVar("Job", bound=JobHandle)
@@ -31,7 +29,7 @@ Job = TypeVar("Job", bound=JobHandle)
 def same_job(job: JobHandle) -> Key:
     """Returns a key that is equal for all handles on the same job."""
     # With the backend object: jobs of two services may have equal ids.
-    return id(job._backend), job.id
+    return id(job.backend), job.id
 
 
 class JobWatch(Generic[Job]):
@@ -64,11 +62,11 @@ class JobWatch(Generic[Job]):
             return
         self._jobs[key], self._end_checks[key] = job, EndCheck(self._policy)
         # A final snapshot needs no request; it goes through the queue, as all updates do.
-        if job._record is not None and job._record.status.is_terminal:
-            self._on_update(key, job._record)
+        if job.last_record is not None and job.last_record.status.is_terminal:
+            self._on_update(key, job.last_record)
             return
         self._subscriptions[key] = shared_pollers().subscribe(
-            job._backend, self._policy, job.id, partial(self._on_update, key), job._record
+            job.backend, self._policy, job.id, partial(self._on_update, key), job.last_record
         )
 
     @property
@@ -134,7 +132,7 @@ class JobWatch(Generic[Job]):
             if not isinstance(update, JobRecord):
                 self.lost[key] = update
             else:
-                job._keep(update)
+                job.last_record = update
                 if self._end_checks[key].has_ended(update):
                     self.finished[key] = update
             if (key in self.finished or key in self.lost) and key in self._subscriptions:

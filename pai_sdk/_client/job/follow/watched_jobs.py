@@ -265,8 +265,8 @@ def _merged(record: JobRecord | None, entry: JobRecord) -> JobRecord:
     merged = record.model_copy(
         update={name: value for name, value in entry_fields.items() if value not in (None, [], {})}
     )
-    merged._etag = None  # the service has never sent this combination of fields
-    return merged
+    # Without an ETag: the service has never sent this combination of fields.
+    return merged.from_source(merged.source._replace(etag=None))
 
 
 def _lacks_instances(record: JobRecord) -> bool:

@@ -267,10 +267,10 @@ class EventWriter:
         self._templates: dict[tuple[Any, ...], _Template] = {}
         self._step: tuple[int, bytes] = (0, b"\0")
         self._is_closed = False
-        self._reset(is_child=False)
+        self.reset(is_child=False)
         _writers.add(self)
 
-    def _reset(self, *, is_child: bool) -> None:
+    def reset(self, *, is_child: bool) -> None:
         """Starts a new file with nothing pending: at first, and in a child after a fork."""
         # A child can exit without atexit (os._exit, as multiprocessing does), so it writes each event at once. Its
         # locks are new, since the fork may have copied locks that a thread of the parent holds.
@@ -519,7 +519,7 @@ def _flush_all() -> None:
 def _reset_after_fork() -> None:
     """Gives a forked child new files with nothing pending; the parent continues its files."""
     for writer in list(_writers):
-        writer._reset(is_child=True)
+        writer.reset(is_child=True)
 
 
 atexit.register(_flush_all)

@@ -129,7 +129,7 @@ class ReportSession:
         # Last, since a fork in another thread resets all sessions in the set.
         _sessions.add(self)
 
-    def _reset_after_fork(self) -> None:
+    def reset_after_fork(self) -> None:
         """Replaces workers and locks after a fork."""
         self._lock = threading.RLock()
         self._saver.renew()
@@ -408,7 +408,7 @@ bound_session: ContextVar[ReportSession | None] = ContextVar("pai_sdk_report_ses
 def _reset_after_fork() -> None:
     """Replaces the locks and workers of all sessions in a forked process."""
     for session in list(_sessions):
-        session._reset_after_fork()
+        session.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -12,7 +12,7 @@ import pytest
 
 from pai_sdk._client.api.training_jobs import TrainingJobs, offers_of
 from pai_sdk._client.api.transport import ApiResponse, Transport
-from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.record import JobRecord, RecordSource
 from pai_sdk.errors import InvalidResponseError, NotFoundError
 from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S
@@ -95,11 +95,11 @@ class TestGet:
         first = jobs.get("t-1")
         jobs.get("t-1", changed_from=first, wait_s=10)
         assert "prefer" not in server.asked[1].headers
-        assert first._lists_all == (offers == "all-instances")
+        assert first.source.lists_all == (offers == "all-instances")
 
     def test_an_answer_held_back_is_waited_for(self, server: ScriptedServer, transport: Transport) -> None:
         seen = JobRecord(training_job_id="t-1")
-        seen._etag, seen._may_wait = '"7"', True
+        seen.from_source(RecordSource('"7"', may_wait=True))
         transport.timeout_s = (PATIENCE_S, 0.2)
         server.script = [Reply({"Status": "Succeed"}, after=lambda: time.sleep(0.6))]
         assert TrainingJobs(transport).get("t-1", changed_from=seen, wait_s=PATIENCE_S).status.is_success

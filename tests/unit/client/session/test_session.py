@@ -188,7 +188,7 @@ class TestManyThreads:
             len({label["Value"] for b in bodies for label in b["Labels"] if label["Key"] == SUBMISSION_LABEL})
             == 96
         )
-        assert len({id(job._backend) for job in jobs}) == 1
+        assert len({id(job.backend) for job in jobs}) == 1
 
     def test_submit_through_the_default_session_while_it_is_changed(self, service: ScriptedServer) -> None:
         setup_default_session(**on(service, "1"))

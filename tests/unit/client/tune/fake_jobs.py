@@ -15,7 +15,7 @@ from pai_sdk._client.submission import submit
 from pai_sdk._data.run.report.checkpoints import commit, complete_checkpoints
 from pai_sdk._data.run.store.resume import ResumePoint
 from pai_sdk._data.storage.stores.local import path_of_file_uri
-from pai_sdk._wire.pai.record import JobRecord, MetricPoint
+from pai_sdk._wire.pai.record import JobRecord, MetricPoint, RecordSource
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import NotFoundError
 from tests.support.fake_backend import FakeBackend
@@ -135,7 +135,7 @@ class FakeJobs(FakeBackend):
                     ],
                 }
             )
-            record._lists_all = True
+            record.from_source(RecordSource(lists_all=True))
             return record
 
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:

@@ -21,7 +21,7 @@ from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.workers import Workers
 from pai_sdk._client.job.gather import as_completed, gather
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.record import JobRecord, RecordSource
 from pai_sdk.errors import (
     ConnectionFailedError,
     InvalidInputError,
@@ -172,7 +172,7 @@ def test_a_list_that_is_behind_does_not_put_a_job_back() -> None:
     seen: list[str] = []
 
     def note() -> None:
-        seen.extend(str(job._record.status) for job in handles if job._record)
+        seen.extend(str(job.last_record.status) for job in handles if job.last_record)
 
     service.on_call = note
     assert {job.id for job in as_completed(handles, policy=policy(clock))} == {job.id for job in jobs}
@@ -430,7 +430,7 @@ class HoldingBackend(FakeBackend):
         record = JobRecord.model_validate(
             {"TrainingJobId": job_id, "Status": self.statuses.get(job_id, "Running")}
         )
-        record._lists_all = True
+        record.from_source(RecordSource(lists_all=True))
         return record
 
 
