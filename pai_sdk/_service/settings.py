@@ -44,6 +44,7 @@ class Pace:
     refresh_s: float = 0.5  # of the runs of jobs
     retry_after_error_s: float = 1.0  # of the scheduler
     upload_interval_s: float = 30.0  # of the live outputs of a job
+    first_retry_wait_s: float = 5.0  # between the first two attempts at a job
 
 
 @dataclass(frozen=True)

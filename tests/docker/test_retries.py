@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator
-from pai_sdk._wire.pai import job_retries
+from pai_sdk._client.backend.local import LocalBackend
+from pai_sdk._service.settings import Pace
 from pai_sdk._wire.pai.job_retries import JobRetries
 from tests.docker.conftest import Submit, lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
@@ -33,8 +34,8 @@ ON_KILLS = JobRetries.checked(3, ["KilledBySignal", "OutOfMemory"]).tags()
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 0.5)
+def short_waits(backend: LocalBackend) -> None:
+    backend.steps.first_retry_wait_s = 0.5
 
 
 def checkpoints_in(folder: Path) -> list[dict[str, str]]:
@@ -72,8 +73,8 @@ def test_the_same_job_goes_on_after_the_engine_was_killed(submit: Submit, tmp_pa
     assert lines_of(job) == ["begins at 0", "begins at 1", "done"]
 
 
-def test_stopped_during_the_wait(submit: Submit, monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
-    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 600.0)
+def test_stopped_during_the_wait(submit: Submit, backend: LocalBackend, engine: Engine) -> None:
+    backend.steps.first_retry_wait_s = 600.0
     job = submit("kill -9 $$", tags=ON_KILLS)
     until(lambda: job.refresh().status == "Submitted", "the wait")
     job.stop()
@@ -85,7 +86,7 @@ def test_stopped_during_the_wait(submit: Submit, monkeypatch: pytest.MonkeyPatch
 @pytest.fixture
 def estimator(docker_host: Engine, tmp_path: Path) -> Iterator[Estimator]:
     with (
-        running_service(tmp_path / "service", executor="docker") as client,
+        running_service(tmp_path / "service", executor="docker", pace=Pace(first_retry_wait_s=0.5)) as client,
         session_on(client.info) as session,
     ):
         yield Estimator(

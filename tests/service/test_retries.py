@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._service.background import scheduler
 from pai_sdk._service.services.jobs import job_table
 from pai_sdk._service.services.jobs.job_table import Jobs
-from pai_sdk._wire.pai import job_retries
+from pai_sdk._service.settings import Pace
 from tests.service.services import Client, job_body, running_service
 from tests.support.waiting import until
 
@@ -29,14 +28,15 @@ echo "done at $step"
 """
 
 
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 0.2)
+@pytest.fixture
+def pace(request: pytest.FixtureRequest) -> Pace:
+    """The waits of the service; those of a test's own by `indirect`."""
+    return getattr(request, "param", Pace(first_retry_wait_s=0.2))
 
 
 @pytest.fixture
-def client(tmp_path: Path) -> Iterator[Client]:
-    with running_service(tmp_path / "data") as client:
+def client(tmp_path: Path, pace: Pace) -> Iterator[Client]:
+    with running_service(tmp_path / "data", pace=pace) as client:
         yield client
 
 
@@ -74,10 +74,8 @@ def test_other_endings_are_final(client: Client) -> None:
     assert (job["Status"], statuses(job).count("Running")) == ("Failed", 1)
 
 
-def test_a_job_that_waits_for_its_next_attempt_can_be_stopped(
-    client: Client, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 600.0)
+@pytest.mark.parametrize("pace", [Pace(first_retry_wait_s=600.0)], indirect=True, ids=["long"])
+def test_a_job_that_waits_for_its_next_attempt_can_be_stopped(client: Client) -> None:
     job_id = client.create(counting(9, retries=2))
     until(lambda: "Running" in statuses(client.get(f"/trainingjobs/{job_id}")))
     job = client.until(job_id, "Submitted")
@@ -88,10 +86,10 @@ def test_a_job_that_waits_for_its_next_attempt_can_be_stopped(
     assert client.bucket().get_object("counts/checkpoints/step").read() == b"1\n", "its outputs are saved"
 
 
+@pytest.mark.parametrize("pace", [Pace(first_retry_wait_s=2.0)], indirect=True, ids=["some"])
 def test_the_next_attempt_does_not_wait_for_a_clock_that_was_set_back(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 2.0)
     set_back_s = [0.0]
     clock = SimpleNamespace(time=lambda: time.time() - set_back_s[0], monotonic=time.monotonic)
     monkeypatch.setattr(job_table, "time", clock)
@@ -103,6 +101,10 @@ def test_the_next_attempt_does_not_wait_for_a_clock_that_was_set_back(
     assert (job["Status"], statuses(job).count("Running")) == ("Succeed", 2)
 
 
+# The step is repeated before the next attempt starts.
+@pytest.mark.parametrize(
+    "pace", [Pace(first_retry_wait_s=2.0, retry_after_error_s=0.01)], indirect=True, ids=["some"]
+)
 def test_a_job_is_retried_if_the_database_is_lost_after_the_commit(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,23 +117,19 @@ def test_a_job_is_retried_if_the_database_is_lost_after_the_commit(
             raise OSError("the connection was lost")
         return results[-1]
 
-    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 2.0)  # the step is repeated before the next attempt starts
-    monkeypatch.setattr(scheduler, "_RETRY_AFTER_ERROR_S", 0.01)
     monkeypatch.setattr(Jobs, "requeue", lose_the_first_response)
     job = client.until(client.create(counting(2, retries=1)))
     assert statuses(job) == ["Creating", *2 * ["Submitted", "Initializing", "Running"], "Succeed"]
     assert results == [True, True]
 
 
-def test_the_next_attempt_begins_after_a_restart_of_the_service(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(job_retries, "_FIRST_WAIT_S", 2.0)
-    with running_service(tmp_path / "data") as client:
+def test_the_next_attempt_begins_after_a_restart_of_the_service(tmp_path: Path) -> None:
+    pace = Pace(first_retry_wait_s=2.0)
+    with running_service(tmp_path / "data", pace=pace) as client:
         job_id = client.create(counting(2, retries=2))
         until(lambda: "Running" in statuses(client.get(f"/trainingjobs/{job_id}")))
         client.until(job_id, "Submitted")
-    with running_service(tmp_path / "data") as client:
+    with running_service(tmp_path / "data", pace=pace) as client:
         began = time.monotonic()
         job = client.until(job_id)
         assert job["Status"] == "Succeed"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Executor as Threads
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from pai_sdk._service.odps.table_rights import is_table
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.staging import ServiceStaging, StagingCancelled, store_uri
+from pai_sdk._service.settings import Pace
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -49,6 +50,7 @@ class JobServices:
     tables: JobTables | None
     is_closing: Callable[[], bool]
     discard: Callable[[Path], None]  # deletes a folder in the background
+    pace: Pace
 
 
 class ServiceJob:
@@ -60,7 +62,7 @@ class ServiceJob:
     def __init__(self, job: Job, files: JobFiles, services: JobServices, add_event: Callable[[str], None]) -> None:
         self.id = job.id
         self.request = TrainingJobRequest.model_validate(job.request)
-        self.retries = JobRetries.of(self.request)
+        self.retries = replace(JobRetries.of(self.request), first_wait_s=services.pace.first_retry_wait_s)
         self.attempt, self.stop_requested = job.attempt, job.stop_requested
         self.files, self.sandbox = files, files.sandbox
         self.publisher = Publisher(services.store, files, self.request, is_cancelled=services.is_closing)

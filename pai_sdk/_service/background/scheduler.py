@@ -113,7 +113,7 @@ class Scheduler:
         self._read_again_at = 0.0  # on the monotonic clock
         self._trash = Trash(folder.jobs_dir)
         self._services = JobServices(
-            jobs, store, executor, collector, tables, lambda: self.is_closing, self._trash.put
+            jobs, store, executor, collector, tables, lambda: self.is_closing, self._trash.put, self._pace
         )
         self._disk = DiskWatch(folder.root)
         self._copiers = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="copy")

@@ -35,7 +35,6 @@ RETRYABLE_REASONS = (
 _PREFIX = "pai-sdk."
 _MAX_RETRIES, _RETRY_ON = f"{_PREFIX}max_retries", f"{_PREFIX}retry_on"
 _RETRY_LIMIT = 1000
-_FIRST_WAIT_S = 5.0
 
 MAX_WAIT_S = 600.0
 """The longest pause between two attempts, in seconds."""
@@ -47,6 +46,7 @@ class JobRetries:
 
     num_retries: int = 0  # the maximum number of attempts after the first one
     on: tuple[str, ...] = INTERRUPTIONS  # reason codes
+    first_wait_s: float = 5.0  # between the first two attempts
 
     @classmethod
     def checked(cls, max_retries: int | None, retry_on: Sequence[str] | None) -> JobRetries:
@@ -96,7 +96,6 @@ class JobRetries:
         """Returns True if another attempt follows this one, which counts from 1, after such an outcome."""
         return attempt <= self.num_retries and reason_code in self.on
 
-    @staticmethod
-    def wait_s(attempt: int) -> float:
+    def wait_s(self, attempt: int) -> float:
         """Returns the pause between this attempt and the next one, in seconds; it doubles each time."""
-        return min(MAX_WAIT_S, _FIRST_WAIT_S * 2.0 ** min(attempt - 1, 10))
+        return min(MAX_WAIT_S, self.first_wait_s * 2.0 ** min(attempt - 1, 10))

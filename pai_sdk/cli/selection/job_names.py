@@ -28,8 +28,7 @@ LAST = "-"
 _MAX_SEARCHED = 1000  # ten pages of a service; prefixes of older jobs do not match
 _MAX_CANDIDATES = 5
 _MAX_COMPLETIONS = 50
-_COMPLETION_TIMEOUT_S = 3.0  # the shell blocks until then
-_QUICK = RetryPolicy(deadline_s=_COMPLETION_TIMEOUT_S, max_attempts=1)
+_COMPLETION = RetryPolicy(deadline_s=3.0, max_attempts=1)  # the shell blocks until the deadline
 
 
 def find_job(name: str) -> TrainingJob:
@@ -151,7 +150,7 @@ def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str
         thread = threading.Thread(target=collect, name="pai-complete", daemon=True)
         thread.start()
         # No service is started, and the jobs of a service that does not respond in this time are missing.
-        thread.join(_COMPLETION_TIMEOUT_S)
+        thread.join(_COMPLETION.deadline_s)
     finally:
         logging.disable(was_disabled)
     return [each for each in completions if each[0].startswith(incomplete)]
@@ -168,7 +167,7 @@ def _session_for(selection: SelectedBackend) -> Session | None:
     """Returns a session on the selected service; None for an embedded service that is not running."""
     if selection.embedded or (selection.profile is None and load_settings().is_empty):
         return Session.embedded() if running_service() is not None else None
-    return Session(profile=selection.profile, retry=_QUICK)
+    return Session(profile=selection.profile, retry=_COMPLETION)
 
 
 JobId = Annotated[

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from pai_sdk import Session
 from pai_sdk._client.display.commands import list_command, next_commands
+from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.cli.selection import job_names
@@ -257,7 +258,7 @@ def test_a_completion_starts_no_service(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.usefixtures("key")
 def test_a_service_that_hangs_delays_a_completion_for_seconds_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(job_names, "_COMPLETION_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(job_names, "_COMPLETION", RetryPolicy(deadline_s=0.05))
     over = threading.Event()
 
     def hangs(place: object) -> Iterator[object]:

@@ -44,7 +44,6 @@ UPLOADER_LOG = "uploader.log"
 """The log of the process that uploads live outputs, which locks it as long as it lives."""
 
 _EARLIER_UPLOADER_LOCK = "uploader.lock"  # of uploaders that an earlier release has started
-_RETRY_AFTER_ERROR_S = 5.0
 _UPLOADER_STARTS_WITHIN_S = 5.0
 
 
@@ -59,6 +58,8 @@ class LocalSteps:
         upload_interval_s: float = UPLOAD_INTERVAL_S,
     ) -> None:
         self.upload_interval_s = upload_interval_s
+        self.first_retry_wait_s = JobRetries.first_wait_s
+        self.error_pause_s = 5.0
         # By job: each uses the object storage of the service with which it was submitted.
         self._client = client
         # Writes the metrics of the logs into the outputs before an upload.
@@ -94,7 +95,8 @@ class LocalSteps:
         """Starts the next attempt of a waiting job, unless it is not due or another process does it."""
         since_end_s = time.time() - (state.ended_at or 0.0)
         # A negative time means that the clock was set back: waiting would take as long as the difference.
-        if 0 <= since_end_s < JobRetries.wait_s(job.sandbox.attempt):
+        retries = replace(job.retries, first_wait_s=self.first_retry_wait_s)
+        if 0 <= since_end_s < retries.wait_s(job.sandbox.attempt):
             return
         if time.monotonic() < self._not_before.get(job.id, 0.0):
             return
@@ -105,7 +107,7 @@ class LocalSteps:
             try:
                 self._start_attempt(job)
             except (PaiError, OSError) as error:
-                self._not_before[job.id] = time.monotonic() + _RETRY_AFTER_ERROR_S
+                self._not_before[job.id] = time.monotonic() + self.error_pause_s
                 logger.warning("%s: the next attempt could not begin, and is tried again: %s", job.id, error)
 
     def _start_attempt(self, job: LocalJob) -> None:

@@ -50,7 +50,7 @@ def backend_on(folder: Path) -> LocalBackend:
 
 @pytest.fixture
 def backend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LocalBackend:
-    monkeypatch.setattr(JobRetries, "wait_s", staticmethod(lambda attempt: WAIT_S))
+    monkeypatch.setattr(JobRetries, "wait_s", lambda retries, attempt: WAIT_S)
     return backend_on(tmp_path)
 
 
@@ -152,7 +152,7 @@ def test_an_attempt_whose_beginning_was_cut_off_is_begun_by_another_process(
 def test_a_fault_at_the_beginning_is_not_the_end(
     backend: LocalBackend, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("pai_sdk._client.backend.local.steps._RETRY_AFTER_ERROR_S", WAIT_S)
+    backend.steps.error_pause_s = WAIT_S
     start, faults = backend._executor.start, iter([EngineNotFoundError("the engine is away")])
 
     def start_later(*arguments: Any, **options: Any) -> None:

@@ -12,4 +12,4 @@ def test_retries_can_be_read_from_their_tags() -> None:
 
 
 def test_the_pause_before_an_attempt_doubles_up_to_a_limit() -> None:
-    assert [JobRetries.wait_s(attempt) for attempt in (1, 2, 3, 20)] == [5.0, 10.0, 20.0, 600.0]
+    assert [JobRetries().wait_s(attempt) for attempt in (1, 2, 3, 20)] == [5.0, 10.0, 20.0, 600.0]
