@@ -16,8 +16,7 @@ from starlette.types import Scope
 
 from pai_sdk._service.http.gate import CLAIMED_KEY, headers_of, throttle
 from pai_sdk._service.http.nonces import NonceMemory
-from pai_sdk._service.identity.key_ring import KeyRing
-from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.principal import KeyRing, Principal
 from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.signature import ACS3, acs3_signature, payload_hash, roa_signature

@@ -6,8 +6,7 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import delete, select
 
-from pai_sdk._service.identity.key_ring import KeyRing
-from pai_sdk._service.identity.principal import Principal, Right
+from pai_sdk._service.identity.principal import KeyRing, Principal, Right
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import BucketOwnerRow
 from pai_sdk.errors import StorageError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 
 from pai_sdk._service.wire_errors import WireError
 
@@ -79,3 +79,15 @@ NOT_SIGNED_IN = Principal("-", "", "read")
 
 def _describe(right: Right) -> str:
     return {"read": "only read", "submit": "read and submit", "admin": "do everything"}[right]
+
+
+class KeyRing(Protocol):
+    """Returns the secret and the user of each key. Safe to use from several threads."""
+
+    def secret(self, key_id: str) -> str | None:
+        """Returns the secret of a key; None if there is no such key."""
+        ...
+
+    def principal(self, key_id: str) -> Principal | None:
+        """Returns the user of a key with their rights; None if there is no such key."""
+        ...

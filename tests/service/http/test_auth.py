@@ -14,11 +14,11 @@ import requests
 from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.http.authentication import Authenticator, SignedRequest
-from pai_sdk._service.identity.key_ring import ServiceKey
 from pai_sdk._service.state.folder import Keys
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.signature import acs3_signature, payload_hash, roa_signature
 from tests.service.services import Client, job_body
+from tests.support.own_key import OwnKey
 from tests.support.waiting import PATIENCE_S
 
 KEYS = Keys("LTAItest", "the secret")
@@ -73,7 +73,7 @@ def signed_roa(
 
 
 def guard() -> Authenticator:
-    return Authenticator(ServiceKey(KEYS), now=NOW.timestamp)
+    return Authenticator(OwnKey(KEYS), now=NOW.timestamp)
 
 
 def refused(request: SignedRequest, guard: Authenticator) -> str:

@@ -20,10 +20,10 @@ from pai_sdk._client.api.acs3_auth import Acs3Auth
 from pai_sdk._client.api.transport import path_of, query_of
 from pai_sdk._core.config.credentials import Credentials, static_credentials
 from pai_sdk._service.http.authentication import Authenticator, SignedRequest
-from pai_sdk._service.identity.key_ring import ServiceKey
 from pai_sdk._service.state.folder import Keys
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.signature import acs3_signature, encode, payload_hash, roa_signature
+from tests.support.own_key import OwnKey
 from tests.unit.client.api.scripted_server import Asked, ScriptedServer
 
 pytestmark = pytest.mark.interpreter
@@ -230,7 +230,7 @@ def test_the_service_accepts_the_older_scheme_and_nothing_that_was_changed(
     signature = _independent_roa("secret", method, path, query, headers)
     headers["authorization"] = f"acs LTAI:{signature}"
     sent = SignedRequest(method, path, query, headers)
-    service = Authenticator(ServiceKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0)
+    service = Authenticator(OwnKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0)
     service.check(sent)
     with pytest.raises(WireError, match="was used before"):
         service.check(sent)
@@ -244,7 +244,7 @@ def test_the_service_accepts_the_older_scheme_and_nothing_that_was_changed(
         "date": replace(sent, headers={**headers, "date": formatdate(1_000_100, usegmt=True)}),
     }[changed]
     with pytest.raises(WireError) as refused:
-        Authenticator(ServiceKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0).check(other)
+        Authenticator(OwnKey(Keys("LTAI", "secret")), now=lambda: 1_000_001.0).check(other)
     assert refused.value.status_code == 403
 
 
@@ -255,14 +255,14 @@ def test_the_body_is_signed(body: bytes, other: bytes) -> None:
     key = static_credentials("LTAI", "secret")
     sent = requests.Request("POST", "http://h/x", data=body, auth=Acs3Auth(key, "A", "1")).prepare()
     request = SignedRequest("POST", "/x", {}, {name.lower(): value for name, value in sent.headers.items()})
-    service = Authenticator(ServiceKey(Keys("LTAI", "secret")))
+    service = Authenticator(OwnKey(Keys("LTAI", "secret")))
     service.check(request)
     service.check_body(request, body)
     with pytest.raises(WireError, match="not the one that was signed"):
         service.check_body(request, other)
     told_otherwise = replace(request, headers={**request.headers, "x-acs-content-sha256": payload_hash(other)})
     with pytest.raises(WireError, match="does not fit"):
-        Authenticator(ServiceKey(Keys("LTAI", "secret"))).check(told_otherwise)
+        Authenticator(OwnKey(Keys("LTAI", "secret"))).check(told_otherwise)
 
 
 def test_netrc_does_not_replace_the_signature(clean_home: Any) -> None:
