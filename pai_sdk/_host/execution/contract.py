@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from pai_sdk._core.files import replace_file
-from pai_sdk._host.agent.distributed import Instance, Rendezvous, name_instances, rendezvous_variables
+from pai_sdk._host.agent.distributed import Instance, name_instances
 from pai_sdk._host.agent.sandbox import Sandbox, output_channels
 from pai_sdk._host.execution.base import Environment, LaunchSpec, Limits, Mounts
 from pai_sdk._wire.masking import public_request
@@ -62,7 +62,7 @@ def launch_spec(
         job_id,
         request,
         members,
-        tuple(instance_environment(job_id, request, instance, input_files=files) for instance in members),
+        tuple(environment(job_id, request, instance, input_files=files) for instance in members),
         tuple(spec.command),
         mounts,
         Limits(max_running_seconds(request), memory_limit_bytes(request)),
@@ -150,21 +150,6 @@ def input_files(sandbox: Sandbox, request: TrainingJobRequest) -> dict[str, str]
 
 
 def environment(
-    job_id: str,
-    request: TrainingJobRequest,
-    instance: Instance,
-    *,
-    ml: str = "/ml",
-    input_files: Mapping[str, str] | None = None,
-    rendezvous: Rendezvous | None = None,
-) -> dict[str, str]:
-    """Returns the variables of one instance that sees the sandbox's `ml` folder at `ml`."""
-    # Without a rendezvous, the variables by which instances find each other are left out.
-    meeting = rendezvous_variables(instance, rendezvous, job_type=job_type(request)) if rendezvous else {}
-    return {**meeting, **instance_environment(job_id, request, instance, input_files=input_files or {}).at(ml)}
-
-
-def instance_environment(
     job_id: str, request: TrainingJobRequest, instance: Instance, *, input_files: Mapping[str, str]
 ) -> Environment:
     """Returns the variables of one instance, from contract and user, for any location of its folders."""
@@ -173,7 +158,7 @@ def instance_environment(
         "PAI_TRAINING_JOB_ID": job_id,
         "PAI_INSTANCE_NAME": instance.name,
         "PAI_HPS": json.dumps(_values(request.hyperparameters), ensure_ascii=False),
-        "PAI_USER_ARGS": _user_args_or_problem(request.hyperparameters, problems),
+        "PAI_USER_ARGS": user_args(request.hyperparameters, problems),
     }
     paths = {"PAI_WORKING_DIR": "usercode", "PAI_CONFIG_DIR": "input/config"}
     uris = [*(c.input_uri for c in request.input_channels), *(c.output_uri for c in request.output_channels)]
@@ -200,20 +185,6 @@ def instance_environment(
     return combined
 
 
-def user_args(hyperparameters: Iterable[HyperParameter]) -> str:
-    """Returns the hyperparameters as arguments: `--name value --name value`.
-
-    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting (`cmd
-    $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly, and so does
-    `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
-    """
-    problems: list[Problem] = []
-    text = _user_args_or_problem(hyperparameters, problems)
-    if problems:
-        raise InvalidInputError(problems)
-    return text
-
-
 def write_config(sandbox: Sandbox, request: TrainingJobRequest) -> None:
     """Writes `hyperparameters.json` and `training-job.json` into the sandbox."""
     _write_json(sandbox.config_dir / "hyperparameters.json", _values(request.hyperparameters))
@@ -227,7 +198,13 @@ def _values(hyperparameters: Iterable[HyperParameter]) -> dict[str, str]:
     return {parameter.name: parameter.value for parameter in hyperparameters}
 
 
-def _user_args_or_problem(hyperparameters: Iterable[HyperParameter], problems: list[Problem]) -> str:
+def user_args(hyperparameters: Iterable[HyperParameter], problems: list[Problem]) -> str:
+    """Returns the hyperparameters as arguments: `--name value --name value`; adds to `problems`.
+
+    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting (`cmd
+    $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly, and so does
+    `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
+    """
     arguments = []
     for parameter in hyperparameters:
         if "\0" in parameter.name + parameter.value:

@@ -154,7 +154,7 @@ def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
             sandbox.input_dir(channel.name)
         for name in output_channels(request):
             sandbox.output_dir(name)
-        contract.environment("train", request, contract.instances("train", request)[0])
+        contract.environment("train", request, contract.instances("train", request)[0], input_files={})
     except InvalidInputError as error:
         for problem in error.problems:
             yield str(problem)

@@ -130,7 +130,8 @@ SAID = 'for word in "$@" {variables}; do printf "%s\\0" "$word"; done'
 def in_a_job(values: Mapping[str, str], take: str, folder: Path) -> list[str]:
     """What `sh` has as its arguments, after `take`, and in the variables of the parameters."""
     request = made(parameters=values).plan().request
-    variables = contract.environment("train1", request, contract.instances("train1", request)[0])
+    instance = contract.instances("train1", request)[0]
+    variables = contract.environment("train1", request, instance, input_files={}).at("/ml")
     quoted = " ".join(f'"$PAI_HPS_{name.upper()}"' for name in values)
     done = subprocess.run(
         ["sh", "-c", f"{take}\n{SAID.format(variables=quoted)}"],

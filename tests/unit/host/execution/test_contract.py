@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._host.agent.distributed import Rendezvous, name_instances
+from pai_sdk._host.agent.distributed import Rendezvous, name_instances, rendezvous_variables
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution import contract
 from pai_sdk._host.execution.unused_fields import unused_fields
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import HyperParameter
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, Problem
 from tests.support.waiting import PATIENCE_S
 from tests.unit.host.execution.conftest import make_request
 
@@ -49,7 +49,7 @@ def shell_words(text: str, script: str, folder: Path) -> list[str]:
 
 
 def arguments(pairs: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
-    text = contract.user_args([HyperParameter(name=name, value=value) for name, value in pairs])
+    text = contract.user_args([HyperParameter(name=name, value=value) for name, value in pairs], [])
     return text, [word for name, value in pairs for word in (f"--{name}", value)]
 
 
@@ -144,13 +144,15 @@ def test_plain_values_survive_plain_word_splitting(crowded: Path) -> None:
 
 
 def test_nul_is_refused() -> None:
-    with pytest.raises(InvalidInputError, match="NUL"):
-        contract.user_args([HyperParameter(name="a", value="x\0y")])
+    problems: list[Problem] = []
+    contract.user_args([HyperParameter(name="a", value="x\0y")], problems)
+    assert [problem.where for problem in problems] == ["hyperparameters['a']"]
 
 
 def environment(**fields: object) -> dict[str, str]:
     request = make_request(**fields)
-    return contract.environment("train1", request, contract.instances("train1", request)[0])
+    instance = contract.instances("train1", request)[0]
+    return contract.environment("train1", request, instance, input_files={}).at("/ml")
 
 
 def test_the_variables_of_a_job() -> None:
@@ -161,7 +163,7 @@ def test_the_variables_of_a_job() -> None:
         Environments={"MINE": "1", "PAI_MINE": "2"},
     )
     instance = contract.instances("train1", request)[0]
-    assert contract.environment("train1", request, instance, input_files={"train-data": "x.csv"}) == {
+    assert contract.environment("train1", request, instance, input_files={"train-data": "x.csv"}).at("/ml") == {
         "PAI_TRAINING_JOB_ID": "train1",
         "PAI_INSTANCE_NAME": "train1-master-0",
         "PAI_WORKING_DIR": "/ml/usercode",
@@ -208,11 +210,16 @@ def test_names_of_instances(job_type: str, expected: list[str]) -> None:
     assert [i.rank for i in instances] == [0, 1, 2]
 
 
+def of_second_instance(request: TrainingJobRequest, meeting: Rendezvous) -> dict[str, str]:
+    instance = contract.instances("train1", request)[1]
+    variables = contract.environment("train1", request, instance, input_files={}).at("/ml")
+    return {**rendezvous_variables(instance, meeting, job_type=contract.job_type(request)), **variables}
+
+
 def test_where_instances_meet() -> None:
     request = make_request(count=2, Environments={"MASTER_PORT": "1"})
     meeting = Rendezvous.of_hosts(["train1-master-0", "train1-worker-0"], nproc_per_node=8)
-    instance = contract.instances("train1", request)[1]
-    variables = contract.environment("train1", request, instance, rendezvous=meeting)
+    variables = of_second_instance(request, meeting)
     names = ("MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK", "NPROC_PER_NODE")
     assert [variables[name] for name in names] == ["train1-master-0", "1", "2", "1", "8"]
     assert "TF_CONFIG" not in variables
@@ -221,8 +228,7 @@ def test_where_instances_meet() -> None:
 def test_tf_config() -> None:
     request = make_request(count=2, job_type="TFJob")
     meeting = Rendezvous.on_loopback([1000, 2000, 2001])
-    instance = contract.instances("train1", request)[1]
-    variables = contract.environment("train1", request, instance, rendezvous=meeting)
+    variables = of_second_instance(request, meeting)
     assert json.loads(variables["TF_CONFIG"]) == {
         "cluster": {"worker": ["127.0.0.1:2000", "127.0.0.1:2001"]},
         "task": {"type": "worker", "index": 1},
@@ -292,7 +298,7 @@ def test_the_time_limit(scheduler: dict[str, int] | None, seconds: int | None) -
 
 def test_only_arguments_with_spaces_are_quoted() -> None:
     pairs = [HyperParameter(name="lr", value="0.1"), HyperParameter(name="note", value="two words")]
-    assert contract.user_args(pairs) == "--lr 0.1 --note 'two words'"
+    assert contract.user_args(pairs, []) == "--lr 0.1 --note 'two words'"
 
 
 def test_a_pytorch_job_has_a_master() -> None:
