@@ -45,7 +45,7 @@ from pai_sdk._service.odps.job_tables import JobTables, TableKeys
 from pai_sdk._service.odps.table_store import TableStore
 from pai_sdk._service.odps.tables_app import TablesApp
 from pai_sdk._service.open_state import open_state
-from pai_sdk._service.oss.oss_app import create_app
+from pai_sdk._service.oss.oss_app import ObjectApp
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.process import allow_open_files, prepare_threads
 from pai_sdk._service.routes.api_app import Dispatcher, create_api
@@ -409,7 +409,7 @@ def _open_dispatcher(
     if page is not None:
         add_page(api, page)
         browsers = guarded(page.guard(context.users.principal).admit, headers=SAFETY_HEADERS)
-    objects = create_app(
+    objects = ObjectApp(
         store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
     )
     table_store, table_keys = tables

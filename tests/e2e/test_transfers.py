@@ -20,7 +20,7 @@ from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.store import ObjectStore
 from tests.faults.proxy import FaultProxy, Faults
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, served
 

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, create_engine, insert, inspect, text
 
-from pai_sdk._service.oss import ObjectStore, index_database
+from pai_sdk._service.oss import index_database
 from pai_sdk._service.oss.multipart import MIN_PART_BYTES
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.state.schema import Schema
 from pai_sdk._service.state.sql_engine import postgres_engine, postgres_url
 from pai_sdk.errors import ServiceStartError

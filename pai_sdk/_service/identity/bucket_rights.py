@@ -65,10 +65,10 @@ class BucketRights:
                     "BucketAlreadyExists", "The bucket name is in use; choose another.", status_code=409
                 )
 
-    def give(self, bucket: str, *, owner: str = "", workspace_id: str | None = None) -> None:
-        """Assigns a bucket to a user, or to the members of a workspace."""
+    def give(self, bucket: str, *, owner: str) -> None:
+        """Assigns a bucket to a user."""
         with self._database.write() as session:
-            session.merge(BucketOwnerRow(bucket=bucket, owner=owner, workspace_id=workspace_id))
+            session.merge(BucketOwnerRow(bucket=bucket, owner=owner, workspace_id=None))
 
     def forget(self, bucket: str) -> None:
         """Removes the owner of a deleted bucket."""

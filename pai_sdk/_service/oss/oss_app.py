@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from pai_sdk._service.identity.bucket_rights import BucketRights
 from pai_sdk._service.identity.rate import KeyRates
@@ -21,7 +21,7 @@ from pai_sdk._service.oss.multipart_operations import MultipartOperations
 from pai_sdk._service.oss.object_operations import ObjectOperations, copy_source
 from pai_sdk._service.oss.object_rows import check_bucket, encode_key
 from pai_sdk._service.oss.oss_auth import Keys, Verifier
-from pai_sdk._service.oss.oss_request import DOMAINS, OssRequest, host_of, is_signed, read_request
+from pai_sdk._service.oss.oss_request import OssRequest, host_of, is_signed, read_request
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.xml import as_storage_error, error_response
 
@@ -65,43 +65,24 @@ class Operation:
     options: frozenset[str]
 
 
-def create_app(
-    store: ObjectStore,
-    keys: Keys,
-    *,
-    region: str,
-    domains: Collection[str] = DOMAINS,
-    now: Callable[[], float] = time.time,
-    rates: KeyRates | None = None,
-    rights: BucketRights | None = None,
-) -> ASGIApp:
-    """Returns the OSS protocol over a store, as an ASGI application for the root of a server.
+class ObjectApp:
+    """The OSS protocol over a store, as an ASGI application for the root of a server. It does not close the store.
 
-    Args:
-        store: the object store; closed by the caller.
-        keys: the secret of each access key id, or a function that returns it, None for an unknown one.
-        region: the region clients must sign for, such as `cn-hangzhou`.
-        domains: hosts below which the first label is the bucket (`bucket.localhost`); otherwise the path names it.
-        now: the clock that signatures are checked by.
-        rates: the request rates of keys.
-        rights: the buckets that each key may access; all of them by default.
+    `keys` has the secret of each access key id, or returns it, None for an unknown one. Clients must sign for
+    `region`, such as `cn-hangzhou`. All keys may access all buckets without `rights`.
     """
-    verifier = Verifier(keys, region=region, now=now)
-    return _ObjectApp(store, verifier, region=region, domains=tuple(domains), rates=rates, rights=rights)
 
-
-class _ObjectApp:
     def __init__(
         self,
         store: ObjectStore,
-        verifier: Verifier,
+        keys: Keys,
         *,
         region: str,
-        domains: Sequence[str],
-        rates: KeyRates | None,
-        rights: BucketRights | None,
+        now: Callable[[], float] = time.time,
+        rates: KeyRates | None = None,
+        rights: BucketRights | None = None,
     ) -> None:
-        self._verifier, self._domains = verifier, domains
+        self._verifier = Verifier(keys, region=region, now=now)
         self._rates, self._rights = rates or KeyRates(None), rights
         self._threads = threads = Threads()
         buckets = BucketOperations(store, threads, region=region, rights=rights)
@@ -170,7 +151,7 @@ class _ObjectApp:
         # Before anything of the request is parsed.
         if not is_signed(scope):
             raise oss_error("AccessDenied", "The request is not signed; give an access key.")
-        request = read_request(scope, receive, domains=self._domains)
+        request = read_request(scope, receive)
         request = replace(request, key_id=self._verifier.check(request.signed))
         if self._rates.acquire(request.key_id):
             raise oss_error("QpsLimitExceeded")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, unquote_to_bytes
 
@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope
 
 from pai_sdk._service.oss.error_codes import oss_error
 
-DOMAINS = ("localhost",)
+_DOMAINS = ("localhost",)
 """Hosts below which the first label is the bucket, as in `bucket.localhost`."""
 
 _MAX_PARAMETERS = 64
@@ -99,14 +99,14 @@ class OssRequest:
                 return
 
 
-def read_request(scope: Scope, receive: Receive, *, domains: Iterable[str]) -> OssRequest:
-    """Parses an ASGI request; below `domains`, the first label of the host is the bucket."""
+def read_request(scope: Scope, receive: Receive) -> OssRequest:
+    """Parses an ASGI request; below `_DOMAINS`, the first label of the host is the bucket."""
     headers: dict[str, bytes] = {}
     for raw_name, value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
         headers[name] = headers[name] + b"," + value if name in headers else value
     host = headers.get("host", b"").decode("latin-1")
-    bucket, key = _address(scope, host, domains)
+    bucket, key = _address(scope, host)
     try:
         # As in HTML forms, clients encode a space of the query as + or %20.
         query = parse_qsl(
@@ -136,18 +136,18 @@ def host_of(scope: Scope) -> str:
     return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"host"), "")
 
 
-def bucket_in_host(host: str, domains: Iterable[str] = DOMAINS) -> str | None:
+def bucket_in_host(host: str) -> str | None:
     """Returns the bucket in a host such as `bucket.localhost:8765`; None if the path names it."""
     name = host.rpartition(":")[0] or host
-    return next((name.removesuffix(f".{domain}") for domain in domains if name.endswith(f".{domain}")), None)
+    return next((name.removesuffix(f".{domain}") for domain in _DOMAINS if name.endswith(f".{domain}")), None)
 
 
-def _address(scope: Scope, host: str, domains: Iterable[str]) -> tuple[str, str]:
+def _address(scope: Scope, host: str) -> tuple[str, str]:
     # Not scope["path"], where %2F and / are the same: a key may contain either.
     raw = scope.get("raw_path") or scope["path"].encode()
     path = raw.removeprefix(scope.get("root_path", "").encode()).removeprefix(b"/")
     try:
-        bucket_name = bucket_in_host(host, domains)
+        bucket_name = bucket_in_host(host)
         if bucket_name is not None:
             return bucket_name, unquote_to_bytes(path).decode()
         bucket, _, key = path.partition(b"/")

@@ -8,7 +8,7 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk._service.oss.oss_app import create_app
+from pai_sdk._service.oss.oss_app import ObjectApp
 from pai_sdk._service.oss.store import ObjectStore
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client
@@ -37,7 +37,7 @@ def upload_id(alice: Client) -> str:
 def operations(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[str, str, tuple[str, ...]]]:
     """Each operation of the store: service, bucket or object, its method, and the parameters that mark it."""
     store = ObjectStore(tmp_path_factory.mktemp("store"))
-    app = create_app(store, {}, region="local")
+    app = ObjectApp(store, {}, region="local")
     known = app._operations  # type: ignore[attr-defined]
     found = [
         (level, method, tuple(operation.marks))

@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from pai_sdk._service.oss import ObjectStore, create_app
+from pai_sdk._service.oss.oss_app import ObjectApp
 from pai_sdk._service.oss.oss_auth import signature_v4, signing_key_v4
 from pai_sdk._service.oss.oss_request import read_request
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk.errors import StorageError
 from tests.service.objects.serving import KEY_ID, REGION, SECRET
 
@@ -26,7 +27,7 @@ class Asking:
     """Asks a store, with a signature that is right for whatever is asked."""
 
     def __init__(self, store: ObjectStore) -> None:
-        self._app = create_app(store, {KEY_ID: SECRET}, region=REGION)
+        self._app = ObjectApp(store, {KEY_ID: SECRET}, region=REGION)
 
     async def ask(
         self,
@@ -68,7 +69,7 @@ class Asking:
 
 def _signature(scope: dict, date: str) -> list[tuple[bytes, bytes]]:
     try:
-        request = read_request(scope, lambda: None, domains=())
+        request = read_request(scope, lambda: None)
     except StorageError:
         return [(b"authorization", f"OSS {KEY_ID}:none".encode())]  # it cannot even be read
     where = f"{date[:8]}/{REGION}/oss/aliyun_v4_request"

@@ -12,7 +12,7 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.store import ObjectStore
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET, open_store, served
 from tests.support.waiting import PATIENCE_S
 

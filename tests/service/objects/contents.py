@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.object_rows import MAX_ROW_BYTES
+from pai_sdk._service.oss.store import ObjectStore
 
 LARGE = MAX_ROW_BYTES + 1
 """A content of this size is a file in every store."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import uvicorn
 
-from pai_sdk._service.oss import ObjectStore, create_app
+from pai_sdk._service.oss.oss_app import ObjectApp
+from pai_sdk._service.oss.store import ObjectStore
 from tests.support.waiting import PATIENCE_S, until
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
@@ -22,7 +23,7 @@ def open_store(root: Path, **options: float) -> ObjectStore:
 
 
 def _server(store: ObjectStore) -> uvicorn.Server:
-    app = create_app(store, {KEY_ID: SECRET}, region=REGION)
+    app = ObjectApp(store, {KEY_ID: SECRET}, region=REGION)
     config = uvicorn.Config(
         app,
         host="127.0.0.1",

@@ -6,8 +6,8 @@ import pytest
 
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.bucket_store import BucketStore
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk.errors import StorageError
 from tests.service.objects.serving import BUCKET
 from tests.unit.data.storage.stores.store_conformance import StoreConformance

@@ -12,9 +12,9 @@ import oss2
 import pytest
 from oss2.utils import Crc64
 
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.integrity import IntegrityCheck
 from pai_sdk._service.oss.multipart import MIN_PART_BYTES
+from pai_sdk._service.oss.store import ObjectStore
 from tests.service.objects.conftest import Wire
 from tests.service.objects.serving import BUCKET, KEY_ID, REGION, SECRET
 from tests.support.waiting import PATIENCE_S

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._data.storage.base import Store
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.object_rows import ContentLimits
+from pai_sdk._service.oss.store import ObjectStore
 from tests.service.objects import serving
 from tests.service.objects.conftest import Wire
 from tests.service.objects.elsewhere import oss_server

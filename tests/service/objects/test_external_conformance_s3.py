@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.object_rows import ContentLimits
+from pai_sdk._service.oss.store import ObjectStore
 from tests.service.objects.elsewhere import S3, s3_server
 from tests.service.objects.serving import BUCKET
 from tests.service.objects.test_bucket_store import *  # noqa: F403

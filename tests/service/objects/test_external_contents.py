@@ -17,11 +17,11 @@ import pytest
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.external import claim
 from pai_sdk._service.oss.external.external_blobs import ExternalBlobs, is_external
 from pai_sdk._service.oss.object_rows import ContentLimits
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.sweep import Sweeper
 from pai_sdk._service.services.backup import back_up, restore
 from pai_sdk.errors import InvalidInputError, ServiceStartError, StorageError
@@ -320,7 +320,7 @@ def test_killed_between_upload_and_commit_an_object_is_whole_or_not_there(s3: S3
     program = """
 import os, sys
 from pathlib import Path
-from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.index import ObjectIndex
 from pai_sdk.cli.service.external_objects import objects_store
 root, endpoint, name, secret = sys.argv[1:]
@@ -381,7 +381,7 @@ def test_a_large_upload_in_parts_takes_little_memory(s3: S3, tmp_path: Path) -> 
     program = """
 import sys
 from pathlib import Path
-from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk.cli.service.external_objects import objects_store
 root, endpoint, name, secret = sys.argv[1:]
 contents = objects_store("s3://objects/memory", endpoint=endpoint, region="us-east-1", key=(name, secret))

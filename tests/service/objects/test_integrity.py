@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import create_engine, inspect, text
 
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.integrity import IntegrityCheck
 from pai_sdk._service.oss.multipart import MIN_PART_BYTES
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk.errors import StorageError
 from tests.service.objects.contents import blob_files, count_rows, large
 from tests.support.waiting import until

@@ -17,7 +17,7 @@ from xml.etree import ElementTree
 import oss2
 import pytest
 
-from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.store import ObjectStore
 from tests.service.objects import hostile
 from tests.service.objects.asking import Answer, Asking
 from tests.service.objects.conftest import Wire

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.blobs import BlobFolder, BlobWriter
 from pai_sdk._service.oss.multipart import MIN_PART_BYTES
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk.errors import StorageError
 from tests.service.objects.contents import blob_files
 from tests.service.objects.serving import BUCKET

@@ -15,9 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._service.oss import CommonPrefix, ObjectStore
 from pai_sdk._service.oss.blobs import Blob, BlobFolder
+from pai_sdk._service.oss.index import CommonPrefix
 from pai_sdk._service.oss.object_rows import successor
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk.errors import ServiceStartError, StorageError
 from tests.service.objects.contents import LARGE, blob_files, count_contents, count_rows, large
 from tests.service.objects.serving import BUCKET, open_store

@@ -10,8 +10,8 @@ from pathlib import Path
 import oss2
 import pytest
 
-from pai_sdk._service.oss import ObjectStore
 from pai_sdk._service.oss.index import ObjectIndex
+from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.oss.sweep import Sweeper
 from tests.service.objects.contents import large
 from tests.service.objects.serving import BUCKET, open_store

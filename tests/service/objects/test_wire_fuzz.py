@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._service.oss import ObjectStore
+from pai_sdk._service.oss.store import ObjectStore
 from tests.service.objects.asking import Asking
 from tests.service.objects.serving import BUCKET, open_store
 
