@@ -9,10 +9,12 @@ What goes wrong on the way, and when, is drawn from a seed.
 from __future__ import annotations
 
 import random
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from email.utils import formatdate
+from operator import itemgetter
 from typing import Any
 
 from pai_sdk._client.api.job_logs import JobLogs
@@ -28,6 +30,7 @@ __all__ = ["Instance", "SimulatedBackend", "SimulatedService", "draw"]
 
 JOB = "train1"
 NOT_YET = [("TRAINING_JOB_INSTANCE_NOT_FOUND", 404), ("LogStoreNotExist", 404), ("InvalidInstance.NotReady", 400)]
+_at = itemgetter(0)
 _EPOCH = 1_767_225_607  # the beginning of simulated time, for those who tell the time
 TRACEBACK = ["Traceback (most recent call last):", '  File "train.py", line 3', "ValueError: no column 'age'"]
 
@@ -46,8 +49,14 @@ class Instance:
     ends_as: str = "Succeed"
     refused_with: tuple[str, int] = NOT_YET[0]  # before the log is there
 
-    def seen_at(self, moment: float, begin: float = float("-inf"), end: float = float("inf")) -> list[str]:
-        return [text for at, text in self.lines if at <= moment and begin <= at < end]
+    def seen_at(self, moment: float, begin: float = float("-inf"), end: float = float("inf")) -> range:
+        """The lines that can be seen, of those within two times; all are in the order of their times."""
+        first = bisect_left(self.lines, begin, key=_at)
+        behind = min(bisect_right(self.lines, moment, key=_at), bisect_left(self.lines, end, key=_at))
+        return range(first, max(first, behind))
+
+    def texts(self, seen: range) -> list[str]:
+        return [self.lines[number][1] for number in seen]
 
 
 @dataclass
@@ -161,7 +170,11 @@ class SimulatedService:
         total = len(instance.seen_at(counted_at, *window))
         total = min(total, self.most_lines) if self.count_is_cut else total
         date = {"Date": formatdate(_EPOCH + self.clock.time, usegmt=True)}
-        page = {"Logs": lines[start : start + size], "TotalCount": str(total), **self._request_id()}
+        page = {
+            "Logs": instance.texts(lines[start : start + size]),
+            "TotalCount": str(total),
+            **self._request_id(),
+        }
         return Answer(page, headers=date)
 
     def _log_by_line(self, instance: Instance, query: Mapping[str, Any], headers: Mapping[str, str]) -> Answer:
@@ -177,7 +190,7 @@ class SimulatedService:
 
         self._hold(headers, lambda: len(instance.seen_at(self.clock.time)) > start or is_over())
         lines = instance.seen_at(self.clock.time)
-        page = lines[start : start + query["PageSize"]]
+        page = instance.texts(lines[start : start + query["PageSize"]])
         headers = {"x-pai-offers": "wait, first-line", "x-pai-log-instance": instance.name}
         if is_over() and start + len(page) == len(lines):
             headers["x-pai-log-complete"] = "true"
