@@ -25,8 +25,6 @@ from pai_sdk._service.settings import ConnectionLimits
 if TYPE_CHECKING:
     from pai_sdk._service.routes.api_app import Dispatcher
 
-__all__ = ["HttpServer", "IdleWatch", "Preconditions", "Worker"]
-
 logger = logging.getLogger(__name__)
 
 _KEEP_ALIVE_S = 75  # closing an idle connection while its client sends the next request costs that request

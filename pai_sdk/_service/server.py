@@ -75,8 +75,6 @@ from pai_sdk._service.web.page_routes import add_page
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import PaiError
 
-__all__ = ["Service", "serve"]
-
 logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 1024  # databases, logs, objects

@@ -11,8 +11,6 @@ from typing import Literal
 from pai_sdk._core.paths import EMBEDDED_SERVICE_DIR
 from pai_sdk._data.storage.base import Store
 
-__all__ = ["DEFAULT_DATA_DIR", "ConnectionLimits", "ForeignCloud", "Pace", "ServiceInfo", "ServiceSettings"]
-
 DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
 
 

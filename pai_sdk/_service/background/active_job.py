@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from pai_sdk._service.odps.job_tables import JobTables
     from pai_sdk._service.oss.store import ObjectStore
 
-__all__ = ["JobServices", "LiveOutputs", "Publisher", "ServiceJob"]
-
 logger = logging.getLogger(__name__)
 
 _WORKERS = 16

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pai_sdk._service.odps.job_tables import JobTables
     from pai_sdk._service.oss.store import ObjectStore
 
-__all__ = ["Scheduler"]
-
 logger = logging.getLogger(__name__)
 
 _POLL_INTERVAL_S = 0.05

@@ -12,8 +12,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from pai_sdk._service.oss.oss_request import bucket_in_host, host_of, is_signed
 
-__all__ = ["PATH", "health_of", "is_health_check"]
-
 logger = logging.getLogger(__name__)
 
 PATH = "/healthz"

@@ -15,8 +15,6 @@ from pai_sdk._service.settings import ServiceInfo, ServiceSettings
 from pai_sdk._service.state.folder import DataFolder, Keys
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["info_of", "listen", "listen_on", "url_of"]
-
 _BACKLOG = 1024
 _RETRY_INTERVAL_S = 0.1
 

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from pai_sdk._service.odps.table_errors import TableError
 
-__all__ = ["MemoryBudget", "RowLimits"]
-
 _MAX_WAIT_S = 30.0  # shorter than the timeouts of clients
 
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pai_sdk._service.odps.table_store import Table
 
-__all__ = ["ROWS_BUDGET_BYTES", "encoded_rows", "encoding_for", "read_block"]
-
 ROWS_BUDGET_BYTES = 288 << 20
 """Memory of all requests for rows together: three copies of the largest batch."""
 

@@ -36,8 +36,6 @@ from pai_sdk._service.odps.table_rows import ROWS_BUDGET_BYTES, encoded_rows, en
 from pai_sdk._service.odps.table_store import DownloadSession, Table, TableStore, UploadSession
 from pai_sdk._service.oss.xml import document, printable
 
-__all__ = ["TablesApp"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_BLOCK_BYTES = 1 << 30

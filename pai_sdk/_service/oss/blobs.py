@@ -19,8 +19,6 @@ from pai_sdk._data.storage.crc64 import crc64_of
 from pai_sdk._service.oss.error_codes import oss_error
 from pai_sdk._service.oss.object_rows import MAX_ROW_BYTES, ContentLimits
 
-__all__ = ["SHARDS", "Blob", "BlobFolder", "BlobRange", "BlobWriter", "SharedBlob"]
-
 _log = logging.getLogger(__name__)
 
 SHARDS = tuple(f"{number:02x}" for number in range(256))

@@ -28,16 +28,6 @@ from pai_sdk._service.oss.xml import (
     xml_response,
 )
 
-__all__ = [
-    "ObjectOperations",
-    "check_source",
-    "content_type_of",
-    "copy_range",
-    "copy_source",
-    "refuse_unsupported_headers",
-    "stored_headers",
-]
-
 _STORED_HEADERS = ("cache-control", "content-disposition", "content-encoding", "content-language", "expires")
 _RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})(,.*)?")
 _META = "x-oss-meta-"

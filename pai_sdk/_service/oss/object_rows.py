@@ -17,29 +17,6 @@ from typing import Any, Literal
 
 from pai_sdk._service.oss.error_codes import oss_error
 
-__all__ = [
-    "COLUMNS",
-    "DEFAULT_LIMITS",
-    "FIND_WITH_CONTENT",
-    "MAX_ROW_BYTES",
-    "RESERVED_BUCKETS",
-    "ContentLimits",
-    "ObjectKind",
-    "Recorded",
-    "RowCopy",
-    "StoredObject",
-    "check_bucket",
-    "copy_row",
-    "crc64_text",
-    "encode_key",
-    "forget",
-    "is_row",
-    "object_of",
-    "record",
-    "require_bucket",
-    "successor",
-]
-
 MAX_ROW_BYTES = 64 << 10
 """Content up to this size is stored as a row: SQLite writes and reads it faster than the file system."""
 

@@ -43,8 +43,6 @@ from pai_sdk._service.oss.object_rows import (
 from pai_sdk._service.oss.sweep import Sweeper
 from pai_sdk.errors import ServiceStartError, StorageError
 
-__all__ = ["DEFAULT_CONTENT_TYPE", "DEFAULT_UPLOAD_LIFE_S", "ObjectStore", "guess_type"]
-
 DEFAULT_CONTENT_TYPE = "application/octet-stream"
 DEFAULT_UPLOAD_LIFE_S = 7 * 24 * 3600.0
 

@@ -46,8 +46,6 @@ from pai_sdk._service.state.sql_engine import is_database_away
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.signature import ACS3
 
-__all__ = ["Dispatcher", "Part", "create_api", "part_of"]
-
 logger = logging.getLogger(__name__)
 
 _API_SCHEMES = (ACS3.encode() + b" ", b"acs ")

@@ -41,28 +41,6 @@ from starlette.types import Message, Receive, Scope, Send
 
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = [
-    "CHANGES",
-    "COMPARE",
-    "DIFF",
-    "DOWNLOAD",
-    "EVENTS",
-    "JOBS",
-    "LISTS",
-    "LOGS",
-    "METRICS",
-    "RUNS",
-    "SEARCH",
-    "Abandoned",
-    "Budget",
-    "BudgetedRoute",
-    "Share",
-    "Shares",
-    "Work",
-    "WorkOf",
-    "within",
-]
-
 T = TypeVar("T")
 
 _MIB = 1 << 20

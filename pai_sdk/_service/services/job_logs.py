@@ -14,8 +14,6 @@ from pai_sdk._service.state.models import Event
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.training_jobs import EventList
 
-__all__ = ["line_chunks", "list_events", "read_page", "wait_for_lines"]
-
 _UNFINISHED_LINE_S = 0.5  # an incomplete line, such as a progress bar, is sent after this time
 
 

@@ -17,8 +17,6 @@ from pai_sdk._core.files import close_locked, open_file, replace_file, take_lock
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings
 from pai_sdk.errors import ServiceStartError
 
-__all__ = ["DataFolder", "Keys", "is_locked", "read_info", "refuse_foreign"]
-
 _ALPHABET = string.ascii_letters + string.digits
 _POLL_INTERVAL_S = 0.03
 

@@ -11,8 +11,6 @@ from pathlib import Path
 
 from pai_sdk._host.agent.sandbox import TRASH_PREFIX
 
-__all__ = ["Trash"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -32,8 +32,6 @@ from pai_sdk._service.web.page_routes import add_page
 from pai_sdk._service.web.pipeline_routes import PipelineSource, add_pipelines
 from pai_sdk._service.wire_errors import WireError
 
-__all__ = ["UiServer", "UiSettings", "create_ui"]
-
 _MAX_BODY_BYTES = 1 << 20
 _CONNECTIONS = 200
 _ABILITIES: tuple[Ability, ...] = ("files", "trace", "media")

@@ -26,8 +26,6 @@ from pai_sdk._service.oss.external.content_reader import ContentReader, FileChun
 from pai_sdk._service.oss.object_rows import ContentLimits
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
 
-__all__ = ["EXTERNAL", "ExternalBlobs", "is_external"]
-
 _log = logging.getLogger(__name__)
 
 EXTERNAL = "ext-"

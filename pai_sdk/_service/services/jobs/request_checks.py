@@ -16,8 +16,6 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import OssLocation
 from pai_sdk.errors import InvalidInputError
 
-__all__ = ["image_notice", "refuse_unknown_buckets", "unused_notice"]
-
 _USED = {"ExperimentConfig", "Priority", "AlgorithmName", "AlgorithmVersion", "AlgorithmProvider"}
 _SHARED_MEMORY = "ComputeResource.InstanceSpec.SharedMemory"
 

@@ -24,8 +24,6 @@ from pai_sdk._service.services.runs.topics import (
     count_points,
 )
 
-__all__ = ["EventStream", "stream_events"]
-
 _CHUNK_BYTES = 1 << 20
 _CLOSE_S = 5.0
 _RECONNECT_MS = 1000

@@ -34,8 +34,6 @@ from pai_sdk.errors import RunNotFoundError
 if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
 
-__all__ = ["FolderRuns"]
-
 _GROWS_S = 120.0  # a log with a more recent change counts as open
 _MAX_OPEN_LOGS = 128
 _MAX_INSTANCES = 1000

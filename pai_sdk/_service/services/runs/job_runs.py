@@ -36,8 +36,6 @@ from pai_sdk._wire.requests import RecordedRequest, output_uris
 if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
 
-__all__ = ["JobRuns"]
-
 _POINTS_BYTES = 48 << 20  # cache of points; other runs are read again on demand
 _THREADS = 2
 _JOBS_PER_QUERY = 500

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._service.services.runs.source import RunSource
 
-__all__ = ["OnDemandManager", "loaded"]
-
 _CLOSE_S = 5.0
 _SLOWEST_S = 60.0
 _FRESH_S = 2.0  # wait of a returning client for the changes since its last request

@@ -21,18 +21,6 @@ from pai_sdk._service.settings import Pace
 if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
 
-__all__ = [
-    "NO_LOG",
-    "ROOT_FOLDER",
-    "MarkKind",
-    "RunMark",
-    "RunSource",
-    "RunsOf",
-    "checkpoint_marks",
-    "folders_in",
-    "is_within",
-]
-
 NO_LOG = "RUN_LOG_NOT_FOUND"
 """Error code: a run has no log, or no log of this instance."""
 
