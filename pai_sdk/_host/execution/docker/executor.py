@@ -48,8 +48,6 @@ from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk.errors import EngineNotFoundError
 
-__all__ = ["ContainerPolls", "DockerExecutor"]
-
 logger = logging.getLogger(__name__)
 
 _ENGINE_INTERVAL_S = 1.0
