@@ -6,14 +6,23 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.local import LocalBackend
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._client.submission import submit as submit_plan
+from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.execution.docker.container import LABEL_FOLDER, LABEL_JOB, LABEL_OWNER, owner
+from pai_sdk._host.execution.docker.engine import Engine
+from pai_sdk._host.execution.docker.shared_folder import SharedFolder
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import ConflictError, JobFailed, JobStopped, NotFoundError
 from tests.docker.conftest import lines_of
+from tests.docker.engine import BASE_IMAGE
+from tests.support.killing import killed
 from tests.support.waiting import PATIENCE_S, until
 
 _SUBMIT = """
@@ -72,6 +81,41 @@ def test_a_submitter_killed_at_any_moment_leaves_nothing_that_cannot_be_found(ba
 
         until(has_nothing_left)
     assert list(backend.list()) == []
+
+
+@pytest.mark.parametrize(
+    "kill_in",
+    [
+        (Journal, "write_job", -1),
+        (Engine, "start_container", -1),
+        (SharedFolder, "go", 1),
+        (SharedFolder, "go", -1),
+    ],
+    ids=lambda kill_in: f"{kill_in[1]}{kill_in[2]}",
+)
+def test_all_processes_see_the_same_end_of_a_job_whose_submitter_was_killed(backend, another, kill_in):
+    request = TrainingJobRequest.model_validate(
+        {
+            "TrainingJobName": "orphan",
+            "ComputeResource": {"EcsSpec": "local", "EcsCount": 2},
+            "AlgorithmSpec": {"Image": BASE_IMAGE, "Command": ["echo", "up"]},
+        }
+    )
+    assert killed(kill_in, lambda: submit_plan(Plan(request), LocalBackend(backend.data_dir), progress=False))
+    others = [another() for _ in range(3)]
+    (job_id,) = [record.training_job_id for record in others[0].list()]
+
+    def end(other: LocalBackend) -> tuple[str, str | None]:
+        until(lambda: other.get(job_id).status.is_terminal)
+        return str(other.get(job_id).status), other.get(job_id).reason_code
+
+    with ThreadPoolExecutor(3) as threads:
+        ends = list(threads.map(end, others))
+    # From `go` on, the containers need no other process.
+    assert (
+        ends == [("Succeed", None) if kill_in[2] < 0 and kill_in[1] == "go" else ("Failed", "SupervisorLost")] * 3
+    )
+    assert others[1].prune() == [job_id]
 
 
 def test_another_process_stops_it(submit, another):

@@ -16,6 +16,7 @@ from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.execution.output_uploader import OutputUploader
 from pai_sdk.errors import NotFoundError
+from tests.support.killing import killed
 from tests.support.waiting import until
 from tests.unit.client.backend.test_local_retries import backend_on, lines, submit, until_status
 
@@ -31,33 +32,6 @@ SUBMISSION = [
     (Journal, "write_job", -1),
     (steps.LocalSteps, "_ensure_uploading", 1),
 ]
-
-
-def killed(kill_in: tuple[Any, str, int], call: Callable[[], object]) -> bool:
-    """Whether a process that makes this call is killed: before call `n` of the function, or after it for `-n`."""
-    owner, name, number = kill_in
-    child = os.fork()
-    if child:
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 9
-    try:
-        whole, calls = getattr(owner, name), 0
-
-        def count(*arguments: Any, **options: Any) -> Any:
-            nonlocal calls
-            calls += 1
-            if calls == number:
-                os._exit(9)
-            result = whole(*arguments, **options)
-            if calls == -number:
-                os._exit(9)
-            return result
-
-        setattr(owner, name, count)
-        call()
-    except BaseException:
-        os._exit(1)
-    os._exit(0)
-    return False
 
 
 def end_of(backend: LocalBackend, job_id: str) -> tuple[str, str | None]:
