@@ -22,7 +22,7 @@ import psutil
 
 from pai_sdk._data.run.events.reader import RunReader
 from pai_sdk._data.run.events.series import Series
-from pai_sdk._data.run.plots.buckets import compared
+from pai_sdk._data.run.plots.buckets import CurveView, compared
 from pai_sdk._data.storage.stores.local import LocalStore
 from tests.benchmarks.harness import ROOT, Row
 from tests.support.data_server import data_server
@@ -171,13 +171,13 @@ def _queries(wide: Path) -> dict[str, float]:
     step, wall = np.arange(1000), 1.7e9 + np.arange(1000.0)
     runs = [Series("loss", wall, step, rng.normal(size=1000).cumsum().astype(np.float32)) for _ in range(1000)]
     groups = [f"group {number % 10}" for number in range(len(runs))]
-    plain = _times(lambda: compared(runs, buckets=250))
+    plain = _times(lambda: compared(runs))
     return {
         ONE_TAG.name: _percentile(_times(lambda: [run.series("metric/3") for run in readers]), 99),
         COMPARED.name: _percentile(plain, 50),
         COMPARED_WORST.name: _percentile(plain, 99),
-        SMOOTHED.name: _percentile(_times(lambda: compared(runs, buckets=250, smooth=0.9)), 50),
-        GROUPED.name: _percentile(_times(lambda: compared(runs, buckets=250, groups=groups, band="std")), 50),
+        SMOOTHED.name: _percentile(_times(lambda: compared(runs, CurveView(smooth=0.9))), 50),
+        GROUPED.name: _percentile(_times(lambda: compared(runs, groups=groups, band="std")), 50),
     }
 
 

@@ -127,10 +127,7 @@ def bucketed(x: npt.NDArray[np.number], y: Values, edges: Floats) -> Buckets:
     infinities are counted, but are not extremes. Several series with one x are rows of `y`; the columns of the
     result then have a row for each series.
     """
-    return _bucketed(_Ranges(x, edges), y)
-
-
-def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
+    ranges = _Ranges(x, edges)
     starts, within = ranges.starts, y[..., : ranges.end]
     shape = (*y.shape[:-1], len(ranges.count))
     none = np.zeros(shape, np.int64)
@@ -152,7 +149,7 @@ def _bucketed(ranges: _Ranges, y: Values) -> Buckets:
 
 def bucketed_rows(shared: Sequence[SharedX], edges: Floats) -> Buckets:
     """Returns the values of several series in each bucket; the columns have a row for each series."""
-    parts = [_bucketed(_Ranges(some.x, edges), some.rows) for some in shared]
+    parts = [bucketed(some.x, some.rows, edges) for some in shared]
     if len(parts) == 1:
         return parts[0]
     columns = ((part.min, part.max, part.last, part.count, part.nan_count, part.inf_count) for part in parts)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Literal, TypeAlias, get_args
 
 import numpy as np
@@ -19,26 +20,14 @@ from pai_sdk._data.run.plots.bucketing import (
     SharedX,
     bucket_edges,
     bucket_means,
-    bucketed,
     bucketed_rows,
 )
 from pai_sdk._data.run.plots.drawing import Curve
 from pai_sdk._data.run.plots.figures import Comparison, XAxis
-from pai_sdk._data.run.plots.smoothing import smoothed, smoothed_by_x, smoothed_together, smoothed_together_by_x
+from pai_sdk._data.run.plots.smoothing import smoothed_together, smoothed_together_by_x
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = [
-    "Band",
-    "Buckets",
-    "Comparison",
-    "Curve",
-    "XAxis",
-    "bucket_edges",
-    "bucketed",
-    "compared",
-    "smoothed",
-    "smoothed_by_x",
-]
+__all__ = ["Band", "Comparison", "Curve", "CurveView", "XAxis", "compared"]
 
 Band: TypeAlias = Literal["std", "range", "quantile"]
 """The band around the line of a group: one standard deviation, smallest to largest, or the middle half."""
@@ -47,15 +36,22 @@ _LARGEST_X = 1e300
 _RAW_POINTS_PER_BUCKET = 2
 
 
+@dataclass(frozen=True)
+class CurveView:
+    """The x axis of curves, the range and the resolution of a view, and the smoothing."""
+
+    x: XAxis = "step"
+    start: float | None = None  # the smallest x of the view; None for that of the data
+    end: float | None = None  # the largest x of the view; None for that of the data
+    buckets: int = 250  # the maximum
+    smooth: float = 0.0  # the weight of TensorBoard's smoothing, from 0 to less than 1
+    half_life: float | None = None  # smooth by distance instead, in units of x
+
+
 def compared(
     series: Sequence[Series],
+    view: CurveView = CurveView(),
     *,
-    x: XAxis = "step",
-    start: float | None = None,  # the smallest x of the view; None for that of the data
-    end: float | None = None,  # the largest x of the view; None for that of the data
-    buckets: int = 250,  # the maximum
-    smooth: float = 0.0,  # the weight of TensorBoard's smoothing, from 0 to less than 1
-    half_life: float | None = None,  # smooth by distance instead, in units of x
     names: Sequence[str] = (),  # of the curves; the tags of the series by default
     # The group of each series. A group becomes one curve, in buckets: the mean of the means of its members in each
     # bucket, or the median with the band `quantile`.
@@ -68,45 +64,41 @@ def compared(
     smallest, the largest and the last value, so no extreme is lost. Smoothing runs first, over all points of a
     series, also those outside of the view. An InvalidInputError has all problems of the arguments.
     """
-    _check(series, x, buckets, smooth, half_life, names, groups, band)
-    shared = _shared(series, x)
-    if half_life is not None or smooth:
-        shared = _smoothed(shared, smooth, half_life)
-    edges = _view_edges([some.x for some in shared], start, end, buckets)
-    shared = [_viewed(some, start, end) for some in shared]
+    _check(len(series), view, names, groups, band)
+    shared = _shared(series, view.x)
+    if view.half_life is not None or view.smooth:
+        shared = _smoothed(shared, view)
+    edges = _view_edges([some.x for some in shared if len(some.x)], view)
+    shared = [_viewed(some, view) for some in shared]
     points = sum(some.rows.size for some in shared)
     names = list(names) or [item.tag for item in series]
     tags = tuple(dict.fromkeys(item.tag for item in series))
-    if not groups and all(len(some.x) <= _RAW_POINTS_PER_BUCKET * buckets for some in shared):
+    if not groups and all(len(some.x) <= _RAW_POINTS_PER_BUCKET * view.buckets for some in shared):
         lines = [(some.x, row) for some in shared for row in some.rows]
         raw = tuple(_raw(name, *line, at) for at, (name, line) in enumerate(zip(names, lines, strict=True)))
-        return Comparison(x, edges, raw, points, points, True, tags)
+        return Comparison(view.x, edges, raw, points, points, True, tags)
     binned, middle = bucketed_rows(shared, edges), (edges[:-1] + edges[1:]) / 2
     if groups:
-        curves = _group_curves(groups, binned, bucket_means(shared, edges), middle, band)
+        members: dict[str, list[int]] = {}
+        for at, group in enumerate(groups):
+            members.setdefault(group, []).append(at)
+        means = bucket_means(shared, edges)
+        curves = [_group_curve(name, at, binned, means[at], middle, band) for name, at in members.items()]
         entries = sum(int(np.count_nonzero(curve.count)) for curve in curves)
     else:
         curves, entries = _curves(names, binned, middle), int(np.count_nonzero(binned.count))
-    return Comparison(x, edges, tuple(curves), points, entries, False, tags)
+    return Comparison(view.x, edges, tuple(curves), points, entries, False, tags)
 
 
-def _check(
-    series: Sequence[Series],
-    x: str,
-    buckets: int,
-    smooth: float,
-    half_life: float | None,
-    names: Sequence[str],
-    groups: Sequence[str],
-    band: str | None,
-) -> None:
+def _check(count: int, view: CurveView, names: Sequence[str], groups: Sequence[str], band: Band | None) -> None:
+    x, buckets, smooth, half_life = view.x, view.buckets, view.smooth, view.half_life
     checks = [
         (x in get_args(XAxis), "x", f"is {x!r}", f"one of {', '.join(get_args(XAxis))}"),
         (2 <= buckets <= MAX_BUCKETS, "buckets", f"is {buckets}", f"from 2 to {MAX_BUCKETS:,}"),
         (0 <= smooth < 1, "smooth", f"is {smooth}", "from 0 to less than 1"),
         (half_life is None or 0 < half_life < math.inf, "half_life", f"is {half_life}", "more than 0"),
-        (not names or len(names) == len(series), "names", f"are {len(names)} for {len(series)} series", ""),
-        (not groups or len(groups) == len(series), "groups", f"are {len(groups)} for {len(series)} series", ""),
+        (not names or len(names) == count, "names", f"are {len(names)} for {count} series", ""),
+        (not groups or len(groups) == count, "groups", f"are {len(groups)} for {count} series", ""),
         (band is None or band in get_args(Band), "band", f"is {band!r}", f"one of {', '.join(get_args(Band))}"),
         (band is None or bool(groups), "band", "is given without groups", "give the group of each series"),
     ]
@@ -146,31 +138,31 @@ def _from_first(x: Floats | Integers) -> Floats:
     return differences
 
 
-def _smoothed(shared: Sequence[SharedX], smooth: float, half_life: float | None) -> list[SharedX]:
+def _smoothed(shared: Sequence[SharedX], view: CurveView) -> list[SharedX]:
     values = [some.rows for some in shared]
-    if half_life is None:
-        smooth_rows = smoothed_together(values, smooth)
+    if view.half_life is None:
+        smooth_rows = smoothed_together(values, view.smooth)
     else:
-        smooth_rows = smoothed_together_by_x([some.x for some in shared], values, half_life)
+        smooth_rows = smoothed_together_by_x([some.x for some in shared], values, view.half_life)
     return [SharedX(some.x, rows) for some, rows in zip(shared, smooth_rows, strict=True)]
 
 
-def _viewed(some: SharedX, start: float | None, end: float | None) -> SharedX:
-    if start is None and end is None:
+def _viewed(some: SharedX, view: CurveView) -> SharedX:
+    if view.start is None and view.end is None:
         return some
-    first = 0 if start is None else int(np.searchsorted(some.x, start, side="left"))
-    stop = len(some.x) if end is None else int(np.searchsorted(some.x, end, side="right"))
-    view = slice(first, max(first, stop))
-    return SharedX(some.x[view], some.rows[:, view])
+    first = 0 if view.start is None else int(np.searchsorted(some.x, view.start, side="left"))
+    stop = len(some.x) if view.end is None else int(np.searchsorted(some.x, view.end, side="right"))
+    visible = slice(first, max(first, stop))
+    return SharedX(some.x[visible], some.rows[:, visible])
 
 
-def _view_edges(columns: Sequence[Floats], start: float | None, end: float | None, buckets: int) -> Floats:
-    filled = [column for column in columns if len(column)]
+def _view_edges(columns: Sequence[Floats], view: CurveView) -> Floats:
+    start, end = view.start, view.end
     if start is None:
-        start = min((float(column[0]) for column in filled), default=0.0)
+        start = min((float(column[0]) for column in columns), default=0.0)
     if end is None:
-        end = max((float(column[-1]) for column in filled), default=start)
-    return bucket_edges(start, end, buckets)
+        end = max((float(column[-1]) for column in columns), default=start)
+    return bucket_edges(start, end, view.buckets)
 
 
 def _raw(name: str, x: Floats, value: Values, at: int) -> Curve:
@@ -185,15 +177,6 @@ def _curves(names: Sequence[str], binned: Buckets, middle: Floats) -> list[Curve
         Curve(name, (at,), middle, *row)
         for at, (name, row) in enumerate(zip(names, zip(*columns, strict=True), strict=True))
     ]
-
-
-def _group_curves(
-    groups: Sequence[str], binned: Buckets, means: Floats, middle: Floats, band: Band | None
-) -> list[Curve]:
-    members: dict[str, list[int]] = {}
-    for at, group in enumerate(groups):
-        members.setdefault(group, []).append(at)
-    return [_group_curve(name, at, binned, means[at], middle, band) for name, at in members.items()]
 
 
 def _group_curve(

@@ -15,18 +15,13 @@ import numpy.typing as npt
 
 from pai_sdk._data.run.events.series import Floats
 
-__all__ = ["smoothed", "smoothed_by_x", "smoothed_together", "smoothed_together_by_x"]
+__all__ = ["smoothed", "smoothed_together", "smoothed_together_by_x"]
 
 
 def smoothed(values: npt.ArrayLike, weight: float) -> Floats:
     """Smooths by TensorBoard's rule, with a weight from 0 to less than 1."""
     # The rule does not start from zero: the first value is returned unchanged.
     return smoothed_together([np.asarray(values, np.float64)], weight)[0]
-
-
-def smoothed_by_x(x: npt.ArrayLike, values: npt.ArrayLike, half_life: float) -> Floats:
-    """Smooths by a half-life in units of `x`, which ascends: a value counts half as much after this distance."""
-    return smoothed_together_by_x([np.asarray(x, np.float64)], [np.asarray(values, np.float64)], half_life)[0]
 
 
 def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list[Floats]:
@@ -45,7 +40,10 @@ def smoothed_together(series: Sequence[npt.NDArray[Any]], weight: float) -> list
 def smoothed_together_by_x(
     x: Sequence[Floats], series: Sequence[npt.NDArray[Any]], half_life: float
 ) -> list[Floats]:
-    """Smooths several series by half-life in one pass, each by itself; the rows of an array share its x."""
+    """Smooths several series in one pass; after `half_life` in units of x, which ascends, a value counts half.
+
+    Each series is smoothed by itself; the rows of an array share its x.
+    """
     if not half_life > 0 or not math.isfinite(half_life):
         raise ValueError(f"half_life={half_life}: it must be finite and more than 0")
     columns = [np.broadcast_to(column, rows.shape) for column, rows in zip(x, series, strict=True)]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.extras import import_pandas
-from pai_sdk._data.run.plots.buckets import Band, Comparison, XAxis, compared
+from pai_sdk._data.run.plots.buckets import Band, Comparison, CurveView, compared
 from pai_sdk._data.run.watch.filter import RunKey, parse_key
 from pai_sdk._data.run.watch.names import run_names
 from pai_sdk._data.run.watch.records import RunBrief
@@ -24,13 +24,7 @@ def compare(
     data: RunData,
     briefs: Sequence[RunBrief],
     tag: str,
-    *,
-    x: XAxis,
-    start: float | None,
-    end: float | None,
-    buckets: int,
-    smooth: float,
-    half_life: float | None,
+    view: CurveView,
     group_by: Sequence[str],
     band: Band | None,
 ) -> Comparison:
@@ -38,21 +32,17 @@ def compare(
     candidates = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
     series = data.many_series([brief.id for brief in candidates], tag)
     plotted = [brief for brief in candidates if brief.id in series]
-    view = compared(
+    comparison = compared(
         [series[brief.id] for brief in plotted],
-        x=x,
-        start=start,
-        end=end,
-        buckets=buckets,
-        smooth=smooth,
-        half_life=half_life,
+        view,
         names=[brief.id for brief in plotted],
         groups=_groups(plotted, group_by) if group_by else (),
         band=band,
     )
     if group_by:
-        return view
-    return replace(view, labels={run_id: name for run_id, name in run_names(plotted).items() if name != run_id})
+        return comparison
+    labels = {run_id: name for run_id, name in run_names(plotted).items() if name != run_id}
+    return replace(comparison, labels=labels)
 
 
 def _groups(briefs: Sequence[RunBrief], names: Sequence[str]) -> list[str]:

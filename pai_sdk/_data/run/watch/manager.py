@@ -263,22 +263,12 @@ class RunManager:
             InvalidInputError: an argument is invalid, or there is no run with one of the ids.
             StorageError: files had to be read again, which failed.
         """
+        from pai_sdk._data.run.plots.buckets import CurveView
         from pai_sdk._data.run.watch.compare import compare
 
         keys = [group_by] if isinstance(group_by, str) else list(group_by)
-        return compare(
-            self._data,
-            select_runs(self._data.snapshots.now, runs),
-            tag,
-            x=x,
-            start=start,
-            end=end,
-            buckets=buckets,
-            smooth=smooth,
-            half_life=half_life,
-            group_by=keys,
-            band=band,
-        )
+        view = CurveView(x, start, end, buckets, smooth, half_life)
+        return compare(self._data, select_runs(self._data.snapshots.now, runs), tag, view, keys, band)
 
     def hparams_diff(self, runs: str | Iterable[str] = "", metric: str | None = None) -> HparamsDiff:
         """Returns the hyperparameters in which runs differ, those first that explain most of a metric.

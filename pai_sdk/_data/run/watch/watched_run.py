@@ -9,7 +9,7 @@ from pai_sdk._core.extras import import_pandas
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._data.run.events.reader import Entry, ImageEntry
 from pai_sdk._data.run.events.series import Series
-from pai_sdk._data.run.plots.buckets import XAxis, compared
+from pai_sdk._data.run.plots.buckets import CurveView, XAxis, compared
 from pai_sdk._data.run.plots.figures import Plot
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.run.watch.records import RunBrief
@@ -145,7 +145,7 @@ class WatchedRun:
         selected = tags or tuple(tag for tag, summary in self.tags().items() if summary.kind == "scalar")
         names = [self.id] if len(selected) == 1 else selected
         series = [self.scalars(tag) for tag in selected]
-        curves = compared(series, x=x, buckets=buckets, smooth=smooth, names=names)
+        curves = compared(series, CurveView(x, buckets=buckets, smooth=smooth), names=names)
         return curves.plot(selected[0] if len(selected) == 1 else self.id, log_y=log_y)
 
     @property

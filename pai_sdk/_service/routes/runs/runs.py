@@ -122,7 +122,10 @@ def read_scalars(
     if after and (buckets or smooth or start is not None or end is not None):
         raise invalid_parameter("after: cannot be combined with buckets, smooth, from and to.")
     series, header = points_after(runs, run, tag, after)
-    content = call_manager(series_response, series, media_type, header, x, start, end, buckets, smooth, work)
+    from pai_sdk._data.run.plots.buckets import CurveView
+
+    view = CurveView(x, start, end, buckets, smooth)
+    content = call_manager(series_response, series, media_type, header, view, work)
     return tagged(request, content, media_type, _headers(runs, run.brief, v))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pai_sdk._data.run.events.binary_columns import BinaryColumn
     from pai_sdk._data.run.events.series import Series
-    from pai_sdk._data.run.plots.buckets import Comparison, Curve, XAxis
+    from pai_sdk._data.run.plots.buckets import Comparison, Curve, CurveView
 
 __all__ = ["CSV", "JSON", "PAIC", "comparison_response", "series_response", "value_bytes"]
 
@@ -38,26 +38,18 @@ def value_bytes(media_type: str, *, is_double: bool) -> int:
 
 
 def series_response(
-    series: Series,
-    media_type: str,
-    header: Mapping[str, Any],
-    x: XAxis,
-    start: float | None,
-    end: float | None,
-    buckets: int,
-    smooth: float,
-    work: Work,
+    series: Series, media_type: str, header: Mapping[str, Any], view: CurveView, work: Work
 ) -> bytes:
-    """Returns the points of one metric, or their buckets unless `buckets` is 0.
+    """Returns the points of one metric, or their buckets unless the view has 0 of them.
 
-    `header` has further keys of the response, which CSV has no place for. `smooth` is from 0 to less than 1.
+    `header` has further keys of the response, which CSV has no place for.
     Raises InvalidInputError for an invalid argument, and WireError beyond the budget of the request.
     """
     from pai_sdk._data.run.plots.buckets import compared
 
-    if not buckets:
-        return _all_points(series, media_type, header, x, start, end, smooth, work)
-    comparison = compared([series], x=x, start=start, end=end, buckets=buckets, smooth=smooth)
+    if not view.buckets:
+        return _all_points(series, media_type, header, view, work)
+    comparison = compared([series], view)
     return comparison_response([(series.tag, comparison)], media_type, header, has_last=True, work=work)
 
 
@@ -91,30 +83,22 @@ def comparison_response(
 # ---- all points -----------------------------------------------------------------------------------------------
 
 
-def _all_points(
-    series: Series,
-    media_type: str,
-    header: Mapping[str, Any],
-    x: XAxis,
-    start: float | None,
-    end: float | None,
-    smooth: float,
-    work: Work,
-) -> bytes:
+def _all_points(series: Series, media_type: str, header: Mapping[str, Any], view: CurveView, work: Work) -> bytes:
     import numpy as np
 
     from pai_sdk._data.run.events.binary_columns import BinaryColumn, write_columns
-    from pai_sdk._data.run.plots.buckets import smoothed
+    from pai_sdk._data.run.plots.smoothing import smoothed
 
-    value = smoothed(series.value, smooth) if smooth else series.value
+    x = view.x
+    value = smoothed(series.value, view.smooth) if view.smooth else series.value
     x_values: npt.NDArray[Any] = series.step if x in ("step", "relative_step") else series.wall
     if x.startswith("relative") and len(x_values):
         x_values = x_values - x_values[0]
     mask = np.ones(len(x_values), bool)
-    if start is not None:
-        mask &= x_values >= start
-    if end is not None:
-        mask &= x_values <= end
+    if view.start is not None:
+        mask &= x_values >= view.start
+    if view.end is not None:
+        mask &= x_values <= view.end
     step, wall, x_values, value = series.step[mask], series.wall[mask], x_values[mask], value[mask]
     size_bytes = (_POINT_COLUMNS_BYTES if media_type == PAIC else _MIN_POINT_BYTES) * len(step)
     work.require(size_bytes, f"it has {len(step):,} points")

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pai_sdk._data.run.events.series import Series, empty_series
-from pai_sdk._data.run.plots.bucketing import SharedX, bucket_means, bucketed_rows
-from pai_sdk._data.run.plots.buckets import Comparison, bucket_edges, bucketed, compared, smoothed, smoothed_by_x
-from pai_sdk._data.run.plots.smoothing import smoothed_together, smoothed_together_by_x
+from pai_sdk._data.run.plots import buckets as curves_of_runs
+from pai_sdk._data.run.plots.bucketing import SharedX, bucket_edges, bucket_means, bucketed, bucketed_rows
+from pai_sdk._data.run.plots.buckets import Comparison, CurveView
+from pai_sdk._data.run.plots.smoothing import smoothed, smoothed_together, smoothed_together_by_x
 from pai_sdk.errors import InvalidInputError
 
 numbers = st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0])
@@ -35,6 +36,16 @@ numbers_of = st.floats(width=32) | st.sampled_from([math.nan, math.inf, -math.in
 def series(x: object, y: object, tag: str = "loss") -> Series:
     step = np.asarray(x, np.int64)
     return Series(tag, 1000.0 + step, step, np.asarray(y, np.float64))
+
+
+def compared(
+    found: list[Series], *, names: object = (), groups: object = (), band: object = None, **view: object
+) -> Comparison:
+    return curves_of_runs.compared(found, CurveView(**view), names=names, groups=groups, band=band)
+
+
+def smoothed_by_x(x: object, y: object, half_life: float) -> np.ndarray:
+    return smoothed_together_by_x([np.asarray(x, np.float64)], [np.asarray(y, np.float64)], half_life)[0]
 
 
 def ramp(count: int, slope: float = 1.0) -> Series:

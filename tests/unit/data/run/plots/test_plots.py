@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as arrays
 
 from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.run.plots.axes import Axis, clock_axis, elapsed_axis, number_axis, number_text, x_axis
-from pai_sdk._data.run.plots.buckets import compared
+from pai_sdk._data.run.plots.buckets import CurveView, compared
 from pai_sdk._data.run.plots.figures import Plot
 from pai_sdk._data.run.plots.pictures import run_colour, safe_text, small_curve
 from pai_sdk.errors import InvalidInputError
@@ -32,7 +32,8 @@ def series(values: object, tag: str = "loss") -> Series:
 
 def plot(*values: object, names: tuple[str, ...] = (), log_y: bool = False, **how: object) -> Plot:
     found = [series(one) for one in values]
-    return compared(found, names=names or [f"run-{at}" for at in range(len(found))], **how).plot(log_y=log_y)
+    names = names or [f"run-{at}" for at in range(len(found))]
+    return compared(found, CurveView(**how), names=names).plot(log_y=log_y)
 
 
 def drawn(picture: Plot) -> ET.Element:
