@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pai_sdk._data.trace.columns import Prepared, numpy_type
+import numpy as np
+import pyarrow as pa
+import pyarrow.types as kinds
+
+from pai_sdk._data.trace.columns import Prepared
+from pai_sdk._data.trace.types import numpy_type
 from pai_sdk.errors import InvalidInputError, Problem
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
 
 _FIRST_ROWS = 1024
 _MAX_PART_BYTES = 8 << 20  # of a block: large enough for Arrow, and a small fraction of a block of the usual size
@@ -138,16 +139,12 @@ class _Part:
 
     def build(self) -> pa.RecordBatch:
         """Returns all rows as one batch, in the memory of the part."""
-        import pyarrow as pa
-
         arrays = [self._columns[field.name].build() for field in self._schema]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 
 def _column(type_: pa.DataType) -> _Numbers | _Lists | _Arrays:
     """Returns a builder for a column of a type."""
-    import pyarrow.types as kinds
-
     if (dtype := numpy_type(type_)) is not None:
         return _Numbers(type_, dtype)
     if kinds.is_list(type_) and (dtype := numpy_type(type_.value_type)) is not None:
@@ -161,8 +158,6 @@ class _Buffer:
     __slots__ = ("_values", "dtype", "length")
 
     def __init__(self, dtype: np.dtype[Any]) -> None:
-        import numpy as np
-
         self._values = np.empty(_FIRST_ROWS, dtype)
         self.dtype = dtype
         self.length = 0
@@ -174,8 +169,6 @@ class _Buffer:
 
     def reserve(self, length: int) -> None:
         """Reserves space for this number of values in total."""
-        import numpy as np
-
         if length > len(self._values):
             grown = np.empty(length, self.dtype)
             grown[: self.length] = self.values
@@ -207,8 +200,6 @@ class _Nulls:
 
     def append(self, start: int, column: pa.Array) -> None:
         """Records the nulls of more rows."""
-        import numpy as np
-
         if column.null_count:
             self._parts.append((start, np.asarray(column.is_null().to_numpy(zero_copy_only=False))))
             self.extra_bytes += _CHUNK_BYTES + len(column)
@@ -219,9 +210,6 @@ class _Nulls:
 
     def bitmap(self, rows: int) -> pa.Buffer | None:
         """Returns Arrow's bitmap of the rows that have a value; None when all have one."""
-        import numpy as np
-        import pyarrow as pa
-
         if not self._parts:
             return None
         is_valid = np.ones(rows, bool)
@@ -267,8 +255,6 @@ class _Numbers:
 
     def append(self, column: Prepared) -> int:
         """Adds rows, or the items of rows: an array of any shape. Returns their memory."""
-        import numpy as np
-
         if not isinstance(column, np.ndarray):
             self._nulls.append(self._buffer.length, column)
             column = (column.fill_null(0) if column.null_count else column).to_numpy(zero_copy_only=False)
@@ -287,8 +273,6 @@ class _Numbers:
 
     def build(self) -> pa.Array:
         """Returns all rows, in the memory of this object."""
-        import pyarrow as pa
-
         # Not `pa.array`: it imports pandas, which takes half a second, and fails during the exit of the process.
         buffers = [self._nulls.bitmap(len(self)), pa.py_buffer(self._buffer.values)]
         return pa.Array.from_buffers(self._type, len(self), buffers)
@@ -302,8 +286,6 @@ class _Lists:
     __slots__ = ("_ends", "_items", "_nulls", "_type")
 
     def __init__(self, type_: pa.ListType, dtype: np.dtype[Any]) -> None:
-        import numpy as np
-
         self._type = type_
         self._items = _Numbers(type_.value_type, dtype)
         self._ends = _Buffer(np.dtype(np.int32))
@@ -325,8 +307,6 @@ class _Lists:
 
     def append(self, column: Prepared) -> int:
         """Adds rows: an array of two dimensions, or lists of Arrow. Returns their memory."""
-        import numpy as np
-
         first, rows, size_bytes = len(self._items), len(column), self.bytes_of(column)
         if first + _item_count(column) > np.iinfo(self._ends.dtype).max:
             text = f"have more than {np.iinfo(self._ends.dtype).max:,} items in the lists of one column"
@@ -359,9 +339,6 @@ class _Lists:
 
     def build(self) -> pa.Array:
         """Returns all rows; the items are in the memory of this object."""
-        import numpy as np
-        import pyarrow as pa
-
         rows = self._ends.length
         offsets = np.concatenate([np.zeros(1, self._ends.dtype), self._ends.values])
         buffers = [self._nulls.bitmap(rows), pa.py_buffer(offsets)]
@@ -370,8 +347,6 @@ class _Lists:
 
 def _item_count(column: Prepared) -> int:
     """Returns the number of items of all lists, including those of nulls."""
-    import numpy as np
-
     if isinstance(column, np.ndarray):
         return int(column.size)
     offsets = column.offsets  # of the slice; its `values` would be those of the complete array
@@ -401,8 +376,6 @@ class _Arrays:
         """Does nothing: the arrays are stored as they are."""
 
     def append(self, column: pa.Array) -> int:
-        import pyarrow as pa
-
         size_bytes = self.bytes_of(column)
         self._small.append(column)
         self._small_bytes += size_bytes
@@ -420,8 +393,6 @@ class _Arrays:
         """Does nothing: no memory is reserved."""
 
     def build(self) -> pa.Array:
-        import pyarrow as pa
-
         chunks = [*self._chunks, *self._small]
         self._chunks, self._small, self._small_bytes = [], [], 0
         joined = pa.concat_arrays(chunks) if chunks else pa.array([], type=self._type)
@@ -431,8 +402,6 @@ class _Arrays:
 
 def _children(type_: pa.DataType) -> int:
     """Returns the number of Arrow arrays within an array of a nested type."""
-    import pyarrow.types as kinds
-
     if kinds.is_struct(type_):
         return sum(1 + _children(field.type) for field in type_)
     if kinds.is_map(type_):

@@ -12,19 +12,29 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
-import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate, chain
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as kinds
 
 from pai_sdk._core.names.hints import is_of_type, name_hint
-from pai_sdk._data.trace.items import as_bytes, as_decimal, as_number, as_text, check_plain, is_missing, time_array
+from pai_sdk._data.trace.items import (
+    as_bytes,
+    as_decimal,
+    as_number,
+    as_numpy,
+    as_text,
+    check_plain,
+    is_missing,
+    time_array,
+)
+from pai_sdk._data.trace.types import numpy_type
 from pai_sdk.errors import InvalidInputError, Problem
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
 
 Prepared: TypeAlias = "np.ndarray | pa.Array"
 """A checked column: a numpy array in the caller's memory, or an Arrow array of the column's type."""
@@ -92,36 +102,17 @@ class Columns:
         return prepared, rows
 
 
-def numpy_type(type_: pa.DataType) -> np.dtype[Any] | None:
-    """Returns the numpy type with the bytes of an Arrow type, for integers and floats; None for other types."""
-    import pyarrow.types as kinds
-
-    if kinds.is_integer(type_) or kinds.is_floating(type_):
-        import numpy as np
-
-        dtype: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
-        return dtype
-    return None
-
-
 def _refusals() -> tuple[type[BaseException], ...]:
-    import pyarrow as pa
-
     return (TypeError, ValueError, OverflowError, ArithmeticError, pa.ArrowException)
 
 
 def _refused(name: str, type_: pa.DataType, error: BaseException) -> Problem:
-    import pyarrow as pa
-
     if isinstance(error, pa.ArrowException) or (type(error) is OverflowError and "Python int" in str(error)):
         return Problem(f"column {name!r}", f"has values that {type_} cannot store: {error}")
     return Problem(f"column {name!r}", str(error))
 
 
 def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
-    import numpy as np
-    import pyarrow as pa
-
     if isinstance(value, pa.ChunkedArray):
         value = value.combine_chunks()
     if isinstance(value, pa.Array):
@@ -147,9 +138,6 @@ def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prep
 
 def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
     """Returns a column of a masked array, with nulls for masked values."""
-    import numpy as np
-    import pyarrow as pa
-
     is_hidden = np.ma.getmaskarray(array)
     if array.ndim == 1 and array.dtype.kind in "mM":
         return _from_list(
@@ -167,9 +155,6 @@ def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dt
 def _from_list(values: list[Any], type_: pa.DataType) -> pa.Array:
     """Returns a column of a list."""
     # Converted level by level, since Arrow truncates 0.5 to 0, and drops unknown fields of structs.
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
     if kinds.is_list(type_) or kinds.is_large_list(type_):
         offsets, items = _flattened(values, type_, _items)
         return type(pa.array([], type_)).from_arrays(offsets, _as_arrow(items, type_.value_type), type=type_)
@@ -192,9 +177,6 @@ def _from_list(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 def _leaves(values: list[Any], type_: pa.DataType) -> pa.Array:
     """Returns a column of plain items; checks values that Arrow would change, guess or refuse unclearly."""
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
     if kinds.is_temporal(type_) and not kinds.is_interval(type_):
         return time_array(values, type_)
     if kinds.is_decimal(type_):
@@ -220,9 +202,6 @@ def _leaves(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _as_arrow(values: Any, type_: pa.DataType) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
     column = _column(values, type_, numpy_type(type_))
     if not isinstance(column, np.ndarray):
         return column
@@ -233,9 +212,6 @@ def _as_arrow(values: Any, type_: pa.DataType) -> pa.Array:
 
 def _flattened(values: list[Any], type_: pa.DataType, of_row: Callable[..., Any]) -> tuple[pa.Array, Any]:
     """Returns the offsets of rows that are lists, None for a row that is None, and all items."""
-    import numpy as np
-    import pyarrow as pa
-
     rows = [() if row is None else of_row(row, type_) for row in values]
     ends = [0, *accumulate(map(len, rows))]
     is_null = [row is None for row in values]
@@ -267,9 +243,6 @@ def _pairs(row: Any, type_: pa.DataType) -> list[tuple[Any, Any]]:
 
 
 def _structs(values: list[Any], type_: pa.StructType) -> pa.Array:
-    import numpy as np
-    import pyarrow as pa
-
     fields = list(type_)
     names = [field.name for field in fields]
     for row in values:
@@ -297,8 +270,6 @@ def _cast(array: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _check_same(original: pa.Array, stored: pa.Array) -> None:
-    import pyarrow as pa
-
     kinds, before, after = pa.types, original.type, stored.type
     if before == after or kinds.is_null(before):
         return
@@ -316,8 +287,6 @@ def _check_same(original: pa.Array, stored: pa.Array) -> None:
 
 
 def _check_same_nested(original: pa.Array, stored: pa.Array) -> None:
-    import pyarrow as pa
-
     if pa.types.is_struct(original.type) and pa.types.is_struct(stored.type):
         names = [field.name for field in stored.type]
         for field, before in zip(original.type, original.flatten(), strict=True):
@@ -332,38 +301,17 @@ def _check_same_nested(original: pa.Array, stored: pa.Array) -> None:
 
 
 def _infinities(numbers: pa.Array) -> int:
-    import pyarrow.compute as pc
-
     return int(pc.sum(pc.is_inf(numbers)).as_py() or 0)
 
 
 def _is_text(type_: pa.DataType) -> bool:
-    import pyarrow.types as kinds
-
     names = ("string", "large_string", "string_view", "binary", "large_binary", "fixed_size_binary", "binary_view")
     # Old versions of pyarrow have no views.
     return any(getattr(kinds, f"is_{name}", lambda type_: False)(type_) for name in names)
 
 
-def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
-    """Returns the array of a tensor or array, without a copy; None for a list. Raises TypeError for others."""
-    import numpy as np
-
-    if isinstance(value, np.ndarray):
-        return value
-    torch = sys.modules.get("torch")
-    if torch is not None and isinstance(value, torch.Tensor):
-        value = value.detach().cpu()
-        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # type: ignore[no-any-return]
-    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
-        return None
-    raise TypeError(f"{is_of_type(value)}; give a tensor, a numpy array or a list")
-
-
 def _check_fits(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
     """Checks that numbers can be stored as another type without loss of fractions, range or integers."""
-    import numpy as np
-
     if array.ndim != 1:
         raise TypeError(f"has {array.ndim} dimensions; a column of numbers has one")
     if array.dtype == dtype or not array.size:
@@ -387,8 +335,6 @@ def _check_fits(array: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> None:
 
 def _check_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any], minimum: int, maximum: int) -> None:
     """Checks that integers are exact as floating point numbers."""
-    import numpy as np
-
     exact = 1 << np.finfo(dtype).nmant + 1
     if -exact <= minimum and maximum <= exact:
         return
@@ -399,8 +345,6 @@ def _check_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any], minimum: 
 
 def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> Prepared:
     """Converts an array of two or more dimensions to lists; returns an array of numbers as it is."""
-    import pyarrow as pa
-
     if not pa.types.is_list(type_):
         raise TypeError(f"has {array.ndim} dimensions, but its type is {type_}")
     if array.ndim > 2:
@@ -414,17 +358,11 @@ def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> Prepared:
 
 def _lists(array: np.ndarray[Any, Any], items: pa.Array, type_: pa.DataType) -> pa.Array:
     """Returns the rows of an array as lists of `items`."""
-    import numpy as np
-    import pyarrow as pa
-
     offsets = np.arange(len(array) + 1, dtype=np.int32) * array.shape[1]
     return pa.ListArray.from_arrays(pa.array(offsets), items, type=type_)
 
 
 def _repeated(value: Any, rows: int, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
-    import numpy as np
-    import pyarrow as pa
-
     if value is None or value is np.ma.masked:
         return pa.nulls(rows, type_)
     if dtype is not None and isinstance(value, int | float) and not isinstance(value, bool):

@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from pai_sdk._core.names.hints import is_of_type, name_hint
-from pai_sdk._data.trace.columns import as_numpy
+from pai_sdk._data.trace.items import as_numpy
 from pai_sdk._data.trace.steps import Steps, current_giver
 from pai_sdk._data.trace.trace_writer import CLOSE_S, TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, Problem, TraceError
@@ -132,9 +132,6 @@ class TraceHook:
         )
         if self._steps.add(name, values, is_foreign=is_foreign):
             _warn_twice(name)
-
-    def _is_of_siblings(self, giver: Any) -> bool:
-        return any(hook._steps.has_loop(giver) for hook in self._siblings())
 
     def _siblings(self) -> list[TraceHook]:
         """Returns the other hooks of the group that have some of the columns."""

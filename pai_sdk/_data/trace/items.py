@@ -12,14 +12,16 @@ import math
 import reprlib
 import sys
 import uuid
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.names.hints import is_of_type
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
-__all__ = ["as_bytes", "as_decimal", "as_number", "as_text", "check_plain", "is_missing", "time_array"]
+__all__ = ["as_bytes", "as_decimal", "as_number", "as_numpy", "as_text", "check_plain", "is_missing", "time_array"]
 
 _PLAIN = (bool, int, float, type(None))
 _DAY_NS = 86_400 * 10**9
@@ -94,7 +96,9 @@ def as_number(value: Any, *, is_integer: bool = False) -> Any:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, decimal.Decimal):
-        return _decimal_number(value, is_integer=is_integer)
+        if is_integer and value != value.to_integral_value():
+            raise ValueError(f"has the value {value}, which is no whole number")
+        return int(value) if is_integer else float(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.number | numpy.bool_):
         if isinstance(value, numpy.complexfloating | numpy.timedelta64):
@@ -103,17 +107,26 @@ def as_number(value: Any, *, is_integer: bool = False) -> Any:
     raise _wrong(value, "the column takes numbers")
 
 
-def _decimal_number(value: decimal.Decimal, *, is_integer: bool) -> float | int:
-    if is_integer and value != value.to_integral_value():
-        raise ValueError(f"has the value {value}, which is no whole number")
-    return int(value) if is_integer else float(value)
-
-
 def check_plain(values: list[Any], type_: pa.DataType) -> None:
     """Refuses pandas' NaT, which Arrow does not know, in a column that has no times."""
     pandas = sys.modules.get("pandas")
     if pandas is not None and any(value is pandas.NaT for value in values):
         raise _wrong(pandas.NaT, f"the column is {type_}")
+
+
+def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
+    """Returns the array of a tensor or array, without a copy; None for a list. Raises TypeError for others."""
+    import numpy as np
+
+    if isinstance(value, np.ndarray):
+        return value
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(value, torch.Tensor):
+        value = value.detach().cpu()
+        return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # type: ignore[no-any-return]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
+        return None
+    raise TypeError(f"{is_of_type(value)}; give a tensor, a numpy array or a list")
 
 
 # ---- times
@@ -139,7 +152,7 @@ def time_array(values: list[Any], type_: pa.DataType) -> pa.Array:
             continue
         count, remainder = divmod(ns, unit_ns)
         if remainder:
-            raise ValueError(f"has {_short_repr(value)}, which {type_} cannot store exactly")
+            raise ValueError(f"has {reprlib.repr(value)}, which {type_} cannot store exactly")
         counts.append(count * days_ms)
     try:
         plain = pa.array(counts, pa.int32() if type_.bit_width == 32 else pa.int64())
@@ -211,13 +224,11 @@ def _numpy_ns(value: Any, kind: str, takes: str) -> int | None:
     if unit in _NUMPY_UNIT_NS:
         return count * _NUMPY_UNIT_NS[unit]
     if unit not in _SMALLER or count % _SMALLER[unit]:
-        raise ValueError(f"has {_short_repr(value)}, which is no whole number of nanoseconds")
+        raise ValueError(f"has {reprlib.repr(value)}, which is no whole number of nanoseconds")
     return count // _SMALLER[unit]
 
 
 def _wrong(value: Any, takes: str) -> TypeError:
-    return TypeError(f"has the item {_short_repr(value)}, which {is_of_type(value)}; {takes}, and None for a null")
-
-
-def _short_repr(value: Any) -> str:
-    return reprlib.repr(value)
+    return TypeError(
+        f"has the item {reprlib.repr(value)}, which {is_of_type(value)}; {takes}, and None for a null"
+    )

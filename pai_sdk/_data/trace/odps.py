@@ -23,9 +23,8 @@ from pai_sdk._core.config.credentials import (
     static_credentials,
 )
 from pai_sdk._core.extras import missing_extra
-from pai_sdk._data.trace.columns import numpy_type
 from pai_sdk._data.trace.frames import framed_content
-from pai_sdk._data.trace.types import column_type, parse_type, type_text
+from pai_sdk._data.trace.types import column_type, numpy_type, parse_type, type_text
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 
 if TYPE_CHECKING:

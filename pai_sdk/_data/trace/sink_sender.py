@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.retry import RetryPolicy, single_attempt
-from pai_sdk._data.trace.block import BlockBuilder
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from pai_sdk._data.trace.block import BlockBuilder
     from pai_sdk._data.trace.sinks import Sink, SinkSession
 
 __all__ = ["SinkSender"]

@@ -21,12 +21,11 @@ import time
 import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.trace.block import BlockBuilder
-from pai_sdk._data.trace.columns import Columns
 from pai_sdk._data.trace.parquet import current_run_id, default_sink
 from pai_sdk._data.trace.sink_sender import SinkSender
 from pai_sdk._data.trace.types import ColumnTypes, trace_schema
@@ -142,10 +141,15 @@ class TraceWriter:
         self.schema = trace_schema(schema)
         self.run_id = run_id or current_run_id()
         self.sink = sink if sink is not None else default_sink(self.run_id)
+        # Here, since these modules need pyarrow, and `trace_schema` has raised an error with a hint without it.
+        from pai_sdk._data.trace.block import BlockBuilder
+        from pai_sdk._data.trace.columns import Columns
+
         self._columns = Columns(self.schema, missing=missing)
         self._block_schema = self.sink.prepare(self.schema, self.run_id)
         _import_early()
         self._block_bytes = min(block_bytes, memory_bytes)
+        self._new_builder = partial(BlockBuilder, self.schema, block_bytes=self._block_bytes)
         self._memory_bytes = memory_bytes
         self._process_id = os.getpid()
         self._sender = SinkSender(
@@ -157,7 +161,7 @@ class TraceWriter:
             flush=self._end_session,
         )
         self._changed = self._sender.changed
-        self._builder = BlockBuilder(self.schema, block_bytes=self._block_bytes)
+        self._builder = self._new_builder()
         self.waits = WaitLimits()
         self._is_closed = False
         self._rows_fed = 0
@@ -167,7 +171,7 @@ class TraceWriter:
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A pickled writer becomes a new writer with equal settings: threads and rows stay in this process.
-        return _rebuilt, (self.schema, self.sink, {**self._settings, "run_id": self.run_id})
+        return partial(TraceWriter, **self._settings, run_id=self.run_id), (self.schema, self.sink)
 
     def __repr__(self) -> str:
         return f"<TraceWriter {self.sink!r} {self._rows_fed} rows>"
@@ -370,17 +374,13 @@ class TraceWriter:
         """Hands the rows so far to the threads; the caller holds the lock."""
         builder = self._builder
         builder.trim()
-        self._builder = BlockBuilder(self.schema, block_bytes=self._block_bytes)
+        self._builder = self._new_builder()
         self._sender.add(builder)
 
     def _end_session(self) -> None:
         if self._builder.rows:
             self._seal()
         self._sender.end_session()
-
-
-def _rebuilt(schema: Any, sink: Any, settings: dict[str, Any]) -> TraceWriter:
-    return TraceWriter(schema, sink, **settings)
 
 
 def _import_early() -> None:

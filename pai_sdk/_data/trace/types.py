@@ -11,6 +11,7 @@ from pai_sdk._core.names.hints import name_hint
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
 ColumnTypes: TypeAlias = "Mapping[str, str | pa.DataType] | pa.Schema"
@@ -110,7 +111,7 @@ def _field(name: str, type_: str | pa.DataType, metadata: Any) -> pa.Field:
 
 def canonical_type(text: str) -> str:
     """Returns the type in MaxCompute's notation, without aliases and spaces; raises ValueError for others."""
-    return _text(_parsed(text, _NTZ_UNIT), _NTZ_UNIT)
+    return type_text(parse_type(text, _NTZ_UNIT), _NTZ_UNIT)
 
 
 def column_type(field: pa.Field) -> str:
@@ -119,12 +120,8 @@ def column_type(field: pa.Field) -> str:
     return metadata[_METADATA].decode() if _METADATA in metadata else type_text(field.type)
 
 
-def parse_type(text: str) -> pa.DataType:
+def parse_type(text: str, ntz_unit: str = "ns") -> pa.DataType:
     """Returns the Arrow type for a type in MaxCompute's notation; nanoseconds for both kinds of timestamp."""
-    return _parsed(text, "ns")
-
-
-def _parsed(text: str, ntz_unit: str) -> pa.DataType:
     parser = _TypeParser(text, ntz_unit)
     type_ = parser.parse()
     if token := parser.token():
@@ -132,20 +129,16 @@ def _parsed(text: str, ntz_unit: str) -> pa.DataType:
     return type_
 
 
-def type_text(type_: pa.DataType) -> str:
+def type_text(type_: pa.DataType, ntz_unit: str | None = None) -> str:
     """Returns the type in MaxCompute's notation; the inverse of `parse_type`. Raises ValueError for others."""
-    return _text(type_)
-
-
-def _text(type_: pa.DataType, ntz_unit: str | None = None) -> str:
     import pyarrow.types as kinds
 
     if kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_fixed_size_list(type_):
-        return f"array<{_text(type_.value_type, ntz_unit)}>"
+        return f"array<{type_text(type_.value_type, ntz_unit)}>"
     if kinds.is_map(type_):
-        return f"map<{_text(type_.key_type, ntz_unit)},{_text(type_.item_type, ntz_unit)}>"
+        return f"map<{type_text(type_.key_type, ntz_unit)},{type_text(type_.item_type, ntz_unit)}>"
     if kinds.is_struct(type_):
-        return f"struct<{','.join(f'{field.name}:{_text(field.type, ntz_unit)}' for field in type_)}>"
+        return f"struct<{','.join(f'{field.name}:{type_text(field.type, ntz_unit)}' for field in type_)}>"
     if kinds.is_decimal(type_):
         return f"decimal({type_.precision},{type_.scale})"
     if kinds.is_timestamp(type_) and type_.unit == ntz_unit:
@@ -158,6 +151,18 @@ def _text(type_: pa.DataType, ntz_unit: str | None = None) -> str:
         if type_.equals(_plain(arrow)):
             return name
     raise ValueError(f"tables have no type for {type_}")
+
+
+def numpy_type(type_: pa.DataType) -> np.dtype[Any] | None:
+    """Returns the numpy type with the bytes of an Arrow type, for integers and floats; None for other types."""
+    import pyarrow.types as kinds
+
+    if kinds.is_integer(type_) or kinds.is_floating(type_):
+        import numpy as np
+
+        dtype: np.dtype[Any] = np.dtype(type_.to_pandas_dtype())
+        return dtype
+    return None
 
 
 def _tokens(text: object) -> Iterator[str]:

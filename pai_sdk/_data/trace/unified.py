@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.types as kinds
 
 from pai_sdk.errors import InvalidInputError, Problem
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 __all__ = ["unified", "wider"]
 
@@ -18,8 +17,6 @@ _MAX_DIGITS = 38
 
 def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
     """Returns the schema with the columns of all files, given with their paths, in types that store all values."""
-    import pyarrow as pa
-
     columns: dict[str, tuple[pa.DataType, str]] = {}
     problems: dict[str, Problem] = {}
     for path, schema in schemas:
@@ -45,8 +42,6 @@ def wider(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
     Integers become wider integers, decimal numbers, or double; float becomes double. This also applies inside
     lists, maps and structs, and structs get the fields of both. Strings and numbers are incompatible.
     """
-    import pyarrow as pa
-    import pyarrow.types as kinds
 
     def is_list(type_: pa.DataType) -> bool:
         return any(kind(type_) for kind in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list))
@@ -68,8 +63,6 @@ def wider(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
 
 
 def _wider_struct(first: pa.StructType, second: pa.StructType) -> pa.DataType | None:
-    import pyarrow as pa
-
     types = {field.name: field.type for field in first}
     for field in second:
         type_ = wider(types.get(field.name, field.type), field.type)
@@ -80,9 +73,6 @@ def _wider_struct(first: pa.StructType, second: pa.StructType) -> pa.DataType | 
 
 
 def _wider_value(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
-    import pyarrow as pa
-    import pyarrow.types as kinds
-
     for decimal, number in ((first, second), (second, first)):
         if kinds.is_decimal(decimal) and kinds.is_floating(number):
             return None  # a double cannot store decimal numbers exactly
