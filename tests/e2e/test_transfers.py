@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._service.oss.store import ObjectStore
@@ -39,7 +39,7 @@ import sys
 from pathlib import Path
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
 

@@ -32,8 +32,6 @@ from pai_sdk._data.trace.types import ColumnTypes, trace_schema
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from pai_sdk._data.trace.sinks import Sink
 
 __all__ = ["CLOSE_S", "TraceStats", "TraceWriter"]
@@ -142,11 +140,14 @@ class TraceWriter:
         self.run_id = run_id or current_run_id()
         self.sink = sink if sink is not None else default_sink(self.run_id)
         # Here, since these modules need pyarrow, and `trace_schema` has raised an error with a hint without it.
+        import pyarrow as pa
+
         from pai_sdk._data.trace.block import BlockBuilder
         from pai_sdk._data.trace.columns import Columns
 
         self._columns = Columns(self.schema, missing=missing)
         self._block_schema = self.sink.prepare(self.schema, self.run_id)
+        added = [name for name in self._block_schema.names if name not in self.schema.names]
         _import_early()
         self._block_bytes = min(block_bytes, memory_bytes)
         self._new_builder = partial(BlockBuilder, self.schema, block_bytes=self._block_bytes)
@@ -154,7 +155,8 @@ class TraceWriter:
         self._process_id = os.getpid()
         self._sender = SinkSender(
             self.sink,
-            _added_columns(self.schema, self._block_schema, self.run_id),
+            # The sink adds the run's id to each row.
+            {name: pa.scalar(self.run_id, pa.string()) for name in added},
             retry=retry or RetryPolicy(deadline_s=300.0),
             workers=workers,
             flush_interval_s=flush_interval_s,
@@ -390,14 +392,6 @@ def _import_early() -> None:
     import concurrent.futures.thread  # noqa: F401
 
     import tenacity  # noqa: F401
-
-
-def _added_columns(schema: pa.Schema, block_schema: pa.Schema, run_id: str) -> dict[str, pa.Scalar[Any]]:
-    """Returns the value of each column that the sink adds to each row: the run's id."""
-    import pyarrow as pa
-
-    added = [name for name in block_schema.names if name not in schema.names]
-    return {name: pa.scalar(run_id, pa.string()) for name in added}
 
 
 def _check_sizes(**sizes: int) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri

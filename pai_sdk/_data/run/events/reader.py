@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 from pai_sdk._data.run.events.attempts import start_order
 from pai_sdk._data.run.events.columns import GrowingSummary, SeriesStats, series_stats
 from pai_sdk._data.run.events.files import DamagedRange, EventChunk, EventFileReader, OtherEvent
-from pai_sdk._data.run.events.lanes import HostFiles, lanes
 from pai_sdk._data.run.events.run_files import (
     LOGS_RANK,
     RunEnd,
@@ -28,7 +27,7 @@ from pai_sdk._data.run.events.run_files import (
     valid_points,
 )
 from pai_sdk._data.run.events.series import Series, TagSummary, is_tensor_kind
-from pai_sdk._data.run.events.sources import is_instance, source_order
+from pai_sdk._data.run.events.sources import HostFiles, is_instance, lanes, source_order
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
@@ -355,7 +354,7 @@ def _names_of(keys: Iterable[TagKey], files: Collection[RunFile]) -> dict[tuple[
         if len(same_tag) == 1:
             names[kind, tag] = same_tag[0]
             continue
-        same_tag.sort(key=_key_order)
+        same_tag.sort(key=lambda key: source_order(*key.source[::-1], is_from_log=key.source[0] == LOGS_RANK))
         labels = [_key_label(key, files) for key in same_tag]
         short = [match[1] if (match := _INSTANCE.fullmatch(label)) else label for label in labels]
         for number, key in enumerate(same_tag):
@@ -372,11 +371,6 @@ def _key_label(key: TagKey, files: Iterable[RunFile]) -> str:
         return f"{instance}.log" if rank == LOGS_RANK else instance
     hosts = {file.host for file in files if key in file.points}
     return hosts.pop() if len(hosts) == 1 else ""
-
-
-def _key_order(key: TagKey) -> tuple[Any, ...]:
-    rank, instance = key.source
-    return source_order(instance, rank, is_from_log=rank == LOGS_RANK)
 
 
 def _read_other_events(reader: EventFileReader, size: int) -> Iterator[OtherEvent]:

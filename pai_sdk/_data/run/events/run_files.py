@@ -48,8 +48,11 @@ class RunFile:
     def __init__(self, store: Store, path: str) -> None:
         self.reader = EventFileReader(store, path)
         self.read_version = (0, "")
-        self.host, self.order = _file_host(path), start_order(path)
-        self.source = (_file_rank(path), self.host if is_instance(self.host) else "")
+        folder, _, name = path.rpartition("/")
+        source, part = event_file_source(name), EVENTS_PART.fullmatch(folder.rpartition("/")[2])
+        rank = -1 if part is None else int(part["rank"] or LOGS_RANK)
+        self.host, self.order = source[0] if source else "", start_order(path)
+        self.source = (rank, self.host if is_instance(self.host) else "")
         self.changed_s: float | None = None
         self.points: dict[TagKey, GrowingSeries] = {}
         self.other_events: dict[TagKey, list[OtherEvent]] = {}
@@ -174,17 +177,3 @@ def top_of(files: list[tuple[RunFile, Integers]]) -> tuple[str, float]:
         if len(files) - 1 in replacement.replaced_by
     ]
     return newest.reader.path, max([int(steps[end - 1]), *last])
-
-
-def _file_rank(path: str) -> int:
-    """Returns the rank by the folder of a file; -1 without one."""
-    part = EVENTS_PART.fullmatch(path.rpartition("/")[0].rpartition("/")[2])
-    if part is None:
-        return -1
-    return int(part["rank"]) if part["rank"] else LOGS_RANK
-
-
-def _file_host(path: str) -> str:
-    """Returns the instance or the machine in the name of a file; empty without one."""
-    source = event_file_source(path.rpartition("/")[2])
-    return source[0] if source else ""

@@ -16,7 +16,6 @@ from typing import Any
 
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.run.functions.calling import exit_code_of, exit_text_of, kind_of
-from pai_sdk._data.run.functions.counters import RunCounters
 from pai_sdk._data.run.functions.host import Ended, Host, Message, Task, ThreadHost
 from pai_sdk._data.run.functions.saved_state import SavedState, pack, read_saved, unpack, write_saved
 from pai_sdk._data.run.report.checkpoints import Checkpoint
@@ -30,6 +29,7 @@ _GRACE_S = 10.0
 _SAVE_S = 300.0
 _AHEAD = 10_000
 _MODES = ("thread", "process")
+_COUNTERS = ("iteration", "time_total", "timesteps_total", "episodes_total")
 
 
 @short_tracebacks
@@ -157,7 +157,7 @@ class FunctionRun:
     @property
     def training_iteration(self) -> int:
         """The number of returned results, with those before a restored state."""
-        return self._counters.iterations
+        return int(self._counters.values()["iteration"])
 
     def _next(self, timeout_s: float | None) -> Message | None:
         self.start()
@@ -354,6 +354,41 @@ class FunctionRun:
 
     def __repr__(self) -> str:
         return f"<FunctionRun {self.run_id} iteration={self.training_iteration}>"
+
+
+class RunCounters:
+    """Counts results, seconds, time steps and episodes of a run, with those before a restored state."""
+
+    def __init__(self, saved: object = None) -> None:
+        saved = saved if isinstance(saved, dict) else {}
+        valid = {name: value for name in _COUNTERS if isinstance(value := saved.get(name), int | float)}
+        self._counts: dict[str, Any] = {**dict.fromkeys(_COUNTERS, 0), **valid}
+        self._at_restore = dict(self._counts)
+
+    def count(self, result: Mapping[str, Any]) -> None:
+        """Counts one result."""
+        self._counts["iteration"] += 1
+        self._counts["time_total"] += result["time_this_iter_s"]
+        for kind in ("timesteps", "episodes"):
+            self._counts[f"{kind}_total"] += result.get(f"{kind}_this_iter", 0)
+
+    def values(self) -> dict[str, Any]:
+        """Returns a copy, to be saved."""
+        return dict(self._counts)
+
+    def results(self) -> dict[str, Any]:
+        """Returns the counters as entries of a result, in total and since the restored state."""
+        counts, before = self._counts, self._at_restore
+        return {
+            "training_iteration": counts["iteration"],
+            "time_total_s": counts["time_total"],
+            "timesteps_total": counts["timesteps_total"],
+            "episodes_total": counts["episodes_total"],
+            "iterations_since_restore": counts["iteration"] - before["iteration"],
+            "time_since_restore": counts["time_total"] - before["time_total"],
+            "timesteps_since_restore": counts["timesteps_total"] - before["timesteps_total"],
+            "episodes_since_restore": counts["episodes_total"] - before["episodes_total"],
+        }
 
 
 def wrap(function: Callable[..., Any]) -> type[FunctionRun]:

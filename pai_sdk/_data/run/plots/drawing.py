@@ -120,7 +120,8 @@ class _Drawing:
         self.styles = _styles(self.lines)
         self.labelled = _labelled(self.lines)
         self.x_axis = x_axis(x, *(view or _range((line.x for line in self.lines), 0.0, 1.0)))
-        self.y_axis = number_axis(*_range(self._all_y(), 0.1 if log_y else 0.0, 1.0), is_log=log_y)
+        all_y = (y for line in self.lines for y in (line.y, line.low, line.high) if y is not None)
+        self.y_axis = number_axis(*_range(all_y, 0.1 if log_y else 0.0, 1.0), is_log=log_y)
         ticks = max((len(text) for _, text in self.y_axis.ticks), default=1)
         max_chars = max((len("  ".join(_label(self.lines[number]))) for number in self.labelled), default=0)
         self.left = 14 + _LETTER * ticks
@@ -145,10 +146,6 @@ class _Drawing:
         note = "; ".join(text for text in (self.note, self._counts()) if text)
         parts.append(_text(WIDTH - 14, 17, note, "end", ".65"))
         return "".join([*parts, "</svg>"])
-
-    def _all_y(self) -> Iterable[Floats]:
-        for line in self.lines:
-            yield from (ys for ys in (line.y, line.low, line.high) if ys is not None)
 
     def _px(self, x: npt.ArrayLike) -> Floats:
         return self.left + self.x_axis.positions(x) * (self.right - self.left)

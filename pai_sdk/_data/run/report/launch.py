@@ -137,11 +137,6 @@ class Launch:
             )
         return checkpoint
 
-    def step_of_rank_0(self) -> int | None:
-        """Returns the step that rank 0 of this launch resumes from, as this rank can tell; None without one."""
-        newest, launch = self._request_newest()
-        return _step_of(newest) if launch is None else launch["step"]
-
     def record_request(self) -> None:
         """Writes the note by which rank 0 learns that this rank has its start."""
         with contextlib.suppress(OSError):  # without the note, rank 0 keeps the checkpoint that it started from
@@ -198,7 +193,8 @@ class Launch:
             return newest
         if newest is None:
             return self.resume_point()
-        reached = self.step_of_rank_0()
+        newest_of_rank_0, launch = self._request_newest()
+        reached = _step_of(newest_of_rank_0) if launch is None else launch["step"]  # as this rank can tell
         if has_saved or reached is None or (newest.step or 0) <= reached:
             return newest
         usable = (each for each in complete_checkpoints(folder) if (each.step or 0) <= reached)

@@ -225,8 +225,9 @@ class ReportSession:
         # Outside the lock, and before the scheduler hears of the report: it may copy the checkpoint at once.
         if task is not None and task.options.mode == "SYNC":
             self._wait_for(task, before)
-        if self._must_record_start:
-            self._record_start()
+        if self._must_record_start and self._launch is not None:
+            self._must_record_start = False
+            self._saver.run(self._launch.record_request)  # in the background, since it reads and writes files
         if self.on_report is not None:
             target, saved = (None, None) if reported is None else (reported.target, reported.done)
             self.on_report(Report(dict(metrics), step, time.time(), target, saved))
@@ -246,13 +247,6 @@ class ReportSession:
 
     def _next_step(self) -> int:
         return (self.last_step or 0) + 1
-
-    def _record_start(self) -> None:
-        """Lets rank 0 know that this rank has started."""
-        # In the background, since it reads and writes files.
-        self._must_record_start = False
-        if self._launch is not None:
-            self._saver.run(self._launch.record_request)
 
     def stop(self) -> None:
         """Make the next report raise `StopTraining`."""

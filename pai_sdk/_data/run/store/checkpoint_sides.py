@@ -43,11 +43,6 @@ class Folder:
         """Returns the name of a file in the folder."""
         return path.removeprefix(self.path)
 
-    @property
-    def source_sizes(self) -> dict[str, int]:
-        """The sizes of the local files in bytes."""
-        return {name: file.size_bytes for name, file in self.source_files.items()}
-
     @cached_property
     def source_checkpoint(self) -> StoredCheckpoint | None:
         """The local checkpoint, if it is complete."""

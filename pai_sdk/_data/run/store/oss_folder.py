@@ -84,7 +84,8 @@ class OssFolder:
         self._signer = signing.Signer(region)
         self._canonical_query = signing.canonical_query
         # Servers on this machine cannot be reached through a proxy of the environment.
-        proxies: dict[str, str] | None = {} if _is_loopback(self._url) else None
+        host = urlsplit(self._url).hostname or ""
+        proxies: dict[str, str] | None = {} if host == "localhost" or host.startswith("127.") else None
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects())
 
     def send(self, path: Path, name: str) -> None:
@@ -228,8 +229,3 @@ def _url_of(endpoint: str, bucket: str) -> str:
         if parts.hostname != "localhost":
             return f"{parts.scheme}://{bucket}.{parts.netloc}/"
     return f"{endpoint}/{bucket}/"
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    return host == "localhost" or host.startswith("127.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 from urllib.parse import quote, unquote, urlsplit
 
 from pai_sdk._data.run.report.layout import RunLayout
@@ -20,24 +20,24 @@ _HOSTS = frozenset({"ftp", "sftp", "ssh", "smb", "webhdfs", "http", "https"})
 _DBFS_FORMS = ("dbfs:/", "/dbfs/", "file:///dbfs/", "file:/dbfs/")
 
 
-class Root(Protocol):
+class Root(ABC):
     """One file system, and the forms of its paths."""
 
+    @abstractmethod
     def full(self, path: str) -> str:
         """Returns the URI of a path; raises InvalidInputError for another file system, or a part `..`."""
-        ...
 
+    @abstractmethod
     def localized(self, path: str) -> str:
         """Returns the path without scheme and host; raises InvalidInputError for another file system."""
-        ...
 
     def written(self, name: str) -> str:
         """Returns a relative path in the form that full paths have."""
-        ...
+        return name
 
 
 @dataclass(frozen=True)
-class LocalRoot:
+class LocalRoot(Root):
     """The local disk. Full paths are `file:///…`; relative paths start at the current folder."""
 
     def full(self, path: str) -> str:
@@ -72,7 +72,7 @@ class LocalRoot:
 
 
 @dataclass(frozen=True)
-class DbfsRoot:
+class DbfsRoot(Root):
     """DBFS as Databricks mounts it at `/dbfs`."""
 
     mount: str = "/dbfs"
@@ -85,10 +85,6 @@ class DbfsRoot:
         """Returns the path below the mount point."""
         return self.mount + self.normalized(path).removeprefix("/dbfs")
 
-    def written(self, name: str) -> str:
-        """Returns a relative path unchanged."""
-        return name
-
     @staticmethod
     def normalized(path: str) -> str:
         """Returns the path in the form `/dbfs/…`."""
@@ -100,7 +96,7 @@ class DbfsRoot:
 
 
 @dataclass(frozen=True)
-class HdfsRoot:
+class HdfsRoot(Root):
     """HDFS, behind one namenode."""
 
     authority: str = ""  # between `hdfs://` and the path; empty for the default namenode
@@ -134,10 +130,6 @@ class HdfsRoot:
         """Returns the URI of a path, with the namenode of the prefix."""
         return f"hdfs://{self.authority}{self.localized(path)}"
 
-    def written(self, name: str) -> str:
-        """Returns a relative path unchanged."""
-        return name
-
     def localized(self, path: str) -> str:
         """Returns the path on the namenode."""
         authority, tail = self.split(path)
@@ -147,7 +139,7 @@ class HdfsRoot:
 
 
 @dataclass(frozen=True)
-class UriRoot:
+class UriRoot(Root):
     """The file system of a URI: `oss://`, `s3://`, `memory://` and other schemes of fsspec."""
 
     scheme: str
@@ -177,10 +169,6 @@ class UriRoot:
         if match["scheme"].lower() != self.scheme.lower() or not same_host:
             raise _foreign_path(path, f"{self.scheme}://{self.authority}")
         return self._path((match["path"] or "") if self.authority else path.partition("://")[2], path)
-
-    def written(self, name: str) -> str:
-        """Returns a relative path unchanged."""
-        return name
 
     def _path(self, tail: str, path: str) -> str:
         # Before a bucket's name a slash means nothing; on a host, and in memory, a path starts with one.

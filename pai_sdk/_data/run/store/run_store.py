@@ -289,7 +289,10 @@ class RunStore:
         Raises:
             MissingExtraError: fsspec is not installed.
         """
-        fsspec = _fsspec()
+        try:
+            import fsspec
+        except ImportError as error:
+            raise missing_extra("a file system of fsspec needs fsspec", "fs") from error
         if uri_scheme(self.prefix_path) == "oss":
             from pai_sdk._data.storage.filesystem import OssFileSystem
 
@@ -628,11 +631,3 @@ def _has_files(open_dataset: Callable[[], ParquetDataset]) -> bool:
         if type(error).__module__.startswith("pyarrow"):
             return False
         raise
-
-
-def _fsspec() -> Any:
-    try:
-        import fsspec
-    except ImportError as error:
-        raise missing_extra("a file system of fsspec needs fsspec", "fs") from error
-    return fsspec

@@ -265,8 +265,10 @@ def copy_checkpoint(checkpoint: StoredCheckpoint, target: Store, folder: str) ->
     """
     marker = _content(target, folder + MARKER)
     # Repeated submissions find the copy by its marker, and copy nothing.
-    if marker == checkpoint.marker and _sizes_fit(target, folder, checkpoint.files):
-        return
+    if marker == checkpoint.marker:
+        sizes = {file.path.removeprefix(folder): file.size_bytes for file in target.list(folder)}
+        if all(sizes.get(name) == file.size_bytes for name, file in checkpoint.files.items()):
+            return
     # Before the first file: a reader must not see the old marker beside new files.
     target.delete([folder + MARKER])
     with TransferPool() as pool:
@@ -385,11 +387,6 @@ def _content(store: Store, path: str) -> bytes | None:
         return b"".join(store.read(path))
     except ObjectNotFoundError:
         return None
-
-
-def _sizes_fit(store: Store, folder: str, files: Mapping[str, CheckpointFile]) -> bool:
-    sizes = {file.path.removeprefix(folder): file.size_bytes for file in store.list(folder)}
-    return all(sizes.get(name) == file.size_bytes for name, file in files.items())
 
 
 def _copy(source: Store, path: str, target: Store, target_path: str, file: CheckpointFile) -> None:

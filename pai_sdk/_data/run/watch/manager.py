@@ -20,6 +20,7 @@ Needs numpy, from the extras `watch` and `service`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -154,7 +155,8 @@ class RunManager:
     @property
     def state(self) -> ManagerState:
         """The progress of the manager, and the error of the last pass."""
-        return self._refresh.current_state()
+        now, points_bytes = self._data.snapshots.now, self._data.points_bytes
+        return replace(self._refresh.state, version=now.version, runs=len(now.briefs), points_bytes=points_bytes)
 
     @property
     def refresh_s(self) -> float:

@@ -286,8 +286,3 @@ class RunRefresh:
             if brief is not None and brief.status != entry.status(self.data.record(run_id), now):
                 changed.append(run_id)
         self.data.publish(changed)
-
-    def current_state(self) -> ManagerState:
-        """Returns the state of the last pass, with the version and number of the published runs."""
-        now = self.data.snapshots.now
-        return replace(self.state, version=now.version, runs=len(now.briefs), points_bytes=self.data.points_bytes)

@@ -21,10 +21,9 @@ from pai_sdk._core.config.credentials import Credentials, CredentialsProvider
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.files import write_at
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, mark_executable, replacing
+from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, PartSizes, mark_executable, replacing
 from pai_sdk._data.storage.oss.bucket import OssBucket
 from pai_sdk._data.storage.oss.connection import OssConnection
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.oss.parts import OssParts
 from pai_sdk._data.storage.oss.wire import (
     Body,

@@ -78,18 +78,15 @@ def _refusal(error: oss2.exceptions.OssError, uri: OssUri, endpoint: str) -> Sto
     error.body = b""
     request_id = error.request_id or None
     if not details.get("Code") and not request_id:
-        return _foreign_refusal(error, is_page, uri, endpoint)
+        # OSS always sends one of the two.
+        content = "a web page" if is_page else "no reason"
+        server = f"something that is not OSS, at {endpoint} or on the way to it,"
+        message = f"{server} responded with HTTP {error.status} and {content}; {_CHECK_HINT}"
+        return _error_response(error, message, uri)
     code = details.get("Code") or {404: "NoSuchKey", 403: "AccessDenied"}.get(error.status, "")
     summary = ", ".join(filter(None, [code, f"HTTP {error.status}", request_id and f"RequestId {request_id}"]))
     sentence = f"{_sentence(code, details, uri, endpoint)} [{summary}]"
     return _error_response(error, sentence, uri, code=code, request_id=request_id)
-
-
-def _foreign_refusal(error: oss2.exceptions.OssError, is_page: bool, uri: OssUri, endpoint: str) -> StorageError:
-    """Returns the error of a response without request id and code, which OSS always sends."""
-    content = "a web page" if is_page else "no reason"
-    server = f"something that is not OSS, at {endpoint} or on the way to it,"
-    return _error_response(error, f"{server} responded with HTTP {error.status} and {content}; {_CHECK_HINT}", uri)
 
 
 def _error_response(

@@ -81,7 +81,10 @@ class FileDownload:
             self._share.advance(sum(end - start for start, end in ranges if start in part.recorded))
             try:
                 pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)
-                problem = _problem_of(part, info)
+                check = ContentCheck(info)
+                for chunk in part.chunks(0, info.size_bytes):
+                    check.update(chunk)
+                problem = check.error()
                 if problem is None:
                     part.publish()
             except Exception as error:
@@ -128,13 +131,6 @@ def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
     if info is None:
         raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=str(uri))
     return info
-
-
-def _problem_of(part: PartialFile, info: ObjectInfo) -> str | None:
-    check = ContentCheck(info)
-    for chunk in part.chunks(0, info.size_bytes):
-        check.update(chunk)
-    return check.error()
 
 
 def _chunks(path: Path) -> Iterator[bytes]:

@@ -176,7 +176,7 @@ class FsspecStore(Store):
         Raises:
             ObjectNotFoundError: there is no such file.
         """
-        info = self._file_info(path)
+        info = self._info(path, self._name(path))
         if (info.get("type") == "directory") != path.endswith("/"):
             raise self._requests.missing_file(path)
         return _stored_file(path, info)
@@ -339,9 +339,6 @@ class FsspecStore(Store):
             while folder != self._root:
                 self._fs.rmdir(folder)
                 folder = folder.rpartition("/")[0]
-
-    def _file_info(self, path: str) -> Mapping[str, Any]:
-        return self._info(path, self._name(path))
 
     def _info(self, path: str, name: str) -> Mapping[str, Any]:
         try:

@@ -56,11 +56,6 @@ def stored_file_of(path: str, status: os.stat_result) -> StoredFile:
     return StoredFile(path, status.st_size, status.st_mtime_ns, etag, is_executable)
 
 
-def _leads_within(path: str, target: str) -> bool:
-    resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
-    return not posixpath.isabs(target) and resolved != ".." and not resolved.startswith("../")
-
-
 class LocalStore(Store):
     """A folder on a local disk. The first write creates it.
 
@@ -224,7 +219,9 @@ class LocalStore(Store):
             StorageError: it would lead out of the folder.
         """
         link_path = self.place(path)
-        if link_path is None or not _leads_within(path, target):
+        resolved = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
+        leads_out = posixpath.isabs(target) or resolved == ".." or resolved.startswith("../")
+        if link_path is None or leads_out:
             raise StorageError(f"{path} is a link to {target!r}, outside of the folder, so it was not created")
         must_accept_file(link_path)
         draft = link_path.with_name(f".pai-sdk-{secrets.token_hex(8)}.part")
@@ -306,7 +303,7 @@ class _TargetFolder:
         if is_marker and size_bytes:
             raise PathConflictError("its key is that of a folder, but it has content; it cannot be a file here")
         parts = name.removesuffix("/").split("/") if name else []
-        if any(not _is_file_name(part) for part in parts):
+        if any(part in ("", ".", "..") or any(sign in part for sign in _NOT_IN_NAMES) for part in parts):
             raise FileNameError("its key has parts that cannot be file names here, so it was not written")
         if self._names is not None and not is_marker:
             other = self._names.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
@@ -342,7 +339,3 @@ def _is_case_insensitive(folder: Path) -> bool:
         return cased is not None and cased.samefile(cased.with_name(cased.name.swapcase()))
     except OSError:
         return False
-
-
-def _is_file_name(part: str) -> bool:
-    return part not in ("", ".", "..") and not any(sign in part for sign in _NOT_IN_NAMES)

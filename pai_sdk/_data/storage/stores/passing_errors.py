@@ -61,8 +61,10 @@ def is_transient_error(error: BaseException) -> bool:
     # A refused key and a missing file never pass. An HTTP status, of the error or of a cause, is more precise than
     # the class of the error, so it decides first.
     chain = list(_with_causes(error))
-    if any(isinstance(each, (*_PERMANENT_ERRORS, PaiError)) or _is_unknown_host(each) for each in chain):
+    if any(isinstance(each, (*_PERMANENT_ERRORS, PaiError)) for each in chain):
         return False
+    if any(isinstance(each, socket.gaierror) and each.errno != socket.EAI_AGAIN for each in chain):
+        return False  # an unknown host
     status = next((http_status for each in chain if (http_status := _status_of(each))), 0)
     if status:
         return status in OVERLOADED
@@ -76,10 +78,6 @@ def _with_causes(error: BaseException) -> Iterator[BaseException]:
         causes.append(at)
         at = at.__cause__
     return iter(causes)
-
-
-def _is_unknown_host(error: BaseException) -> bool:
-    return isinstance(error, socket.gaierror) and error.errno != socket.EAI_AGAIN
 
 
 def _status_of(error: BaseException) -> int:

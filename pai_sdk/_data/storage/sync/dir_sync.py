@@ -21,7 +21,6 @@ from pai_sdk._data.storage.base import FileMove, Store, clock_passed
 from pai_sdk._data.storage.pool import SKIPPED_SUFFIX, TransferPool
 from pai_sdk._data.storage.progress import ByteBar, FileShare
 from pai_sdk._data.storage.stored_file import StoredFile
-from pai_sdk._data.storage.sync.commits import committed_by
 from pai_sdk._data.storage.sync.memory import Moved, SyncMemory, memory_path
 from pai_sdk.errors import (
     FileChangedError,
@@ -33,13 +32,21 @@ from pai_sdk.errors import (
     SyncError,
 )
 
-__all__ = ["DirSync", "SyncReport", "move_file"]
+__all__ = ["DirSync", "SyncReport", "committed_by", "move_file"]
 
 # Attempts for a file that changes while it is read.
 _MAX_READS = 4
 _MAX_CACHED_FOLDERS = 1000
 _DELETE_BATCH = 1000
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")
+# `<session>-committed.parquet` of earlier versions, `<session>-<n>blocks-<n>bytes-committed.parquet` of this one.
+_COMMIT = re.compile(r"(?P<session>.*rank\d+-\w+-\w+-[0-9a-f]+)(?:-\d+blocks-\d+bytes)?-committed\.parquet")
+
+
+def committed_by(path: str) -> str | None:
+    """Returns the common prefix of the files that a commit of a trace declares complete; None for other files."""
+    match = _COMMIT.fullmatch(path)  # `_data/trace/trace_files.py` defines the names
+    return match["session"] if match else None
 
 
 @dataclass
@@ -156,7 +163,10 @@ class DirSync:
         bar: ByteBar | None = None,
         workers: int | None = None,
     ) -> None:
-        _must_not_overlap(source, target)
+        if source.uri.startswith(target.uri) or target.uri.startswith(source.uri):
+            message = f"{target.uri} and {source.uri} overlap"
+            hint = "choose a folder that is not within the other one"
+            raise InvalidInputError([Problem("target", message, hint)])
         self._source = source
         self._target = target
         self._delete = delete
@@ -213,9 +223,10 @@ class DirSync:
             # After all other files: a reader that sees a commit reads the blocks before it.
             if deferred.commits and not report.gave_up:
                 self._move_commits(deferred.commits, report, memory, bar)
-            # Nothing is deleted after a failed move: the failed file may be the replacement.
-            if not (report.gave_up or report.failures):
-                self._delete_all(deferred, report)
+            # Nothing is deleted after an incomplete listing of the source, or after a failed move: the failed file
+            # may be the replacement.
+            while deferred.gone and not (report.gave_up or report.failures or report.unlisted):
+                self._delete_now(list(islice(deferred.gone, _DELETE_BATCH)), deferred, report)
             # These files need the name of a folder that is deleted with its last file.
             if deferred.after_deletions and not report.gave_up:
                 with self._files(report, memory, bar) as files:
@@ -326,13 +337,14 @@ class DirSync:
             report.moved_bytes += source.size_bytes
             return
         self._target.prepare()
-        if self._delete and deferred.has_folders(self._target):
+        if self._delete and deferred.folders_in(self._target, "") is not None:
             in_the_way = [str(folder) for folder in PurePosixPath(path).parents if str(folder) in deferred.gone]
             # A file is where a folder is needed, so it cannot wait for the end.
             if in_the_way and not report.unlisted:
                 self._delete_now(in_the_way, deferred, report)
             # What is in a folder is deleted first; a folder that becomes empty by it is removed with it.
-            if source.is_folder or (target is None and deferred.has_folder(self._target, path)):
+            parent, _, name = path.rpartition("/")
+            if source.is_folder or (target is None and name in (deferred.folders_in(self._target, parent) or ())):
                 deferred.after_deletions.append(source)
                 return
         if committed_by(path) is None:
@@ -354,15 +366,11 @@ class DirSync:
             # `get_file` compares them, on the threads of the pool.
             return False
         try:
-            return _same_content(self._source, source, self._target, target)
+            # The ETag of most objects is their MD5; otherwise both files are read.
+            return _md5(self._source, source) == _md5(self._target, target)
         except (OSError, StorageError):
             # Moving it will report the error.
             return False
-
-    def _delete_all(self, deferred: _Deferred, report: SyncReport) -> None:
-        """Deletes files that the source does not have, if the source could be listed completely."""
-        while deferred.gone and not report.unlisted:
-            self._delete_now(list(islice(deferred.gone, _DELETE_BATCH)), deferred, report)
 
     def _delete_now(self, paths: Sequence[str], deferred: _Deferred, report: SyncReport) -> None:
         for path in paths:
@@ -382,16 +390,8 @@ class _Deferred:
     commits: list[StoredFile] = field(default_factory=list)
     _folders: dict[str, frozenset[str] | None] = field(default_factory=dict)
 
-    def has_folders(self, target: Store) -> bool:
-        """Returns True if the target has folders, which may be where a file is to be written."""
-        return self._folders_in(target, "") is not None
-
-    def has_folder(self, target: Store, path: str) -> bool:
-        """Returns True if the target had a folder of that path before the sync."""
-        parent, _, name = path.rpartition("/")
-        return name in (self._folders_in(target, parent) or ())
-
-    def _folders_in(self, target: Store, path: str) -> frozenset[str] | None:
+    def folders_in(self, target: Store, path: str) -> frozenset[str] | None:
+        """Returns the folders that a folder had before the sync; None in a store without folders."""
         # One listing for each folder: a request for each file would take longer than small files themselves.
         if path not in self._folders:
             # Paths are sorted, so the folders of earlier paths are rarely needed again.
@@ -560,12 +560,6 @@ def move_file(
         raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=uri)
 
 
-def _must_not_overlap(source: Store, target: Store) -> None:
-    if source.uri.startswith(target.uri) or target.uri.startswith(source.uri):
-        message = f"{target.uri} and {source.uri} overlap"
-        raise InvalidInputError([Problem("target", message, "choose a folder that is not within the other one")])
-
-
 def _side_by_side(
     sources: Iterator[StoredFile], rows: Iterator[Moved], targets: Iterator[StoredFile]
 ) -> Iterator[tuple[str, StoredFile | None, Moved | None, StoredFile | None]]:
@@ -583,12 +577,6 @@ def _side_by_side(
             row = next(rows, None)
         if target_match is not None:
             target = next(targets, None)
-
-
-def _same_content(source: Store, source_file: StoredFile, target: Store, target_file: StoredFile) -> bool:
-    """Returns True if two files of one size are equal."""
-    # The ETag of most objects is their MD5; otherwise both files are read.
-    return _md5(source, source_file) == _md5(target, target_file)
 
 
 def _md5(store: Store, file: StoredFile) -> str:

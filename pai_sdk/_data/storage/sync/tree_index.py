@@ -26,8 +26,8 @@ from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem, StorageError, TransferError
 
 if TYPE_CHECKING:
+    from pai_sdk._data.storage.objects import PartSizes
     from pai_sdk._data.storage.oss.client import OssClient
-    from pai_sdk._data.storage.oss.part_sizes import PartSizes
 
 __all__ = ["TreeIndex", "is_folder_complete"]
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pai_sdk._data.run.events.attempts import Attempt, Replacement, oldest_first, replacements
-from pai_sdk._data.run.events.lanes import HostFiles, lanes
-from pai_sdk._data.run.events.sources import is_instance, source_order
+from pai_sdk._data.run.events.sources import HostFiles, is_instance, lanes, source_order
 from pai_sdk._data.run.events.writer import event_file_source
 
 

@@ -12,9 +12,8 @@ import pytest
 from oss2.utils import Crc64
 
 from pai_sdk._data.storage import progress
-from pai_sdk._data.storage.objects import ObjectInfo
+from pai_sdk._data.storage.objects import ObjectInfo, PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.partial_file import PartialFile
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.pool import LARGE_WORKERS, SMALL_BYTES, SMALL_WORKERS, TransferPool
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.stores.oss import OssStore

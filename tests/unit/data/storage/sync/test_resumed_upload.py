@@ -13,8 +13,8 @@ import pytest
 from pai_sdk._data.storage import base, file_hash, progress
 from pai_sdk._data.storage import tree as tree_module
 from pai_sdk._data.storage.file_hash import hash_file
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.transfer import upload, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri

@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.sync.manifest import manifest_uri
 from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree

@@ -14,10 +14,9 @@ import pytest
 from hypothesis import settings
 
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.store import FsspecStore, LocalStore, OssStore, Store, StoredFile
-from pai_sdk._data.storage.sync.commits import committed_by
-from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
+from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport, committed_by
 from pai_sdk._data.storage.sync.memory import SyncMemory, memory_path
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, StorageError, SyncError

@@ -13,8 +13,8 @@ import pytest
 
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.transfer import download, manifest_uri, upload, upload_tree
 from pai_sdk._data.storage.tree import FileTree

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
-from pai_sdk._data.storage.oss.part_sizes import PartSizes
 from pai_sdk._data.storage.sync import tree_index
 from pai_sdk._data.storage.sync.manifest import manifest_uri
 from pai_sdk._data.storage.sync.tree_index import is_folder_complete
