@@ -10,8 +10,8 @@ from pai_sdk._data.run.events.binary_columns import write_columns as write_colum
 from pai_sdk._data.run.events.series import Point as Point
 from pai_sdk._data.run.events.series import Series as Series
 from pai_sdk._data.run.events.series import TagSummary as TagSummary
-from pai_sdk._data.run.plots.buckets import Comparison as Comparison
 from pai_sdk._data.run.plots.drawing import Curve as Curve
+from pai_sdk._data.run.plots.figures import Comparison as Comparison
 from pai_sdk._data.run.store import DbfsRunStore as DbfsRunStore
 from pai_sdk._data.run.store import HdfsRunStore as HdfsRunStore
 from pai_sdk._data.run.store import LocalRunStore as LocalRunStore

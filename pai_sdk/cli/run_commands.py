@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from pai_sdk._data.run.events.series import TagSummary
-    from pai_sdk._data.run.plots.buckets import Comparison
+    from pai_sdk._data.run.plots.figures import Comparison
     from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._data.run.watch.records import RunBrief, RunPage
 

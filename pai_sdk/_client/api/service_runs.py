@@ -19,7 +19,9 @@ from pai_sdk.errors import InvalidInputError, InvalidResponseError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import Floats, Series, TagSummary
-    from pai_sdk._data.run.plots.buckets import Band, Comparison, Curve, XAxis
+    from pai_sdk._data.run.plots.buckets import Band
+    from pai_sdk._data.run.plots.drawing import Curve
+    from pai_sdk._data.run.plots.figures import Comparison, XAxis
 
 _RUNS = "/api/v1/runs"
 _OFFER = "runs"
@@ -193,7 +195,7 @@ def _values(row: Mapping[str, Any], name: str) -> Floats:
 def _comparison(response: Mapping[str, Any]) -> Comparison:
     import numpy as np
 
-    from pai_sdk._data.run.plots.buckets import Comparison
+    from pai_sdk._data.run.plots.figures import Comparison
 
     edges = np.array(response["edges"], np.float64)
     curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(response["curves"]))
@@ -205,7 +207,7 @@ def _comparison(response: Mapping[str, Any]) -> Comparison:
 def _curve(row: Mapping[str, Any], members: tuple[int, ...], edges: Floats) -> Curve:
     import numpy as np
 
-    from pai_sdk._data.run.plots.buckets import Curve
+    from pai_sdk._data.run.plots.drawing import Curve
 
     value = _values(row, "values")
     if "xs" in row:

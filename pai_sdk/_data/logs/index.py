@@ -20,8 +20,6 @@ from typing import BinaryIO
 from pai_sdk._core.files import take_lock
 from pai_sdk._data.logs.splits import LogCuts, split_offset
 
-__all__ = ["LineBlock", "LogIndex"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -20,9 +20,6 @@ from pai_sdk._core.files import append_to
 from pai_sdk._data.logs.index import LogIndex
 from pai_sdk._data.logs.times import LogTimes
 
-__all__ = ["MergedOrder", "SingleOrder"]
-
-
 _TIMES_INTERVAL_S = 1.0
 
 

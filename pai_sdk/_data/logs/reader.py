@@ -21,8 +21,6 @@ from pai_sdk._data.logs.index import LineBlock, LogIndex
 from pai_sdk._data.logs.merged import MergedOrder, SingleOrder
 from pai_sdk._data.logs.times import LogTimes
 
-__all__ = ["ALWAYS", "InstanceLog", "LogReader", "LogWindow", "OpenLog", "OpenLogs", "StoredLine", "StoredPage"]
-
 _PAGE_BYTES = 4 << 20  # a limit on lines alone would let ten thousand long lines fill the memory
 _MAX_LINE_BYTES = 1 << 20
 _CHUNK_BYTES = 1 << 20

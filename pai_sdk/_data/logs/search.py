@@ -18,8 +18,6 @@ import regex
 
 from pai_sdk._data.logs.reader import InstanceLog
 
-__all__ = ["Hit", "LogQuery", "SearchStep", "search"]
-
 _CHUNK_BYTES = 1 << 20  # memory of each search, also of one that waits for a permit
 _SLICE_CHARACTERS = 1 << 18
 _HITS_A_CHECK = 1 << 14

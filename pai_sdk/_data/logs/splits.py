@@ -13,8 +13,6 @@ from typing import BinaryIO
 
 from pai_sdk._core.files import append_to
 
-__all__ = ["LogCuts", "split_offset"]
-
 _TAIL_BYTES = 64 * 1024
 _SPLIT_INTERVAL_S = 1.0
 

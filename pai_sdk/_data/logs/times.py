@@ -11,8 +11,6 @@ from pathlib import Path
 
 from pai_sdk._core.files import open_plain
 
-__all__ = ["END_OF_TIME_S", "LogTimes"]
-
 END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
 
 

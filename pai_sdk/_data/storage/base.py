@@ -19,8 +19,6 @@ from pai_sdk._data.storage.progress import FileShare
 from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, Problem, StorageError
 
-__all__ = ["FileMove", "Store", "checked_path", "clock_passed"]
-
 # The times of files advance in steps of up to 10 ms on Linux.
 _CLOCK_TICK_S = 0.02
 _NOT_PARTS = frozenset({"", ".", ".."})

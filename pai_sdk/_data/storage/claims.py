@@ -23,8 +23,6 @@ from pai_sdk._core.files import is_locked, locked, replace_file
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import InUseError, ObjectNotFoundError, PaiError, StorageError
 
-__all__ = ["LEASE_S", "FolderClaim", "claimed", "is_claimed"]
-
 logger = logging.getLogger(__name__)
 
 LEASE_S = 20.0

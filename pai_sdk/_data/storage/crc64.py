@@ -5,8 +5,6 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-__all__ = ["combine_crc64", "crc64_of"]
-
 
 @cache
 def _model() -> Any:

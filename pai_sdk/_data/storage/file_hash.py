@@ -12,8 +12,6 @@ from pathlib import Path
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk.errors import StorageError
 
-__all__ = ["FileHash", "hash_file", "md5_of_part"]
-
 # MD5 takes longer than SHA-256. With two threads for it, the reading takes the time of the SHA-256 only.
 _MD5_THREADS = 2
 

@@ -19,8 +19,6 @@ from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk.errors import ObjectNotFoundError
 
-__all__ = ["OssFileSystem", "register"]
-
 
 def register() -> None:
     """Have fsspec open `oss://` with `OssFileSystem`, in this process.

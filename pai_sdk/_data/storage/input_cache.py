@@ -21,8 +21,6 @@ from pai_sdk._data.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["InputCache"]
-
 _DEFAULT_LIMIT_BYTES = 20 << 30
 
 

@@ -24,8 +24,6 @@ from pathlib import Path
 
 from pai_sdk._core.files import open_file, take_lock
 
-__all__ = ["is_unfinished", "open_part", "resumable_part", "sweep"]
-
 _PART_NAME = re.compile(r"\.pai-sdk-(?:(?P<machine>[0-9a-f]{8})-)?[0-9a-f]{16}\.part(?P<notes>\.done)?")
 _MACHINE = hashlib.sha256(os.fsencode(socket.gethostname())).hexdigest()[:8]
 _MAX_AGE_S = 24 * 3600.0

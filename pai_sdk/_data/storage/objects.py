@@ -19,26 +19,6 @@ from pai_sdk._data.storage.leftovers import open_part
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import PathConflictError, StorageError
 
-__all__ = [
-    "META_EXECUTABLE",
-    "META_LINK",
-    "META_SHA256",
-    "ContentCheck",
-    "Draft",
-    "ObjectInfo",
-    "PartSizes",
-    "make_executable",
-    "make_folder",
-    "mark_executable",
-    "md5_of",
-    "must_accept_file",
-    "must_be_no_file",
-    "object_meta",
-    "publish_file",
-    "replacing",
-    "writing",
-]
-
 META_SHA256 = "pai-sha256"
 """User metadata: the SHA-256 of the content. OSS has no such hash of an object that was uploaded in parts."""
 

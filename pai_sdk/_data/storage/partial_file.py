@@ -19,8 +19,6 @@ from pai_sdk._core.files import OPEN_FILES_CAN_BE_MOVED, append_to, open_file, r
 from pai_sdk._data.storage.leftovers import open_part, resumable_part
 from pai_sdk._data.storage.objects import ObjectInfo, mark_executable, publish_file
 
-__all__ = ["PartialFile"]
-
 _CHUNK_BYTES = 1 << 20
 _MAX_ATTEMPTS = 3
 

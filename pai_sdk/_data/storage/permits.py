@@ -10,8 +10,6 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Permits", "without_permit"]
-
 # A permit is held for 0.1 to 0.2 ms, and for 1 ms or more only by a thread that waits for a slow disk.
 _MIN_FINISHED = 20
 

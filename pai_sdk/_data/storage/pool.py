@@ -19,8 +19,6 @@ from pai_sdk.errors import (
     UntrustedEndpointError,
 )
 
-__all__ = ["LARGE_WORKERS", "SKIPPED_SUFFIX", "SMALL_BYTES", "SMALL_WORKERS", "TransferPool"]
-
 T = TypeVar("T")
 
 SMALL_BYTES = 64 << 10

@@ -10,8 +10,6 @@ from typing import Any
 
 from pai_sdk._core.kernel import in_notebook
 
-__all__ = ["NO_BAR", "ByteBar", "ElapsedTime", "FileShare"]
-
 # Quick steps show no bar.
 _DELAY_S = 0.5
 

@@ -9,8 +9,6 @@ from typing import TypeAlias
 
 from pai_sdk._data.storage.file_hash import FileHash
 
-__all__ = ["StoredFile", "Unlisted", "chunks_of"]
-
 _CHUNK_BYTES = 1 << 20
 
 Unlisted: TypeAlias = Callable[[str, Exception], None]

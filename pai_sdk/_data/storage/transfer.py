@@ -21,7 +21,6 @@ from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.stores.oss import OssStore, stored_file_of_object
 from pai_sdk._data.storage.sync.dir_sync import DirSync, move_file
-from pai_sdk._data.storage.sync.manifest import manifest_uri
 from pai_sdk._data.storage.sync.memory import SyncMemory
 from pai_sdk._data.storage.sync.tree_index import TreeIndex
 from pai_sdk._data.storage.tree import FileTree
@@ -31,8 +30,6 @@ from pai_sdk.errors import InvalidInputError, Problem, StorageError, TransferErr
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
-
-__all__ = ["download", "manifest_uri", "unpack", "upload", "upload_tree"]
 
 
 def upload(

@@ -15,8 +15,6 @@ from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.walk import Accept, FolderListing, Links, WalkEntry, accept_all, list_folder
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["FileTree", "digest_of", "size_text", "unreadable"]
-
 PartBytes: TypeAlias = Callable[[int], int]
 
 _CHUNK_BYTES = 1 << 17

@@ -20,8 +20,6 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import PaiError, StorageError, UnreachableStorageError
 
-__all__ = ["UnfinishedUpload", "can_be_resumed"]
-
 _log = logging.getLogger(__name__)
 
 _RETENTION_S = 30 * 24 * 3600.0

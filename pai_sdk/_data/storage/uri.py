@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pai_sdk._core.names.peer_names import value_hint
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["REMOTE_SCHEMES", "OssUri", "is_remote_uri", "remote_uri_problems", "uri_scheme"]
-
 REMOTE_SCHEMES = frozenset({"oss", "nas", "cpfs", "bmcpfs", "odps"})
 """Schemes that a channel can read without an upload."""
 

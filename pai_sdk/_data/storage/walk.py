@@ -14,18 +14,6 @@ from typing import Literal, TypeAlias
 from pai_sdk._data.storage.leftovers import is_unfinished
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = [
-    "NO_SUCH_FILE",
-    "Accept",
-    "FolderListing",
-    "FolderWalk",
-    "Links",
-    "WalkEntry",
-    "accept_all",
-    "list_folder",
-    "reason_missing",
-]
-
 Links: TypeAlias = Literal["follow", "inside", "store", "error"]
 """The policy for symbolic links.
 

@@ -14,8 +14,6 @@ from pai_sdk.errors import TraceError
 if TYPE_CHECKING:
     from pai_sdk._data.trace.hook import TraceHook
 
-__all__ = ["lightning_callback", "trainer_callback"]
-
 logger = logging.getLogger(__name__)
 
 

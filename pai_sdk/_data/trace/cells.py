@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["CELL_ERRORS", "rows_of_table"]
-
 CELL_ERRORS = (ValueError, OverflowError, KeyError, TypeError, ArithmeticError)
 """Errors of Arrow, datetime and zoneinfo for a value without a Python object; `ArrowInvalid` is a ValueError."""
 

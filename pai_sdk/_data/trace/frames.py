@@ -11,8 +11,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["FrameError", "framed_content", "unframed_chunks"]
-
 _CHUNK_BYTES = 65536
 _U32 = struct.Struct(">I")
 

@@ -28,8 +28,6 @@ from pai_sdk._data.trace.steps import Steps, current_giver
 from pai_sdk._data.trace.trace_writer import CLOSE_S, TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, Problem, TraceError
 
-__all__ = ["TraceHook", "add_to_trace", "clear_trace_map", "get_trace_map", "trace"]
-
 logger = logging.getLogger(__name__)
 
 _Batch = TypeVar("_Batch")

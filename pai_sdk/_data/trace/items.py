@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
 
-__all__ = ["as_bytes", "as_decimal", "as_number", "as_numpy", "as_text", "check_plain", "is_missing", "time_array"]
-
 _PLAIN = (bool, int, float, type(None))
 _DAY_NS = 86_400 * 10**9
 _UNIT_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}

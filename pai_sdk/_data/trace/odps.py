@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import requests
     from odps import ODPS
 
-__all__ = ["SELF_HOSTED_PROJECT", "OdpsSink", "SessionTables", "pyodps_client"]
-
 _HEADERS = {
     "odps-tunnel-date-transform": "v1",
     "odps-tunnel-sdk-support-schema-evolution": "true",

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from pai_sdk._data.storage.store import Store
 
-__all__ = ["ParquetSink", "current_run_id", "default_sink"]
-
 _NOT_IN_VALUES = "/\\=\0"
 
 

@@ -16,8 +16,6 @@ from pai_sdk._data.trace.odps import OdpsSink
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 
-__all__ = ["TraceToOdpsHook", "retry"]
-
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 _MIB = 1 << 20

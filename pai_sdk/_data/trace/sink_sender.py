@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.trace.block import BlockBuilder
     from pai_sdk._data.trace.sinks import Sink, SinkSession
 
-__all__ = ["SinkSender"]
-
 _SPARE_BYTES = 1 << 20  # uncounted memory of Python objects, which matters for many small blocks only
 
 

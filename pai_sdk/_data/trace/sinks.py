@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Sink", "SinkSession"]
-
 
 class SinkSession(Protocol):
     """Blocks that become visible together.

@@ -19,8 +19,6 @@ from typing import Any
 
 from pai_sdk.errors import TraceError
 
-__all__ = ["Steps", "current_giver"]
-
 
 class _Giver:
     """Identifies a thread that gives values. Not its ident, which Python assigns again to a later thread."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.store import Store
     from pai_sdk._data.storage.stored_file import StoredFile
 
-__all__ = ["TraceData", "read_trace", "trace_in"]
-
 logger = logging.getLogger(__name__)
 
 _READERS = 8

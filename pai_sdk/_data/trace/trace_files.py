@@ -28,17 +28,6 @@ from datetime import datetime, timezone
 
 from pai_sdk._data.storage.stored_file import StoredFile
 
-__all__ = [
-    "RunFiles",
-    "block_name",
-    "commit_name",
-    "new_attempt",
-    "new_session",
-    "parse_attempt",
-    "parse_partitions",
-    "select_files",
-]
-
 SUFFIX = ".parquet"
 
 _TIME = r"\d{8}T\d{12}"

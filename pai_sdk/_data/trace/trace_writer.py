@@ -34,8 +34,6 @@ from pai_sdk.errors import InvalidInputError, Problem, TraceError
 if TYPE_CHECKING:
     from pai_sdk._data.trace.sinks import Sink
 
-__all__ = ["CLOSE_S", "TraceStats", "TraceWriter"]
-
 logger = logging.getLogger(__name__)
 
 CLOSE_S = 600.0

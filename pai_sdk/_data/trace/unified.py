@@ -9,8 +9,6 @@ import pyarrow.types as kinds
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["unified", "wider"]
-
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # decimal digits of integers, by their bits
 _MAX_DIGITS = 38
 

@@ -17,8 +17,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["Attempt", "Replacement", "head_end", "oldest_first", "replacements", "start_order"]
-
 _START_TIME = re.compile(r"(?:tfevents|summary)\.([0-9]+)")
 _NUMBERS = re.compile(r"[0-9]+")
 _HEAD_STEPS = 2  # the first steps of a newer file decide whether it repeats an older one

@@ -26,8 +26,6 @@ import numpy.typing as npt
 
 from pai_sdk.errors import InvalidResponseError
 
-__all__ = ["MEDIA_TYPE", "BinaryColumn", "read_columns", "write_columns"]
-
 MEDIA_TYPE = "application/vnd.pai.columns"
 """Of the format, for the headers `Accept` and `Content-Type`."""
 

@@ -17,8 +17,6 @@ import numpy.typing as npt
 
 from pai_sdk._data.run.events.writer import crc32c
 
-__all__ = ["BlockChecksum", "header_footers", "unmasked"]
-
 UInt32Array: TypeAlias = npt.NDArray[np.uint32]
 
 _POLYNOMIAL = 0x82F63B78

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from pai_sdk._data.run.events.series import Integers, Point, Series, TagSummary
 
-__all__ = ["GrowingSeries", "GrowingSummary", "SeriesStats", "series_stats"]
-
 _GROWTH = 1.5
 _MIN_CAPACITY = 16
 _FEW = 8  # points that Python counts faster than numpy

@@ -28,8 +28,6 @@ from pai_sdk._data.run.events.other import OtherEvent
 from pai_sdk._data.run.events.series import Floats, Integers, Series, Values
 from pai_sdk._data.run.events.writer import crc32c, masked
 
-__all__ = ["DEFAULT_LIMITS", "DamagedRange", "EventDecoder", "ReadLimits"]
-
 _FIRST_BATCH_BYTES = 1 << 16
 _LARGEST_BATCH_BYTES = 1 << 20
 _WINDOWS = (32, 128, 512, 2048)  # numbers of waiting records at which a cycle is searched for

@@ -19,8 +19,6 @@ from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.storage.base import Store
 from pai_sdk.errors import FileChangedError, StorageError
 
-__all__ = ["DamagedRange", "EventChunk", "EventFileReader", "OtherEvent", "is_event_file"]
-
 _COMPARED_BYTES = 64
 _EVENT_FILE = re.compile(r".*tfevents.*|.*summary\.[0-9]+.*(?<!_lineage)(?<!_explain)")
 _OPEN_DAMAGE = "the bytes up to the end of the file are not a record"

@@ -19,18 +19,6 @@ from pai_sdk._data.run.events.message import STRUCTS, EventMessage
 from pai_sdk._data.run.events.series import Floats, Integers, Values
 from pai_sdk._data.run.events.writer import crc32c
 
-__all__ = [
-    "FOOTER_BYTES",
-    "FRAME_BYTES",
-    "HEADER_BYTES",
-    "Block",
-    "Bytes",
-    "Cycle",
-    "LayoutCache",
-    "RecordLayout",
-    "period_of",
-]
-
 HEADER_BYTES = 12  # of a record: its length, and the checksum of that
 FOOTER_BYTES = 4  # the checksum of the message
 FRAME_BYTES = HEADER_BYTES + FOOTER_BYTES

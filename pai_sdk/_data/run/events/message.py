@@ -16,8 +16,6 @@ from pai_sdk._data.run.events.other import BFLOAT16, HALF, STRING, TYPES, OtherE
 from pai_sdk._data.run.events.protobuf import fields
 from pai_sdk._data.run.events.writer import EXACT_FIELD, SESSION_STOP
 
-__all__ = ["STRUCTS", "EventMessage", "Scalar", "parse_message"]
-
 _NUMBER_FIELDS = (2, 3)  # of a value: TensorBoard's and MindSpore's
 _OTHER_KINDS = {4: "image", 5: "histogram", 6: "audio"}  # fields of a value, before there were plugins
 _KINDS_OF_PLUGINS = {

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from pai_sdk._data.run.events.series import Floats
 
-__all__ = ["BFLOAT16", "HALF", "STRING", "TYPES", "OtherEvent", "dimensions", "tensor_of"]
-
 _LARGEST_TENSOR = 1 << 22
 STRING, BFLOAT16, HALF = 7, 14, 19
 # Numeric types of TensorFlow's tensors, without strings, variants and quantised numbers.

@@ -31,8 +31,6 @@ from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
 
-__all__ = ["END_OF_TIME_S", "EventFolder", "JobPoints", "Part", "metric_points", "valid_time"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_REPLACED = 3  # replacements of one file in one call

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["fields", "varint", "varints"]
-
 _MAX_VARINT_BITS = 70
 _UINT64 = 0xFFFFFFFFFFFFFFFF
 

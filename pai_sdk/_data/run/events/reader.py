@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 
 from pai_sdk._data.run.events.attempts import start_order
 from pai_sdk._data.run.events.columns import GrowingSummary, SeriesStats, series_stats
-from pai_sdk._data.run.events.files import DamagedRange, EventChunk, EventFileReader, OtherEvent
+from pai_sdk._data.run.events.decoder import DamagedRange
+from pai_sdk._data.run.events.files import EventChunk, EventFileReader
+from pai_sdk._data.run.events.other import OtherEvent
 from pai_sdk._data.run.events.run_files import (
     LOGS_RANK,
     RunEnd,
@@ -31,8 +33,6 @@ from pai_sdk._data.run.events.sources import HostFiles, is_instance, lanes, sour
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
-
-__all__ = ["Entry", "ImageEntry", "RunEnd", "RunReader"]
 
 _INSTANCE = re.compile(r".+-((?:master|chief|worker|ps|evaluator)-[0-9]+(?:\.log)?)")  # after the id of the job
 _TAG_BYTES = 1000  # memory of a tag without its points, about

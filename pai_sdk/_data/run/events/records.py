@@ -17,8 +17,6 @@ from typing import BinaryIO
 from pai_sdk._data.run.events.message import parse_message
 from pai_sdk._data.run.events.writer import crc32c, masked
 
-__all__ = ["EventRecord", "ScalarEvent", "read_records", "read_scalars"]
-
 _LARGEST_READ_BYTES = 4 << 20
 _SEARCHED_BYTES = 1 << 16
 _BEFORE_ZEROS = re.compile(rb"[^\0]\0{4}")

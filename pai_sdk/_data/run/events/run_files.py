@@ -14,13 +14,12 @@ import numpy.typing as npt
 
 from pai_sdk._data.run.events.attempts import Attempt, head_end, oldest_first, replacements, start_order
 from pai_sdk._data.run.events.columns import GrowingSeries, SeriesStats, series_stats
-from pai_sdk._data.run.events.files import EventChunk, EventFileReader, OtherEvent
+from pai_sdk._data.run.events.files import EventChunk, EventFileReader
+from pai_sdk._data.run.events.other import OtherEvent
 from pai_sdk._data.run.events.series import Integers, Series
 from pai_sdk._data.run.events.sources import is_instance
 from pai_sdk._data.run.events.writer import EVENTS_PART, event_file_source
 from pai_sdk._data.storage.base import Store
-
-__all__ = ["LOGS_RANK", "RunEnd", "RunFile", "TagKey", "files_with", "joined_points", "top_of", "valid_points"]
 
 LOGS_RANK = 1 << 30  # after the ranks of all processes, so that a reported metric keeps its plain name
 _EMPTY_RANGE = (math.inf, -math.inf)

@@ -16,8 +16,6 @@ from pai_sdk._core.extras import import_pandas
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Floats", "Integers", "Point", "Series", "TagSummary", "Values", "empty_series"]
-
 Floats: TypeAlias = npt.NDArray[np.float64]
 Integers: TypeAlias = npt.NDArray[np.int64]
 Values: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float64]

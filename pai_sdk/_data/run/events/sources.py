@@ -20,8 +20,6 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-__all__ = ["HostFiles", "is_instance", "lanes", "point_order", "preferred_points", "source_label", "source_order"]
-
 _ROLES = ("chief", "master", "worker", "ps", "evaluator")
 _INSTANCE = re.compile(rf"(?:.+-)?({'|'.join(_ROLES)})-([0-9]{{1,9}})(?:\.log)?", re.DOTALL)
 

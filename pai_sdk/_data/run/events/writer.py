@@ -27,23 +27,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-__all__ = [
-    "EVENTS_PART",
-    "EXACT_FIELD",
-    "FILE_VERSION",
-    "LOG_METRICS",
-    "SESSION_STOP",
-    "EventWriter",
-    "as_float64",
-    "check_scalars",
-    "crc32c",
-    "double_field",
-    "event_file_source",
-    "framed",
-    "masked",
-    "scalars_record",
-]
-
 logger = logging.getLogger(__name__)
 
 

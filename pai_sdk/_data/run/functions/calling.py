@@ -21,24 +21,6 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import Any
 
-__all__ = [
-    "CALL_FILE",
-    "KEY_VARIABLE",
-    "RESULT_CHANNEL",
-    "StatusReporter",
-    "call_training",
-    "error_message",
-    "error_of",
-    "exit_code_of",
-    "exit_text_of",
-    "is_open_file",
-    "kind_of",
-    "open_signed",
-    "series_of",
-    "signed",
-    "suspends",
-]
-
 CONFIG, CHECKPOINT_DIR, REPORTER = "config", "checkpoint_dir", "reporter"
 KEY_VARIABLE = "FUNCTION_CALL_KEY"
 CALL_FILE = "call"

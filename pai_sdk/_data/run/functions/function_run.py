@@ -23,8 +23,6 @@ from pai_sdk._data.run.report.layout import RunLayout, check_run_id
 from pai_sdk._data.run.report.session import Report
 from pai_sdk.errors import FunctionError, FunctionFinished, InvalidInputError, Problem
 
-__all__ = ["FunctionRun", "wrap"]
-
 _GRACE_S = 10.0
 _SAVE_S = 300.0
 _AHEAD = 10_000

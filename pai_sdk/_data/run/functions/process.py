@@ -35,8 +35,6 @@ from pai_sdk._data.run.functions.host import (
 from pai_sdk._data.run.report.session import Report
 from pai_sdk.errors import FunctionError
 
-__all__ = ["ProcessHost", "main"]
-
 _NEXT, _STOP, _SAVING = b"next", b"stop", b"saving"
 _REPLY_S = 5.0  # of a child that does not hang
 _POLL_INTERVAL_S = 0.2

@@ -23,8 +23,6 @@ from typing import Any
 from pai_sdk._data.run.report.checkpoints import FolderState, is_complete, read_checkpoint, save
 from pai_sdk.errors import CheckpointError
 
-__all__ = ["SavedState", "pack", "read_saved", "unpack", "write_saved"]
-
 _STATE, _CHECKPOINT = "state.json", "checkpoint"
 _CHUNK_BYTES = 1 << 20
 

@@ -12,8 +12,6 @@ import numpy.typing as npt
 
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["X_AXES", "Axis", "clock_axis", "elapsed_axis", "number_axis", "number_text", "x_axis"]
-
 Floats = npt.NDArray[np.float64]
 
 _MAX_TICKS = 7

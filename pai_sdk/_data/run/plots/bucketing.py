@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from pai_sdk._data.run.events.series import Floats, Integers, Values
 
-__all__ = ["MAX_BUCKETS", "Buckets", "SharedX", "bucket_edges", "bucket_means", "bucketed", "bucketed_rows"]
-
 MAX_BUCKETS = 100_000
 _MIN_WIDTH = 1e-290
 # Points of a bucket. Up to so many, one pass for the n-th point of all buckets is faster than `reduceat`.

@@ -27,8 +27,6 @@ from pai_sdk._data.run.plots.figures import Comparison, XAxis
 from pai_sdk._data.run.plots.smoothing import smoothed_together, smoothed_together_by_x
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Band", "Comparison", "Curve", "CurveView", "XAxis", "compared"]
-
 Band: TypeAlias = Literal["std", "range", "quantile"]
 """The band around the line of a group: one standard deviation, smallest to largest, or the middle half."""
 

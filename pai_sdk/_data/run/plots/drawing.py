@@ -12,8 +12,6 @@ from pai_sdk._data.run.events.series import Floats, Integers
 from pai_sdk._data.run.plots.axes import number_axis, number_text, x_axis
 from pai_sdk._data.run.plots.pictures import FONT, run_colour, safe_text
 
-__all__ = ["MAX_LABELS", "WIDTH", "Curve", "Line", "draw", "to_lines"]
-
 WIDTH = 760
 MAX_LABELS = 16
 _HEIGHT, _EMPTY_HEIGHT = 320, 80

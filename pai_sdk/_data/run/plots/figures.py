@@ -15,8 +15,6 @@ from pai_sdk._data.run.plots.axes import number_text
 from pai_sdk._data.run.plots.drawing import MAX_LABELS, WIDTH, Curve, Line, draw, to_lines
 from pai_sdk._data.run.plots.pictures import FONT, run_colour, safe_text, save_picture
 
-__all__ = ["Comparison", "Plot", "XAxis"]
-
 XAxis: TypeAlias = Literal["step", "relative_step", "relative_time", "wall"]
 """The x axis: the step, the steps since the first one, the seconds since the first point, or since 1970."""
 

@@ -15,8 +15,6 @@ from pathlib import Path
 from pai_sdk._core.paths import parse_path
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["FONT", "run_colour", "safe_text", "save_picture", "small_curve"]
-
 FONT = "font-family:system-ui,sans-serif;font-size:11px"
 
 # Each has a contrast of 3 or more against white and against a dark page.

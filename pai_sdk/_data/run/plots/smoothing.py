@@ -15,8 +15,6 @@ import numpy.typing as npt
 
 from pai_sdk._data.run.events.series import Floats
 
-__all__ = ["smoothed", "smoothed_together", "smoothed_together_by_x"]
-
 
 def smoothed(values: npt.ArrayLike, weight: float) -> Floats:
     """Smooths by TensorBoard's rule, with a weight from 0 to less than 1."""

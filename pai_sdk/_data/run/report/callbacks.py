@@ -19,14 +19,6 @@ from pai_sdk._data.run.events.writer import as_float64
 from pai_sdk._data.run.report.session import checkpoint_dir, get_context, report
 from pai_sdk.errors import MissingExtraError
 
-__all__ = [
-    "KerasReportCallback",
-    "LightGBMReportCallback",
-    "LightningReportCallback",
-    "TransformersReportCallback",
-    "XGBoostReportCallback",
-]
-
 # The libraries' objects are Any in all signatures, since most libraries are not installed where types are checked.
 # With an Any as its base, a callback is accepted by type checkers where a library asks for its own class.
 _Base: Any = object

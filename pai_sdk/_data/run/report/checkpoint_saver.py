@@ -30,8 +30,6 @@ from pai_sdk._data.run.report.launch import Launch
 from pai_sdk._data.run.report.metrics import numbers_of
 from pai_sdk.errors import CheckpointError
 
-__all__ = ["CheckpointSaver", "SaveOptions", "SaveTask"]
-
 logger = logging.getLogger(__name__)
 
 MODES = ("SYNC", "ASYNC", "NO_UPLOAD")

@@ -34,29 +34,6 @@ from pai_sdk._core.files import replace_file, sync, sync_folder
 from pai_sdk._data.run.report.layout import REPLACEMENT, RunLayout
 from pai_sdk.errors import CheckpointError
 
-__all__ = [
-    "INCOMPLETE",
-    "MARKER",
-    "Checkpoint",
-    "CheckpointConfig",
-    "CheckpointFile",
-    "FolderState",
-    "add_metrics",
-    "commit",
-    "complete_checkpoints",
-    "discard_checkpoint",
-    "is_complete",
-    "is_unfinished",
-    "latest_checkpoint",
-    "link_file",
-    "parse_marker",
-    "read_checkpoint",
-    "replacement_of",
-    "rotate",
-    "save",
-    "start_checkpoint",
-]
-
 MARKER = "_COMPLETE"
 """The file that makes a folder a checkpoint. Written last, removed first."""
 

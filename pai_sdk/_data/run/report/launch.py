@@ -42,8 +42,6 @@ from pai_sdk._data.run.report.checkpoints import (
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk.errors import CheckpointError
 
-__all__ = ["Launch"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -27,8 +27,6 @@ from typing import NamedTuple
 from pai_sdk._data.run.events.writer import LOG_METRICS
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["REPLACEMENT", "CheckpointPath", "RunLayout", "check_run_id", "is_run_id", "join"]
-
 _RUN_ID = re.compile(r"[A-Za-z0-9][\w.-]*", re.ASCII)
 _CHECKPOINT_PATH = re.compile(
     r"(?:rank-([1-9][0-9]*)/)?(0|[1-9][0-9]*)(\.pai-sdk-new)?/(.*)", re.ASCII | re.DOTALL

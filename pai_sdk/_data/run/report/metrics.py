@@ -13,8 +13,6 @@ from typing import Any
 
 from pai_sdk._data.run.events.writer import EventWriter, as_float64
 
-__all__ = ["MetricsRecorder", "flat_metrics", "numbers_of"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -11,8 +11,6 @@ from types import FrameType
 
 from pai_sdk._data.run.report.session import Context
 
-__all__ = ["PreemptionInfo", "get_preemption_info"]
-
 
 @dataclass(frozen=True)
 class PreemptionInfo:

@@ -36,8 +36,6 @@ from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.run.report.metrics import MetricsRecorder, numbers_of
 from pai_sdk.errors import CheckpointError
 
-__all__ = ["OF_CALLER", "Report", "ReportSession", "StopTraining", "bound_session", "truncate_traceback"]
-
 logger = logging.getLogger(__name__)
 
 CONSISTENCIES = ("COMMITTED", "VALIDATED")

@@ -10,8 +10,6 @@ from pyarrow.fs import FileInfo, FileSelector, FileType, FSSpecHandler, PyFileSy
 from pai_sdk._data.storage.base import Store
 from pai_sdk.errors import ObjectNotFoundError
 
-__all__ = ["arrow_files"]
-
 
 def arrow_files(files: Any, locate: Callable[[str], tuple[Store, str]]) -> PyFileSystem:
     """Returns a file system for pyarrow: content by fsspec, names and listings by the stores of `locate`."""

@@ -17,8 +17,6 @@ from pai_sdk._data.run.store.stored_checkpoints import StoredCheckpoint, stored_
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 
-__all__ = ["Deletion", "Folder", "Sides", "is_marker"]
-
 _ABANDONED_NS = 24 * 3600 * 10**9  # a live process uploads at least one more file within this time
 _QUIET_NS = 600 * 10**9  # of files without a marker: then a program without markers has written them
 

@@ -32,8 +32,6 @@ from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
 from pai_sdk._data.storage.sync.memory import SyncMemory, memory_path
 from pai_sdk.errors import ObjectNotFoundError, PaiError, StorageError
 
-__all__ = ["CheckpointSync"]
-
 
 class CheckpointSync:
     """Sends a local folder with checkpoints to a store, with all other files of the folder.

@@ -24,8 +24,6 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 from urllib.parse import quote, urlsplit
 
-__all__ = ["Key", "OssFolder", "endpoint_of", "key_of_environment"]
-
 _ID = "ALIBABA_CLOUD_ACCESS_KEY_ID"
 _SECRET = "ALIBABA_CLOUD_ACCESS_KEY_SECRET"  # noqa: S105 - the name of a variable
 _TOKEN = "ALIBABA_CLOUD_SECURITY_TOKEN"  # noqa: S105 - the name of a variable

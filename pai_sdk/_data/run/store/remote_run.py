@@ -18,8 +18,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-__all__ = ["RemoteRun", "local_output_dir", "must_be_same_folder", "sources_for_oss"]
-
 _MARKER = "_COMPLETE"  # of a checkpoint, as in `_data/run/report/checkpoints.py`
 
 

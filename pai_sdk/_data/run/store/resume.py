@@ -15,8 +15,6 @@ from pai_sdk._data.run.store.stored_checkpoints import StoredCheckpoint, copy_ch
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import CheckpointError
 
-__all__ = ["ResumePoint", "find_resume_point"]
-
 logger = logging.getLogger(__name__)
 
 

@@ -12,8 +12,6 @@ from urllib.parse import quote, unquote, urlsplit
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["DbfsRoot", "HdfsRoot", "LocalRoot", "Root", "UriRoot", "is_dbfs_path", "split"]
-
 _URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://(?P<authority>[^/]*)(?P<path>/.*)?", re.DOTALL)
 _HOSTS = frozenset({"ftp", "sftp", "ssh", "smb", "webhdfs", "http", "https"})
 """Schemes with a host before the path; in all other schemes, the path follows `://` directly (`s3://bucket/key`)."""

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
     from pai_sdk._data.storage.sync.dir_sync import SyncReport
 
-__all__ = ["DbfsRunStore", "HdfsRunStore", "LocalRunStore", "RemoteRunStore", "RunStore"]
-
 logger = logging.getLogger(__name__)
 
 _LOGS = "logs"

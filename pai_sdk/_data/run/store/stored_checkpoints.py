@@ -32,17 +32,6 @@ from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError, ObjectNotFoundError
 
-__all__ = [
-    "CheckpointedRun",
-    "StoredCheckpoint",
-    "complete_checkpoints",
-    "copy_checkpoint",
-    "latest_checkpoint",
-    "latest_of_each_rank",
-    "stored_checkpoint",
-    "unfinished_files",
-]
-
 _Sizes: TypeAlias = dict[CheckpointPath, dict[str, int]]  # folder to the sizes of its files
 
 _CHECKPOINTS = "checkpoints"

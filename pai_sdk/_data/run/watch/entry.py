@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
-from pai_sdk._data.run.events.reader import Entry, ImageEntry, RunEnd, RunReader
+from pai_sdk._data.run.events.reader import Entry, ImageEntry, RunReader
+from pai_sdk._data.run.events.run_files import RunEnd
 from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.run.watch.names import folder_of
 from pai_sdk._data.run.watch.records import RunBrief, RunRecord
@@ -22,8 +23,6 @@ from pai_sdk._wire.pai.status import JobStatus
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import TagSummary
-
-__all__ = ["PointsMemory", "RunEntry", "brief_of_record", "flat"]
 
 logger = logging.getLogger(__name__)
 

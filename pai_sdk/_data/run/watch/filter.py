@@ -33,8 +33,6 @@ from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._data.run.watch.records import RunBrief
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["PLAIN_KEYS", "RunFilter", "RunKey", "metric_value", "parse_filter", "parse_key"]
-
 _STRING_KEYS = ("id", "name", "uri", "status", "error")
 _TIME_KEYS = ("created", "updated", "ended")
 _COUNT_KEYS = ("damaged", "nan", "inf")

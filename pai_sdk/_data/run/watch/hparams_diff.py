@@ -10,8 +10,6 @@ from pai_sdk._data.run.watch.filter import metric_value
 from pai_sdk._data.run.watch.records import HparamDiff, HparamsDiff, RunBrief
 from pai_sdk._wire.pai.hyperparameters import compare_hyperparameters, hyperparameter_identity
 
-__all__ = ["hparams_diff"]
-
 _MIN_RUNS = 3  # two points are always on a line
 
 

@@ -39,12 +39,11 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pai_sdk._data.run.plots.buckets import Band, Comparison, XAxis
+    from pai_sdk._data.run.plots.buckets import Band
+    from pai_sdk._data.run.plots.figures import Comparison, XAxis
     from pai_sdk._data.run.watch.refresh import RunRefresh
     from pai_sdk._data.run.watch.table import RunTable
     from pai_sdk._data.run.watch.watched_run import WatchedRun
-
-__all__ = ["RunManager"]
 
 _CLOSE_S = 10.0
 _LOADED_S = 600.0

@@ -10,8 +10,6 @@ from pai_sdk._data.run.watch.records import RunBrief
 from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._wire.pai.job_names import without_suffix
 
-__all__ = ["folder_of", "has_explicit_name", "is_of_instance", "run_names", "usual_tags"]
-
 _MAX_TAGS = 4
 _MIN_ID_LENGTH = 4  # characters of an id after a name
 _OF_SEVERAL_PREFIXES = re.compile("@[0-9]+$")

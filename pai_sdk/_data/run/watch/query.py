@@ -17,8 +17,6 @@ from pai_sdk._data.run.watch.records import RunBrief, RunPage
 from pai_sdk._data.run.watch.snapshot import Snapshot
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["check_names", "page_of", "select_runs", "tags_in"]
-
 _MAX_RUNS = 100_000
 _SORTED_BY = ("id", "name", "created", "updated", "status")
 

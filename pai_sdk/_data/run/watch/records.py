@@ -11,16 +11,6 @@ from pai_sdk._wire.pai.hyperparameters import mask_hyperparameters
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import TagSummary
 
-__all__ = [
-    "Change",
-    "HparamDiff",
-    "HparamsDiff",
-    "ManagerState",
-    "RunBrief",
-    "RunPage",
-    "RunRecord",
-]
-
 
 @dataclass(frozen=True)
 class RunRecord:

@@ -28,8 +28,6 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._wire.pai.status import JobStatus
 
-__all__ = ["ReadPace", "Records", "RunRefresh"]
-
 logger = logging.getLogger(__name__)
 
 Records = Callable[[], Iterable[RunRecord]]

@@ -19,8 +19,6 @@ from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import PaiError
 
-__all__ = ["RunRoot", "RunRoots"]
-
 _QUIET_S = 300.0
 """The interval at which the folder of a finished job is scanned: a user may still move or change it."""
 

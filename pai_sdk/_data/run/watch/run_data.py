@@ -14,8 +14,6 @@ from pai_sdk._data.run.watch.records import RunBrief, RunRecord
 from pai_sdk._data.run.watch.snapshot import RunSnapshots
 from pai_sdk.errors import RunNotFoundError
 
-__all__ = ["RunData"]
-
 _LOW_MARK = 0.9
 """Points are dropped down to this part of the budget, so that not every pass has to drop some."""
 

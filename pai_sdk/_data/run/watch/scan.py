@@ -26,8 +26,6 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore, stored_file_of
 
-__all__ = ["LIVE_S", "LocalRunFolders", "RemoteRunFolders", "RunFolders", "Scan", "run_folder_of", "run_folders"]
-
 LIVE_S = 120.0
 """A run is growing when a file of it was changed in the last two minutes."""
 

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 
 from pai_sdk._data.run.watch.records import Change, RunBrief
 
-__all__ = ["RunSnapshots", "Snapshot", "Subscription"]
-
 """The number of removed runs that are stored for subscribers; one that has missed more receives all runs again."""
 
 

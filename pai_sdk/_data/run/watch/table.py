@@ -19,15 +19,13 @@ from pai_sdk._core.tables.html import badge_html, table_html
 from pai_sdk._core.tables.table import Cell, Column, Table, hparam_text
 from pai_sdk._data.run.events.series import TagSummary
 from pai_sdk._data.run.plots.axes import number_text
-from pai_sdk._data.run.plots.buckets import Comparison
+from pai_sdk._data.run.plots.figures import Comparison
 from pai_sdk._data.run.plots.pictures import run_colour, safe_text, save_picture, small_curve
 from pai_sdk._data.run.watch.names import usual_tags
 from pai_sdk._data.run.watch.records import RunBrief
 from pai_sdk._wire.pai.hyperparameters import compare_hyperparameters
 from pai_sdk._wire.pai.job_names import without_suffix
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
-
-__all__ = ["RunTable", "age_text"]
 
 _MAX_HPARAMS = 8
 _DIM = "opacity:.65"

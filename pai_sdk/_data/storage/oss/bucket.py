@@ -24,8 +24,6 @@ from pai_sdk._data.storage.oss.v4 import Signer, canonical_query
 from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.permits import without_permit
 
-__all__ = ["HostSigned", "OssBucket", "OssTransport"]
-
 _CHUNK_BYTES = 1 << 18
 _ERROR_BYTES = 4096
 

@@ -39,8 +39,6 @@ from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, StorageError
 
-__all__ = ["OssClient"]
-
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 

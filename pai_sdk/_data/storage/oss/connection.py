@@ -25,8 +25,6 @@ from pai_sdk._data.storage.permits import without_permit
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError, StorageError, UntrustedEndpointError
 
-__all__ = ["OssConnection"]
-
 T = TypeVar("T")
 Chunk = TypeVar("Chunk", bytes, memoryview)
 

@@ -12,8 +12,6 @@ from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import ObjectNotFoundError, StorageError, UnreachableStorageError
 
-__all__ = ["ForeignResponseError", "NotOssError", "storage_error"]
-
 _SAFE_DETAILS = ("Code", "Message", "Endpoint", "Region", "BucketName", "EC", "HostId")
 _CHECK_HINT = "check the endpoint, and HTTPS_PROXY if there is a proxy"
 _TRANSIENT_CODES = frozenset(

@@ -20,8 +20,6 @@ from pai_sdk.errors import ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["FileDownload"]
-
 _CHUNK_BYTES = 1 << 20
 # Attempts when the bytes do not have the checksum of the object.
 _MAX_FETCHES = 3

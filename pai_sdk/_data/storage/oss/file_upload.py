@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
     from pai_sdk._data.storage.oss.parts import PartInfo
 
-__all__ = ["FileUpload"]
-
 _log = logging.getLogger(__name__)
 
 _FINISHED_CODES = ("NoSuchUpload", "InvalidPart")

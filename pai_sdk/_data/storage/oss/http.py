@@ -33,8 +33,6 @@ from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.permits import without_permit
 from pai_sdk.errors import SettingsError
 
-__all__ = ["HttpPool", "HttpResponse", "RequestBody"]
-
 _CHUNK_BYTES = 1 << 18
 _HEAD_BYTES = 1 << 16
 _MAX_HEAD_BYTES = 1 << 17

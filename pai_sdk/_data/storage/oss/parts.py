@@ -17,8 +17,6 @@ from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import FileChangedError
 
-__all__ = ["OssParts", "PartInfo"]
-
 _BAD_REQUEST = 400
 
 

@@ -16,8 +16,6 @@ from urllib.parse import quote
 if TYPE_CHECKING:
     from pai_sdk._core.config.credentials import Credentials
 
-__all__ = ["Signer", "canonical_query"]
-
 _SCHEME = "OSS4-HMAC-SHA256"
 _LAST = "aliyun_v4_request"
 _NOT_HASHED = "UNSIGNED-PAYLOAD"

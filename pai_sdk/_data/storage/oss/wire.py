@@ -16,18 +16,6 @@ from pai_sdk._data.storage.objects import ObjectInfo, md5_of
 from pai_sdk._data.storage.oss.errors import ForeignResponseError
 from pai_sdk._data.storage.uri import OssUri
 
-__all__ = [
-    "Body",
-    "ObjectEntry",
-    "ObjectPage",
-    "content_md5",
-    "etag_in",
-    "etag_of",
-    "info_of",
-    "meta_headers",
-    "page_in",
-]
-
 _CHUNK_BYTES = 1 << 17
 _META_PREFIX = "x-oss-meta-"
 

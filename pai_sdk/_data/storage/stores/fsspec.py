@@ -31,8 +31,6 @@ from pai_sdk.errors import (
     StorageError,
 )
 
-__all__ = ["FsspecStore"]
-
 _CHUNK_BYTES = 4 << 20
 _SMALL_BYTES = 8 << 20
 _MIN_PART_BYTES = 8 << 20

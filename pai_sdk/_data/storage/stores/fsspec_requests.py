@@ -12,8 +12,6 @@ from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.stores.passing_errors import is_transient_error
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, PaiError, StorageError
 
-__all__ = ["FsspecRequests", "mark_failures"]
-
 
 def _always() -> bool:
     return True

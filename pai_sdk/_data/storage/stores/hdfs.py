@@ -17,8 +17,6 @@ from fsspec.implementations.webhdfs import WebHDFS
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.stores.passing_errors import is_transient_error
 
-__all__ = ["HadoopFiles", "WebHdfsFiles", "hdfs_files"]
-
 # To connect, and the maximum silence within a response.
 _TIMEOUTS_S = (10.0, 60.0)
 # Not idempotent: repeated after a lost response, they would do or report something else.

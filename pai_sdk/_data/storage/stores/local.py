@@ -30,8 +30,6 @@ from pai_sdk.errors import (
     StorageError,
 )
 
-__all__ = ["LocalStore", "path_of_file_uri", "stored_file_of"]
-
 _CHUNK_BYTES = 1 << 20
 _NOT_IN_NAMES = "\0" if os.sep == "/" else "\0\\:"
 _NOT_IN_FOLDER = "it is not a file of this folder any more"

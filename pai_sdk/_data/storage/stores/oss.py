@@ -24,8 +24,6 @@ from pai_sdk.errors import ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["OssStore", "stored_file_of_object"]
-
 _CHUNK_BYTES = 8 << 20
 _PART_THREADS = 4
 # OSS copies up to this size reliably with one request.

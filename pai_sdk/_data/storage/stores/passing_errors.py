@@ -10,8 +10,6 @@ from typing import Any
 
 from pai_sdk.errors import PaiError
 
-__all__ = ["OVERLOADED", "is_transient_error"]
-
 OVERLOADED = frozenset({408, 429, 500, 502, 503, 504})
 """HTTP statuses that a later attempt may not meet."""
 

@@ -32,8 +32,6 @@ from pai_sdk.errors import (
     SyncError,
 )
 
-__all__ = ["DirSync", "SyncReport", "committed_by", "move_file"]
-
 # Attempts for a file that changes while it is read.
 _MAX_READS = 4
 _MAX_CACHED_FOLDERS = 1000

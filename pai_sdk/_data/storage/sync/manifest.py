@@ -15,8 +15,6 @@ from pai_sdk._data.storage.uri import OssUri
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["manifest_files", "manifest_uri", "read_manifest", "write_manifest"]
-
 _META_TREE = "pai-tree"
 _ETAG = re.compile(r"[0-9A-Za-z-]+")
 

@@ -24,8 +24,6 @@ from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk.errors import ObjectNotFoundError, StorageError
 
-__all__ = ["Moved", "SyncMemory", "memory_path"]
-
 _log = logging.getLogger(__name__)
 
 _FORBIDDEN = 403

@@ -22,8 +22,6 @@ from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["RecentTree", "RecentTrees", "is_content_addressed"]
-
 _log = logging.getLogger(__name__)
 
 _INDEX_NAME = "recent-trees.json"

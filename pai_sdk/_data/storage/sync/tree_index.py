@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.objects import PartSizes
     from pai_sdk._data.storage.oss.client import OssClient
 
-__all__ = ["TreeIndex", "is_folder_complete"]
-
 _log = logging.getLogger(__name__)
 
 _MD5 = re.compile(r"[0-9A-Fa-f]{32}")

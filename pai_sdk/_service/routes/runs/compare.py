@@ -27,7 +27,7 @@ from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.runs import ComparisonBody, HparamsComparison
 
 if TYPE_CHECKING:
-    from pai_sdk._data.run.plots.buckets import Comparison
+    from pai_sdk._data.run.plots.figures import Comparison
 
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 

@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
     from pai_sdk._data.run.events.binary_columns import BinaryColumn
     from pai_sdk._data.run.events.series import Series
-    from pai_sdk._data.run.plots.buckets import Comparison, Curve, CurveView
+    from pai_sdk._data.run.plots.buckets import CurveView
+    from pai_sdk._data.run.plots.drawing import Curve
+    from pai_sdk._data.run.plots.figures import Comparison
 
 __all__ = ["CSV", "JSON", "PAIC", "comparison_response", "series_response", "value_bytes"]
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
-from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.objects import PartSizes
+from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.store import FsspecStore, LocalStore, OssStore, Store, StoredFile
 from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport, committed_by
 from pai_sdk._data.storage.sync.memory import SyncMemory, memory_path

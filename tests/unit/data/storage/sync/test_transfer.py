@@ -16,7 +16,8 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.pool import TransferPool
-from pai_sdk._data.storage.transfer import download, manifest_uri, upload, upload_tree
+from pai_sdk._data.storage.sync.manifest import manifest_uri
+from pai_sdk._data.storage.transfer import download, upload, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import (
