@@ -61,11 +61,6 @@ class InstanceLog:
         self._times = times or path.with_suffix(".times")
         self.index = LogIndex(path, makes_cuts=makes_cuts)
 
-    @property
-    def times(self) -> LogTimes:
-        """Reads the recorded sizes of the log and their times."""
-        return self.read_times()
-
     def read_times(self) -> LogTimes:
         """Reads the recorded sizes of the log and their times."""
         return LogTimes.read(self._times)
@@ -80,7 +75,7 @@ class InstanceLog:
 
     def line_at_time(self, seconds: float, *, is_open: bool) -> int:
         """Returns the number of the first line whose end was written at a time or later, within about a second."""
-        size, count = self.times.size_before(seconds), self.index.count(is_open=is_open)
+        size, count = self.read_times().size_before(seconds), self.index.count(is_open=is_open)
         return self.index.line_at(size) if size < self.index.indexed_bytes else count
 
     def lines_in(self, window: LogWindow, lifetime: LogWindow, *, is_open: bool) -> range:
@@ -89,7 +84,7 @@ class InstanceLog:
         count = self.index.count(is_open=is_open)
         if window == ALWAYS:
             return range(count)
-        times, first, last = self.times, 0, count
+        times, first, last = self.read_times(), 0, count
         if window.ended_at is not None:
             if window.ended_at < min([lifetime.started_at or 0.0, *times.times[:1]]):
                 return range(0)
@@ -175,7 +170,7 @@ class StoredPage:
         """Yields the lines with their offsets and times."""
         number, times = self.first, dict[InstanceLog, LogTimes]()
         for log, block in self.blocks:
-            log_times, offset = times.get(log) or times.setdefault(log, log.times), block.start
+            log_times, offset = times.get(log) or times.setdefault(log, log.read_times()), block.start
             for line, end in zip(block.lines, block.ends, strict=True):
                 text = line[:_MAX_LINE_BYTES].decode("utf-8", errors="replace")
                 yield StoredLine(number, offset, log.name, log_times.of_byte(end - 1), text)

@@ -30,7 +30,7 @@ META_LINK = "pai-link"
 
 _BUFFER_BYTES = 1 << 17
 _MAX_PARTS = 9_000  # OSS allows 10,000
-_HEX_32 = re.compile(r"[0-9A-Fa-f]{32}")
+MD5 = re.compile(r"[0-9A-Fa-f]{32}")  # in hexadecimal, as the ETag of most objects
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def md5_of(headers: Mapping[str, str], etag: str) -> str | None:
     normal = headers.get("x-oss-object-type", "Normal") == "Normal"
     if not normal or headers.get("x-oss-server-side-encryption", "").upper() == "KMS":
         return None
-    return etag if _HEX_32.fullmatch(etag) else None
+    return etag if MD5.fullmatch(etag) else None
 
 
 class Draft(NamedTuple):

@@ -110,11 +110,6 @@ class TransferPool:
         """Returns True if a call that failed may be retried."""
         return not self.gave_up and self._failed_in_a_row < _MAX_RETRIED_FAILURES
 
-    @property
-    def why_not_all(self) -> str:
-        """Returns the suffix of a message about failures: why files were skipped, or an empty string."""
-        return SKIPPED_SUFFIX if self.gave_up else ""
-
     def submit(self, function: Callable[[], T]) -> Future[T]:
         """Runs a task on a thread for large files; blocks while the queue is full."""
         future: Future[T] = Future()

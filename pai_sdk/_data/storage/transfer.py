@@ -80,20 +80,13 @@ def upload_tree(
     uri: OssUri,
     *,
     progress: bool = True,
+    # The folder must hold this tree and nothing else: list it first, and write the manifest. Without it, all files
+    # are sent, and other files in the folder stay.
     marker: bool = True,
     workers: int | None = None,
 ) -> int:
-    """Uploads the files of a tree into a folder; returns the number of sent files, 0 when OSS had all of them.
-
-    Args:
-        client: writes the objects.
-        tree: the files. A file that has changed since the scan is an error.
-        uri: the folder.
-        progress: show a bar.
-        marker: the folder must hold this tree and nothing else: list it first, and write the manifest.
-            Without it, all files are sent, and other files in the folder stay.
-        workers: threads; None for many for small files, and few for large ones.
-    """
+    """Uploads the files of a tree into a folder; returns the number of sent files, 0 when OSS had all of them."""
+    # A file that has changed since the scan is an error.
     # The folder is listed first, and only missing, changed or archived files are sent. When all are in place, a
     # manifest is written beside the folder. If the folder is named by the tree's digest, files of an earlier tree
     # are copied within OSS.

@@ -37,18 +37,12 @@ class FileTree:
         root: str | Path,
         *,
         accept: Accept = accept_all,
+        # Returns the size of the parts that a file of a given size is sent in. The hashes of the parts are
+        # computed too, for files that are sent in any case.
         part_bytes: PartBytes | None = None,
         links: Links = "inside",
     ) -> FileTree:
-        """Finds and hashes the files below a folder; a single file is a tree of one, with its parent as root.
-
-        Args:
-            root: the folder or file.
-            accept: called with each (relative path, is a folder); folders that it refuses are not entered.
-            part_bytes: returns the size of the parts that a file of a given size is sent in. The hashes of the
-                parts are computed too, for files that are sent in any case.
-            links: the policy for symbolic links.
-        """
+        """Finds and hashes the files below a folder; a single file is a tree of one, with its parent as root."""
         listing = list_folder(root, accept=accept, links=links)
         if listing.problems:
             raise InvalidInputError([*listing.problems, *unreadable(listing)])

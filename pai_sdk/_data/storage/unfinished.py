@@ -50,7 +50,7 @@ class UnfinishedUpload:
         # Without the endpoint: an upload continues at another one. `meta` has the SHA-256 of the content.
         identity = json.dumps([uri.bucket, uri.key, sorted(meta.items()), part_bytes])
         self._uri = uri
-        self._path = _folder() / f"{hashlib.sha256(identity.encode()).hexdigest()[:40]}.json"
+        self._path = cache_folder("uploads") / f"{hashlib.sha256(identity.encode()).hexdigest()[:40]}.json"
 
     def find(self) -> str | None:
         """Returns the id of the upload, if it was started on this machine and is not finished."""
@@ -79,10 +79,11 @@ class UnfinishedUpload:
                 self._path.unlink()
 
 
-def _folder() -> Path:
+def cache_folder(name: str) -> Path:
+    """Returns a folder for what this machine remembers of transfers; it may not exist yet."""
     cache_home = os.environ.get("XDG_CACHE_HOME", "")
     cache = Path(cache_home) if Path(cache_home).is_absolute() else Path.home() / ".cache"
-    return cache / "pai_sdk" / "uploads"
+    return cache / "pai_sdk" / name
 
 
 def _sweep(folder: Path) -> None:

@@ -23,12 +23,8 @@ class SinkSession(Protocol):
     """
 
     def encode(self, batches: Iterable[pa.RecordBatch]) -> bytes:
-        """Returns the bytes of a block. They stay in memory until the block is stored; a retry sends them again.
-
-        Args:
-            batches: the rows, in one batch or more. Encode each batch before taking the next one: its memory is
-                released then.
-        """
+        """Returns the bytes of a block, which stay in memory until it is stored; a retry sends them again."""
+        # Encode each batch before taking the next one: its memory is released then.
         ...
 
     def write(self, block_id: int, payload: Any) -> None:
@@ -58,15 +54,9 @@ class Sink(Protocol):
         ...
 
     def prepare(self, schema: pa.Schema, run_id: str) -> pa.Schema:
-        """Checks the columns and returns the schema of the blocks; called once, before all other methods.
-
-        Args:
-            schema: of the columns of the caller.
-            run_id: the run that is traced. A sink that does not store it elsewhere adds a column.
-
-        Raises:
-            InvalidInputError: the sink cannot store such columns.
-        """
+        """Checks the columns and returns the schema of the blocks; called once, before all other methods."""
+        # A sink that does not store the id of the run elsewhere adds a column for it. Raises InvalidInputError for
+        # columns that it cannot store.
         ...
 
     def open(self) -> SinkSession:

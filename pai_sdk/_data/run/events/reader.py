@@ -228,7 +228,7 @@ class RunReader:
         rewritten: dict[TagKey, int] = {}
         is_new = False
         other_files = [other for other in self._files.values() if other is not file]
-        for key, series, stats, _ in file.take(chunk, keeps_points=self._has_points):
+        for key, series, stats in file.take(chunk, keeps_points=self._has_points):
             self._merged.pop(key, None)
             if key not in self._summaries:
                 self._summaries[key], is_new = GrowingSummary(key.tag, key.kind), True

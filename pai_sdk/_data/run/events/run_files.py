@@ -59,10 +59,8 @@ class RunFile:
         self.end: RunEnd | None = None
         self.wall, self.step = _EMPTY_RANGE, _EMPTY_RANGE  # minimum and maximum of all points
 
-    def take(
-        self, chunk: EventChunk, *, keeps_points: bool
-    ) -> Iterator[tuple[TagKey, Series, SeriesStats, int | None]]:
-        """Stores the content of a chunk. Yields, for each tag, the new points and the smallest step before."""
+    def take(self, chunk: EventChunk, *, keeps_points: bool) -> Iterator[tuple[TagKey, Series, SeriesStats]]:
+        """Stores the content of a chunk. Yields the new points of each tag."""
         scalars = [*chunk.scalars.values()]
         all_stats = series_stats(scalars)
         self._update_ranges(scalars, all_stats)
@@ -102,19 +100,17 @@ class RunFile:
 
     def _add_points(
         self, key: TagKey, series: Series, stats: SeriesStats, keeps_points: bool
-    ) -> tuple[TagKey, Series, SeriesStats, int | None]:
+    ) -> tuple[TagKey, Series, SeriesStats]:
         growing = self.points.get(key)
-        first_step = None
         if growing is None:
             self.points[key] = growing = GrowingSeries(series, stats)
         else:
-            first_step = growing.first_step
             growing.record_steps(stats)
             if keeps_points:
                 growing.append(series)
         if not keeps_points:
             growing.forget()
-        return key, series, stats, first_step
+        return key, series, stats
 
     def drop_points(self) -> None:
         """Frees everything but the ranges of steps."""

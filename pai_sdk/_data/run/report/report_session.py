@@ -48,7 +48,7 @@ class StopTraining(BaseException):
 
 
 # Errors that the caller of `report` causes: their tracebacks end in the line that calls it.
-OF_CALLER = (CheckpointError, OverflowError, StopTraining, TypeError)
+_OF_CALLER = (CheckpointError, OverflowError, StopTraining, TypeError)
 
 
 @dataclass(frozen=True)
@@ -176,11 +176,39 @@ class ReportSession:
         options: SaveOptions = _DEFAULT_OPTIONS,
     ) -> None:
         """Record metrics and a checkpoint; arguments and errors as for the function `report`."""
-        try:
-            self._report(metrics, step, checkpoint, options)
-        except OF_CALLER as error:
-            truncate_traceback(error)
-            raise
+        with truncated_traceback:
+            if self._saver.is_stopped or self._saver.failures:
+                self._check_not_stopped()
+                self._saver.raise_failure()
+            if checkpoint is not None and options.mode != "SYNC":
+                # Outside the lock: the wait may take minutes, and other threads must be able to report metrics
+                # meanwhile.
+                self._saver.wait_for_room()
+                self._check_not_stopped()
+            with self._lock:
+                if step is None:
+                    step = self._next_step()
+                elif type(step) is not int:
+                    step = operator.index(step)
+                # Checks the checkpoint first, so that a report that raises has recorded nothing.
+                task = None if checkpoint is None else self._task(metrics, step, checkpoint, options)
+                if metrics:
+                    self._recorder.record(metrics, step)
+                    self._saver.add_step_metrics(metrics, step)
+                self.last_step = step
+                if task is not None:
+                    self._saver.save(task)
+                reported, before = task or self._unreported, self._unreported
+                self._unreported = None
+            # Outside the lock, and before the scheduler hears of the report: it may copy the checkpoint at once.
+            if task is not None and task.options.mode == "SYNC":
+                self._wait_for(task, before)
+            if self._must_record_start and self._launch is not None:
+                self._must_record_start = False
+                self._saver.run(self._launch.record_request)  # in the background, since it reads and writes files
+            if self.on_report is not None:
+                target, saved = (None, None) if reported is None else (reported.target, reported.done)
+                self.on_report(Report(dict(metrics), step, time.time(), target, saved))
 
     def hparams(self, values: Mapping[str, Any]) -> None:
         """Write the hyperparameters of a run outside a job into its event file, for views that compare runs.
@@ -189,46 +217,6 @@ class ReportSession:
             values: by name; lists and mappings are written as JSON.
         """
         self._recorder.hparams(values)
-
-    def _report(
-        self,
-        metrics: Mapping[str, Any],
-        step: int | None,
-        checkpoint: str | os.PathLike[str] | Checkpoint | None,
-        options: SaveOptions,
-    ) -> None:
-        if self._saver.is_stopped or self._saver.failures:
-            self._check_not_stopped()
-            self._saver.raise_failure()
-        if checkpoint is not None and options.mode != "SYNC":
-            # Outside the lock: the wait may take minutes, and other threads must be able to report metrics
-            # meanwhile.
-            self._saver.wait_for_room()
-            self._check_not_stopped()
-        with self._lock:
-            if step is None:
-                step = self._next_step()
-            elif type(step) is not int:
-                step = operator.index(step)
-            # Checks the checkpoint first, so that a report that raises has recorded nothing.
-            task = None if checkpoint is None else self._task(metrics, step, checkpoint, options)
-            if metrics:
-                self._recorder.record(metrics, step)
-                self._saver.add_step_metrics(metrics, step)
-            self.last_step = step
-            if task is not None:
-                self._saver.save(task)
-            reported, before = task or self._unreported, self._unreported
-            self._unreported = None
-        # Outside the lock, and before the scheduler hears of the report: it may copy the checkpoint at once.
-        if task is not None and task.options.mode == "SYNC":
-            self._wait_for(task, before)
-        if self._must_record_start and self._launch is not None:
-            self._must_record_start = False
-            self._saver.run(self._launch.record_request)  # in the background, since it reads and writes files
-        if self.on_report is not None:
-            target, saved = (None, None) if reported is None else (reported.target, reported.done)
-            self.on_report(Report(dict(metrics), step, time.time(), target, saved))
 
     def _check_not_stopped(self) -> None:
         if self._saver.is_stopped:
@@ -407,10 +395,19 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_reset_after_fork)
 
 
-def truncate_traceback(error: BaseException) -> None:
-    """Makes a traceback end in the line that calls `report` (from Python 3.11 on); logs the full one at DEBUG."""
-    logger.debug("the whole traceback of the error that follows", exc_info=error)
-    error.__traceback__ = None
+class _TruncatedTraceback:
+    """A block whose errors of the caller end in the line that calls `report` (from Python 3.11 on)."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, _OF_CALLER):
+            logger.debug("the whole traceback of the error that follows", exc_info=error)
+            error.__traceback__ = None
+
+
+truncated_traceback = _TruncatedTraceback()
 
 
 def _folder_of(checkpoint: Any) -> str:

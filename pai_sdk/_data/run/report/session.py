@@ -26,12 +26,11 @@ from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig
 from pai_sdk._data.run.report.context import Context
 from pai_sdk._data.run.report.metrics import flat_metrics
 from pai_sdk._data.run.report.report_session import (
-    OF_CALLER,
     Report,
     ReportSession,
     StopTraining,
     bound_session,
-    truncate_traceback,
+    truncated_traceback,
 )
 from pai_sdk.errors import CheckpointError
 
@@ -76,24 +75,19 @@ def _session() -> ReportSession | None:
 
 
 def _start_job_session() -> ReportSession | None:
-    global _job_session
+    global _job_session, _has_warned
     # Two threads may make the first report at the same time; only one of them creates the session.
     with _job_lock:
         if _job_session is None:
             context = Context.of_environment(os.environ)
             if context is None or context.folder is None:
-                _warn_once()
+                if not _has_warned:
+                    _has_warned = True
+                    logger.warning(_NO_SESSION)
                 return None
             _job_session = _JobSession(context.folder, context=context)
             atexit.register(_close_job_session)
         return _job_session
-
-
-def _warn_once() -> None:
-    global _has_warned
-    if not _has_warned:
-        _has_warned = True
-        logger.warning(_NO_SESSION)
 
 
 def _close_job_session() -> None:
@@ -170,10 +164,10 @@ def report(
         >>> with tempfile.TemporaryDirectory() as folder, ReportSession(folder) as session, session.bound():
         ...     report({"loss": 0.5, "eval": {"accuracy": 0.9}}, step=1)
     """
-    session = bound_session.get() or _job_session or _start_job_session()
-    if more:
-        metrics = {**(metrics or {}), **more}
-    try:
+    with truncated_traceback:
+        session = _session()
+        if more:
+            metrics = {**(metrics or {}), **more}
         if session is None:  # raises outside a job too, so that the error shows before the job is submitted
             check_scalars(flat_metrics(metrics or {}), 1 if step is None else step)
             return
@@ -191,9 +185,6 @@ def report(
             validation or None,
         )
         session.report(metrics or {}, step, checkpoint, options=options)
-    except OF_CALLER as error:
-        truncate_traceback(error)
-        raise
 
 
 def _step_from_name(name: str, step: int | None) -> int:

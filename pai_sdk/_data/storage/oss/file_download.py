@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import stat
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, must_accept_
 from pai_sdk._data.storage.partial_file import PartialFile
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.progress import FileShare
+from pai_sdk._data.storage.stored_file import chunks_of
 from pai_sdk._data.storage.unfinished import can_be_resumed
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import ObjectNotFoundError, StorageError
@@ -20,7 +20,6 @@ from pai_sdk.errors import ObjectNotFoundError, StorageError
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
-_CHUNK_BYTES = 1 << 20
 # Attempts when the bytes do not have the checksum of the object.
 _MAX_FETCHES = 3
 
@@ -118,7 +117,7 @@ class FileDownload:
 
     def _has(self, algorithm: str, digest: str) -> bool:
         hasher = hashlib.new(algorithm, usedforsecurity=False)
-        for chunk in _chunks(self._path):
+        for chunk in chunks_of(self._path):
             hasher.update(chunk)
         return hasher.hexdigest() == digest.lower()
 
@@ -129,9 +128,3 @@ def _head(client: OssClient, uri: OssUri) -> ObjectInfo:
     if info is None:
         raise ObjectNotFoundError(f"{uri} was deleted meanwhile", uri=str(uri))
     return info
-
-
-def _chunks(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as stream:
-        while chunk := stream.read(_CHUNK_BYTES):
-            yield chunk

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -12,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
+from pai_sdk._data.storage.file_hash import md5_of_part
 from pai_sdk._data.storage.objects import ObjectInfo, md5_of
 from pai_sdk._data.storage.oss.errors import ForeignResponseError
 from pai_sdk._data.storage.uri import OssUri
@@ -27,7 +27,7 @@ def meta_headers(meta: Mapping[str, str] | None) -> dict[str, str]:
 
 def content_md5(content: bytes) -> str:
     """Returns the header `Content-MD5`, with which OSS refuses a damaged body."""
-    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
+    return base64.b64encode(md5_of_part(content)).decode()
 
 
 class Body:

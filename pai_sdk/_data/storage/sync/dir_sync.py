@@ -18,6 +18,7 @@ from itertools import chain, islice
 from pathlib import Path, PurePosixPath
 
 from pai_sdk._data.storage.base import FileMove, Store, clock_passed
+from pai_sdk._data.storage.objects import MD5
 from pai_sdk._data.storage.pool import SKIPPED_SUFFIX, TransferPool
 from pai_sdk._data.storage.progress import ByteBar, FileShare
 from pai_sdk._data.storage.stored_file import StoredFile
@@ -36,7 +37,6 @@ from pai_sdk.errors import (
 _MAX_READS = 4
 _MAX_CACHED_FOLDERS = 1000
 _DELETE_BATCH = 1000
-_MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 # `<session>-committed.parquet` of earlier versions, `<session>-<n>blocks-<n>bytes-committed.parquet` of this one.
 _COMMIT = re.compile(r"(?P<session>.*rank\d+-\w+-\w+-[0-9a-f]+)(?:-\d+blocks-\d+bytes)?-committed\.parquet")
 
@@ -578,7 +578,7 @@ def _side_by_side(
 
 
 def _md5(store: Store, file: StoredFile) -> str:
-    if _MD5.fullmatch(file.etag):
+    if MD5.fullmatch(file.etag):
         return file.etag.lower()
     content = hashlib.md5(usedforsecurity=False)
     for chunk in store.read(file.path):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import sqlite3
 import threading
 import time
@@ -22,6 +21,7 @@ from typing import Literal
 from pai_sdk._core.files import locked
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
+from pai_sdk._data.storage.unfinished import cache_folder
 from pai_sdk.errors import ObjectNotFoundError, StorageError
 
 _log = logging.getLogger(__name__)
@@ -48,10 +48,8 @@ class Moved:
 
 def memory_path(source: Store, target: Store) -> Path:
     """Returns the default file for the rows of a sync between two folders."""
-    cache_home = os.environ.get("XDG_CACHE_HOME", "")
-    cache = Path(cache_home) if Path(cache_home).is_absolute() else Path.home() / ".cache"
     name = hashlib.sha256(f"{source.identity}\0{target.identity}".encode()).hexdigest()[:40]
-    return cache / "pai_sdk" / "syncs" / f"{name}.db"
+    return cache_folder("syncs") / f"{name}.db"
 
 
 class SyncMemory:

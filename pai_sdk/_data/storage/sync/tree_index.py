@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pai_sdk._data.storage.objects import ObjectInfo, object_meta
-from pai_sdk._data.storage.pool import TransferPool
+from pai_sdk._data.storage.objects import MD5, ObjectInfo, object_meta
+from pai_sdk._data.storage.pool import SKIPPED_SUFFIX, TransferPool
 from pai_sdk._data.storage.progress import ByteBar
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.sync.manifest import manifest_files, manifest_uri, read_manifest, write_manifest
@@ -31,7 +30,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_MD5 = re.compile(r"[0-9A-Fa-f]{32}")
 _MAX_PROBLEMS = 20
 # The limit of OSS for copies that change the encryption, as a bucket's default encryption may do.
 _MAX_COPY_BYTES = 1_000_000_000
@@ -132,7 +130,7 @@ class TreeIndex(SyncMemory):
                 if existing is not None:
                     pool.submit_file(entry.path, partial(self._copy, client, *existing, number, bar), size_bytes=0)
         if pool.gave_up:
-            raise TransferError(f"nothing was sent to {self._folder}{pool.why_not_all}", failures=pool.failures)
+            raise TransferError(f"nothing was sent to {self._folder}{SKIPPED_SUFFIX}", failures=pool.failures)
         if 2 * sum(bool(self.etags[number]) for number in missing) > len(self.etags):
             self._replaced = earlier[0]
 
@@ -231,7 +229,7 @@ def _with_same_md5(tree: FileTree, sizes: PartSizes, etags: Mapping[int, str]) -
         number
         for number, etag in etags.items()
         if tree.entries[number].size_bytes <= sizes.part_bytes
-        and _MD5.fullmatch(etag)
+        and MD5.fullmatch(etag)
         and _has_md5(tree, number, etag)
     ]
 

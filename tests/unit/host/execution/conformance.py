@@ -387,8 +387,8 @@ class ExecutorConformance:
         log = harness.executor.files(root).log(f"{root.name}-master-0")
         page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, max_bytes=1 << 20)
         assert [text for text in page.decoded_lines if not text.startswith("[pai-sdk]")] == ["one", "half", "two"]
-        assert [*log.times.sizes] == sorted(log.times.sizes)
-        assert all(size <= log.size_bytes for size in log.times.sizes)
+        assert [*log.read_times().sizes] == sorted(log.read_times().sizes)
+        assert all(size <= log.size_bytes for size in log.read_times().sizes)
 
     def test_the_files_of_a_job_are_reached_through_its_executor(self, harness: Harness) -> None:
         root = harness.folder / "jobs with space" / f"local-{uuid.uuid4().hex[:12]}"
@@ -406,5 +406,5 @@ class ExecutorConformance:
         log = files.log(f"{root.name}-master-0")
         page = LogReader(OpenLog([log], root / "order"), is_open=False).page(0, 100, max_bytes=1 << 20)
         assert [*page.decoded_lines][-2:] == ["first", "hello"]
-        assert all(size <= log.size_bytes for size in log.times.sizes)
+        assert all(size <= log.size_bytes for size in log.read_times().sizes)
         assert files.log("another").size_bytes == 0
