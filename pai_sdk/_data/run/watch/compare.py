@@ -28,11 +28,13 @@ def compare(
     band: Band | None,
 ) -> Comparison:
     """Compares a metric of runs, see `RunManager.compare`; runs without it are left out."""
-    candidates = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
-    series = data.many_series([brief.id for brief in candidates], tag)
-    plotted = [brief for brief in candidates if brief.id in series]
+    having = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+    # A run without an entry was removed meanwhile.
+    loaded = [(brief, entry.series(tag)) for brief in having if (entry := data.entries.get(brief.id)) is not None]
+    data.keep_within_budget()
+    plotted = [brief for brief, _ in loaded]
     comparison = compared(
-        [series[brief.id] for brief in plotted],
+        [series for _, series in loaded],
         view,
         names=[brief.id for brief in plotted],
         groups=_groups(plotted, group_by) if group_by else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from pai_sdk._core.names.hints import name_hint
@@ -124,10 +124,3 @@ class RunData:
         entries = entry.entries(kind, tag)
         self.keep_within_budget(entry)
         return entries
-
-    def many_series(self, ids: Sequence[str], tag: str) -> dict[str, Series]:
-        """Returns the points of a metric of many runs, without the runs that were removed meanwhile."""
-        entries = {run_id: entry for run_id in ids if (entry := self.entries.get(run_id)) is not None}
-        series = {run_id: entry.series(tag) for run_id, entry in entries.items()}
-        self.keep_within_budget()
-        return series
