@@ -97,8 +97,8 @@ from pai_sdk._data.run.report.callbacks import XGBoostReportCallback as XGBoostR
 from pai_sdk._data.run.report.checkpoints import Checkpoint as Checkpoint
 from pai_sdk._data.run.report.checkpoints import CheckpointConfig as CheckpointConfig
 from pai_sdk._data.run.report.preemption import get_preemption_info as get_preemption_info
-from pai_sdk._data.run.report.session import ReportSession as ReportSession
-from pai_sdk._data.run.report.session import StopTraining as StopTraining
+from pai_sdk._data.run.report.report_session import ReportSession as ReportSession
+from pai_sdk._data.run.report.report_session import StopTraining as StopTraining
 from pai_sdk._data.run.report.session import checkpoint_dir as checkpoint_dir
 from pai_sdk._data.run.report.session import get_all_reported_checkpoints as get_all_reported_checkpoints
 from pai_sdk._data.run.report.session import get_checkpoint as get_checkpoint

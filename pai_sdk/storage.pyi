@@ -4,14 +4,14 @@ from pai_sdk._core.files import publish_once as publish_once
 from pai_sdk._core.files import replace_file as replace_file
 from pai_sdk._data.storage.filesystem import OssFileSystem as OssFileSystem
 from pai_sdk._data.storage.filesystem import register as register
-from pai_sdk._data.storage.oss import OssClient as OssClient
+from pai_sdk._data.storage.oss.client import OssClient as OssClient
 from pai_sdk._data.storage.store import FsspecStore as FsspecStore
 from pai_sdk._data.storage.store import LocalStore as LocalStore
 from pai_sdk._data.storage.store import OssStore as OssStore
 from pai_sdk._data.storage.store import Store as Store
 from pai_sdk._data.storage.store import open_store as open_store
-from pai_sdk._data.storage.sync import DirSync as DirSync
-from pai_sdk._data.storage.sync import SyncReport as SyncReport
+from pai_sdk._data.storage.sync.dir_sync import DirSync as DirSync
+from pai_sdk._data.storage.sync.dir_sync import SyncReport as SyncReport
 from pai_sdk._data.storage.transfer import download as download
 from pai_sdk._data.storage.transfer import upload as upload
 from pai_sdk._data.storage.uri import OssUri as OssUri

@@ -97,7 +97,9 @@ class _Ours:
     """`TraceWriter` into a table, or into files."""
 
     def __init__(self, columns: str, table: str, url: str, *, sink: str = "zstd") -> None:
-        from pai_sdk._data.trace import OdpsSink, ParquetSink, TraceWriter
+        from pai_sdk._data.trace.odps import OdpsSink
+        from pai_sdk._data.trace.parquet import ParquetSink
+        from pai_sdk._data.trace.trace_writer import TraceWriter
 
         into = (
             ParquetSink(f"files_{table}")

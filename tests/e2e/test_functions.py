@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Session, TrainingJob, checkpoint_dir, get_checkpoint, remote, report
-from pai_sdk._data.run.events import read_scalars
+from pai_sdk._data.run.events.records import read_scalars
 from pai_sdk._data.run.functions.function_run import FunctionRun
 from pai_sdk._data.run.report.checkpoints import is_complete
 from pai_sdk.errors import FunctionError, JobFailed, RemoteTraceback

@@ -34,7 +34,7 @@ from pai_sdk import Estimator, Session, gather
 session = Session.embedded("service")
 program = '''
 from time import sleep
-from pai_sdk._data.run.report import report
+from pai_sdk import report
 for step in range(1, 41):
     print(f"step {step};", flush=True)
     report({"loss": 1 / step}, step=step)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk import Estimator, ReportSession, Session, TrainingJob
-from pai_sdk._data.run.events import read_scalars
+from pai_sdk._data.run.events.records import read_scalars
 from pai_sdk._data.run.report.checkpoints import latest_checkpoint
 from tests.support.interpreters import INTERPRETERS
 from tests.support.waiting import until

@@ -13,7 +13,7 @@ import pytest
 from odps import ODPS, errors
 
 from pai_sdk import Processor, Session
-from pai_sdk._data.trace import TraceWriter
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk._service.background.scheduler import Scheduler
 from pai_sdk.errors import InvalidInputError
 from tests.service.services import Client, session_on

@@ -18,7 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pai_sdk._data.trace import ParquetSink, TraceWriter, read_trace
+from pai_sdk._data.trace.parquet import ParquetSink
+from pai_sdk._data.trace.trace_data import read_trace
+from pai_sdk._data.trace.trace_writer import TraceWriter
 
 __all__ = ["ResumeReport", "main", "run"]
 

@@ -26,7 +26,8 @@ import uvicorn
 
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.trace import OdpsSink, TraceWriter
+from pai_sdk._data.trace.odps import OdpsSink
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk._service.odps.table_store import TableStore
 from pai_sdk._service.odps.tables_app import TablesApp
 from tests.faults.proxy import FaultProxy, Faults

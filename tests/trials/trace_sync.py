@@ -18,7 +18,9 @@ from pai_sdk._data.storage.base import FileMove
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.sync.dir_sync import DirSync
-from pai_sdk._data.trace import ParquetSink, TraceWriter, read_trace
+from pai_sdk._data.trace.parquet import ParquetSink
+from pai_sdk._data.trace.trace_data import read_trace
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import TraceError
 
 __all__ = ["SyncedTraceReport", "run"]

@@ -24,7 +24,7 @@ from pai_sdk._core.threads import in_thread
 from pai_sdk._data.run.events.writer import as_float64
 from pai_sdk._data.run.functions.calling import call_training
 from pai_sdk._data.run.report.layout import RunLayout
-from pai_sdk._data.run.report.session import Report, ReportSession, StopTraining
+from pai_sdk._data.run.report.report_session import Report, ReportSession, StopTraining
 from pai_sdk._data.run.store.stored_checkpoints import copy_checkpoint, latest_checkpoint
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError, InvalidInputError, StorageError, TuningFailed

@@ -14,7 +14,7 @@ from pai_sdk._client.tune.space import SearchSpace
 from pai_sdk._client.tune.study import EarlierTrial, Study
 from pai_sdk._client.tune.trials import Trial, TrialList
 from pai_sdk._core.names.hints import is_of_type
-from pai_sdk._data.run.store import RunStore
+from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.run.watch.manager import RunManager
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, Problem

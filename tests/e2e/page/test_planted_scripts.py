@@ -40,7 +40,7 @@ PROGRAM = """
 import os, pathlib
 from pai_sdk import report
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._data.trace import TraceWriter
+from pai_sdk.trace import TraceWriter
 
 tag, script, turned = (os.environ[name] for name in ("TAG", "SCRIPT", "TURNED"))
 print(tag, flush=True)

@@ -10,7 +10,8 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
-from pai_sdk._data.trace import ParquetSink, TraceWriter
+from pai_sdk._data.trace.parquet import ParquetSink
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in

@@ -13,7 +13,7 @@ import uvicorn
 from odps import ODPS
 
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.trace import OdpsSink
+from pai_sdk._data.trace.odps import OdpsSink
 from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.odps.memory_budget import MemoryBudget, RowLimits
 from pai_sdk._service.odps.table_rights import ALL_TABLES, TableRights

@@ -19,7 +19,10 @@ import pytest
 
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.trace import OdpsSink, TraceToOdpsHook, TraceWriter, add_to_trace, clear_trace_map
+from pai_sdk._data.trace.hook import add_to_trace, clear_trace_map
+from pai_sdk._data.trace.odps import OdpsSink
+from pai_sdk._data.trace.recis import TraceToOdpsHook
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk.errors import InvalidInputError, TraceError
 from tests.faults.proxy import FaultProxy, Faults
@@ -260,7 +263,7 @@ def test_keys_that_a_configuration_lacks(tables: Tables) -> None:
 CRASHING = """
 import sys
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.trace import OdpsSink, TraceWriter
+from pai_sdk.trace import OdpsSink, TraceWriter
 url, table = sys.argv[1:]
 key = Credentials("test-id", "test-secret")
 sink = OdpsSink(table, project="shop", endpoint=url, tunnel_endpoint=url, credentials=key)
@@ -298,7 +301,7 @@ def test_rows_of_a_writer_that_was_never_closed_are_stored(tables: Tables, name:
 import sys
 import numpy
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.trace import OdpsSink, TraceWriter
+from pai_sdk.trace import OdpsSink, TraceWriter
 url, table = sys.argv[1:]
 key = Credentials("test-id", "test-secret")
 sink = OdpsSink(table, project="shop", endpoint=url, tunnel_endpoint=url, credentials=key)

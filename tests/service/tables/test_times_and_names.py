@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from odps import errors
 
-from pai_sdk._data.trace import TraceWriter
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk._service.odps.memory_budget import RowLimits
 from tests.service.tables.conftest import Tables, serving
 from tests.service.tables.test_pyodps import create

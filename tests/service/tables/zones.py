@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from pai_sdk._data.trace import TraceWriter
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from tests.service.tables.conftest import Tables, serving
 from tests.service.tables.test_pyodps import create
 

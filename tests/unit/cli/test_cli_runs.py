@@ -15,7 +15,7 @@ from tensorboard.compat.proto.summary_pb2 import Summary
 from pai_sdk._client.job.runs_of_jobs import RunsOfJobs
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._data.run.report import ReportSession
+from pai_sdk._data.run.report.report_session import ReportSession
 from pai_sdk._data.run.watch.manager import RunManager
 from pai_sdk._data.run.watch.records import RunRecord
 from pai_sdk._data.storage.base import Store

@@ -11,7 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._data.trace import ParquetSink, TraceWriter
+from pai_sdk._data.trace.parquet import ParquetSink
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.errors import InvalidInputError, TraceError

@@ -20,7 +20,7 @@ from pai_sdk._data.run.functions.host import Ended, Host, Message, Task, ThreadH
 from pai_sdk._data.run.functions.saved_state import SavedState, pack, read_saved, unpack, write_saved
 from pai_sdk._data.run.report.checkpoints import Checkpoint
 from pai_sdk._data.run.report.layout import RunLayout, check_run_id
-from pai_sdk._data.run.report.session import Report
+from pai_sdk._data.run.report.report_session import Report
 from pai_sdk.errors import FunctionError, FunctionFinished, InvalidInputError, Problem
 
 _GRACE_S = 10.0

@@ -19,7 +19,8 @@ from typing import Any, Protocol
 
 from pai_sdk._data.run.functions.calling import call_training
 from pai_sdk._data.run.report.checkpoints import Checkpoint, read_checkpoint
-from pai_sdk._data.run.report.session import Context, Report, ReportSession, StopTraining
+from pai_sdk._data.run.report.context import Context
+from pai_sdk._data.run.report.report_session import Report, ReportSession, StopTraining
 from pai_sdk.errors import FunctionError
 
 logger = logging.getLogger(__name__)

@@ -32,7 +32,7 @@ from pai_sdk._data.run.functions.host import (
     log_wait,
     run_task,
 )
-from pai_sdk._data.run.report.session import Report
+from pai_sdk._data.run.report.report_session import Report
 from pai_sdk.errors import FunctionError
 
 _NEXT, _STOP, _SAVING = b"next", b"stop", b"saving"

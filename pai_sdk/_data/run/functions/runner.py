@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pai_sdk._data.run import report as reporting
 from pai_sdk._data.run.functions.calling import StatusReporter, kind_of
 from pai_sdk._data.run.functions.function_run import FunctionRun, wrap
 from pai_sdk._data.run.functions.saved_state import SavedState
+from pai_sdk._data.run.report import session as reporting
 from pai_sdk._data.run.report.checkpoints import Checkpoint
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.run.report.session import get_checkpoint, get_context, is_session_enabled

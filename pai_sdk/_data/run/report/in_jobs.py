@@ -53,9 +53,8 @@ if __name__ != "pai_sdk" or not _use_installed(Path(__file__).resolve().parents[
     from pai_sdk._core.names import import_paths, lazy_names
     from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig
     from pai_sdk._data.run.report.preemption import get_preemption_info
+    from pai_sdk._data.run.report.report_session import ReportSession, StopTraining
     from pai_sdk._data.run.report.session import (
-        ReportSession,
-        StopTraining,
         checkpoint_dir,
         get_all_reported_checkpoints,
         get_checkpoint,

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass
 from types import FrameType
 
-from pai_sdk._data.run.report.session import Context
+from pai_sdk._data.run.report.context import Context
 
 
 @dataclass(frozen=True)

@@ -26,27 +26,11 @@ from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig
 from pai_sdk._data.run.report.context import Context
 from pai_sdk._data.run.report.metrics import flat_metrics
 from pai_sdk._data.run.report.report_session import (
-    Report,
     ReportSession,
-    StopTraining,
     bound_session,
     truncated_traceback,
 )
 from pai_sdk.errors import CheckpointError
-
-__all__ = [
-    "Context",
-    "Report",
-    "ReportSession",
-    "StopTraining",
-    "checkpoint_dir",
-    "get_all_reported_checkpoints",
-    "get_checkpoint",
-    "get_context",
-    "is_session_enabled",
-    "report",
-    "set_checkpoint_config",
-]
 
 logger = logging.getLogger(__name__)
 

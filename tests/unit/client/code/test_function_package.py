@@ -285,7 +285,7 @@ def test_a_training_is_called_as_here(tmp_path: Path) -> None:
         "PYTHONPATH": str(job_package()),
     }
     subprocess.run([sys.executable, "-S", PROGRAM], cwd=tmp_path, env=environment, timeout=60, check=True)
-    from pai_sdk._data.run.events import read_scalars
+    from pai_sdk._data.run.events.records import read_scalars
 
     (events,) = (tmp_path / "output" / "tensorboard").iterdir()
     assert [(event.tag, event.step, event.value) for event in read_scalars(events)] == [

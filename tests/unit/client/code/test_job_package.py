@@ -12,7 +12,7 @@ import pytest
 
 from pai_sdk import Estimator, Processor, Session
 from pai_sdk._client.code.job_package import SHIPPED, former_paths, job_package, mentions_pai_sdk, with_job_package
-from pai_sdk._data.run.events import read_scalars
+from pai_sdk._data.run.events.records import read_scalars
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError

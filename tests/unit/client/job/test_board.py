@@ -12,7 +12,8 @@ import pytest
 
 from pai_sdk._client.job.board import Board
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._data.run.report.session import ReportSession, report
+from pai_sdk._data.run.report.report_session import ReportSession
+from pai_sdk._data.run.report.session import report
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError
 from tests.support.fake_backend import FakeBackend

@@ -20,8 +20,8 @@ from pai_sdk import ReportSession, RunManager, report
 from pai_sdk._client.tune import Choice, IntRange, Objective, Trial, TrialList, Tuner, Uniform
 from pai_sdk._client.tune.samplers import SeededSampler
 from pai_sdk._core.extras import install_command
-from pai_sdk._data.run.events import EventWriter
-from pai_sdk._data.run.store import RunStore
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk.errors import InvalidInputError, MissingExtraError, RunNotFoundError, TuningFailed
 from tests.support.messages import refused
 

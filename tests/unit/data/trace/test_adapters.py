@@ -13,8 +13,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from pai_sdk._data.trace import TraceHook, TraceWriter, trace
 from pai_sdk._data.trace.adapters import lightning_callback, trainer_callback
+from pai_sdk._data.trace.hook import TraceHook, trace
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from tests.unit.data.trace.fake_sink import FakeSink
 
 pytestmark = pytest.mark.interpreter

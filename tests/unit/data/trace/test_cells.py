@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from pai_sdk._data.trace import read_trace
 from pai_sdk._data.trace.cells import rows_of_table
+from pai_sdk._data.trace.trace_data import read_trace
 from pai_sdk.cli.traces import RowFormat, _print
 from pai_sdk.errors import TraceError
 

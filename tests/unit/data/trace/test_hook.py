@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from pai_sdk._data.trace import add_to_trace, clear_trace_map, get_trace_map, trace
 from pai_sdk._data.trace import hook as hook_module
-from pai_sdk._data.trace.hook import TraceHook
+from pai_sdk._data.trace.hook import TraceHook, add_to_trace, clear_trace_map, get_trace_map, trace
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from tests.support.messages import refused

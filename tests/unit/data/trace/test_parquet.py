@@ -8,9 +8,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from pai_sdk._data.run.report.session import ReportSession
-from pai_sdk._data.trace import ParquetSink, TraceWriter, read_trace
-from pai_sdk._data.trace.parquet import current_run_id, default_sink
+from pai_sdk._data.run.report.report_session import ReportSession
+from pai_sdk._data.trace.parquet import ParquetSink, current_run_id, default_sink
+from pai_sdk._data.trace.trace_data import read_trace
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, TraceError
 from tests.support.messages import refused
 from tests.support.waiting import until

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pai_sdk._data.trace import add_to_trace, clear_trace_map, get_trace_map, retry, trace
+from pai_sdk._data.trace.hook import add_to_trace, clear_trace_map, get_trace_map, trace
+from pai_sdk._data.trace.recis import retry
 from pai_sdk.errors import InvalidInputError
 from tests.support.messages import refused
 

@@ -19,7 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from pai_sdk._data.storage.store import LocalStore, open_store
-from pai_sdk._data.trace import ParquetSink, TraceData, TraceWriter, read_trace
+from pai_sdk._data.trace.parquet import ParquetSink
+from pai_sdk._data.trace.trace_data import TraceData, read_trace
+from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, TraceError
 from tests.support.messages import refused
 
@@ -215,7 +217,7 @@ def test_only_what_is_asked_for_is_read_from_a_store(monkeypatch: pytest.MonkeyP
 
 KILLED = """
 import sys, time
-from pai_sdk._data.trace import ParquetSink, TraceWriter
+from pai_sdk.trace import ParquetSink, TraceWriter
 writer = TraceWriter({"step": "bigint"}, ParquetSink(sys.argv[1]), run_id="r1", block_bytes=1)
 for step in range(10):
     writer.write(step=step)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.interpreter
 )
 def test_rows_of_a_writer_that_was_never_closed_are_stored(tmp_path: Path, lines: str) -> None:
     program = f"""
-from pai_sdk._data.trace import ParquetSink, TraceWriter
+from pai_sdk.trace import ParquetSink, TraceWriter
 writer = TraceWriter({{"a": "bigint"}}, ParquetSink({str(tmp_path)!r}))
 {lines}
 """
@@ -48,8 +48,8 @@ def stalled() -> Iterator[str]:
 STALLED = """
 import sys, time
 from pai_sdk._core.config.credentials import Credentials
-from pai_sdk._data.trace import OdpsSink, TraceHook, TraceToOdpsHook, TraceWriter, trace
 from pai_sdk._data.trace.trace_writer import WaitLimits
+from pai_sdk.trace import OdpsSink, TraceHook, TraceToOdpsHook, TraceWriter, trace
 
 sink = OdpsSink("t", project="p", endpoint=sys.argv[1], credentials=Credentials("id", "secret"))
 

@@ -18,7 +18,8 @@ from pai_sdk._data.logs.times import LogTimes
 from pai_sdk._data.run.events.points import EventFolder, JobPoints, metric_points
 from pai_sdk._data.run.events.reader import RunReader
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._data.run.report.session import Context, ReportSession
+from pai_sdk._data.run.report.context import Context
+from pai_sdk._data.run.report.report_session import ReportSession
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution import log_metrics

@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._data.run.events import EventWriter, crc32c, read_scalars
 from pai_sdk._data.run.events.decoder import EventDecoder, ReadLimits
 from pai_sdk._data.run.events.files import EventChunk, EventFileReader, is_event_file
 from pai_sdk._data.run.events.layouts import LayoutCache, period_of
 from pai_sdk._data.run.events.other import OtherEvent
 from pai_sdk._data.run.events.protobuf import fields
-from pai_sdk._data.run.events.records import _next_record
+from pai_sdk._data.run.events.records import _next_record, read_scalars
 from pai_sdk._data.run.events.series import Series
+from pai_sdk._data.run.events.writer import EventWriter, crc32c
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import FileChangedError, ObjectNotFoundError, StorageError
 from tests.support.event_files import (

@@ -10,7 +10,8 @@ import pytest
 from pai_sdk._data.run.events.points import JobPoints, metric_points
 from pai_sdk._data.run.events.sources import preferred_points
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._data.run.report.session import Context, ReportSession
+from pai_sdk._data.run.report.context import Context
+from pai_sdk._data.run.report.report_session import ReportSession
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.store import LocalStore
 from pai_sdk._wire.pai.record import MetricPoint

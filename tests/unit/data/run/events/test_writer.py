@@ -18,8 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._data.run.events import EventWriter, crc32c, read_records, read_scalars
 from pai_sdk._data.run.events import writer as events
+from pai_sdk._data.run.events.records import read_records, read_scalars
+from pai_sdk._data.run.events.writer import EventWriter, crc32c
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.interpreter

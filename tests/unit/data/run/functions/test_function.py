@@ -20,12 +20,12 @@ import psutil
 import pytest
 
 from pai_sdk import checkpoint_dir, get_checkpoint, get_context, report
-from pai_sdk._data.run.events import read_scalars
+from pai_sdk._data.run.events.records import read_scalars
 from pai_sdk._data.run.functions import runner as function_runner
 from pai_sdk._data.run.functions import saved_state
 from pai_sdk._data.run.functions.function_run import FunctionRun, wrap
 from pai_sdk._data.run.report.checkpoints import is_complete
-from pai_sdk._data.run.report.session import StopTraining
+from pai_sdk._data.run.report.report_session import StopTraining
 from pai_sdk.errors import CheckpointError, FunctionError, FunctionFinished, InvalidInputError, RemoteTraceback
 from tests.support.leftovers import has_ended
 from tests.support.messages import refused

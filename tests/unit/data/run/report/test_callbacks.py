@@ -18,8 +18,9 @@ import numpy
 import pytest
 
 from pai_sdk._client.code.job_package import job_package
-from pai_sdk._data.run.events import read_scalars
-from pai_sdk._data.run.report.session import Context, ReportSession, StopTraining
+from pai_sdk._data.run.events.records import read_scalars
+from pai_sdk._data.run.report.context import Context
+from pai_sdk._data.run.report.report_session import ReportSession, StopTraining
 from pai_sdk.callbacks import (
     KerasReportCallback,
     LightGBMReportCallback,

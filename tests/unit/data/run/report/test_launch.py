@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._data.run.report.checkpoints import CheckpointConfig, complete_checkpoints, read_checkpoint
-from pai_sdk._data.run.report.session import Context, ReportSession
+from pai_sdk._data.run.report.context import Context
+from pai_sdk._data.run.report.report_session import ReportSession
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import CheckpointError
 from tests.support.messages import refused

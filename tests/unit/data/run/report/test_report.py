@@ -23,15 +23,13 @@ import numpy
 import pytest
 
 import pai_sdk
-from pai_sdk._data.run.events import read_scalars
+from pai_sdk._data.run.events.records import read_scalars
 from pai_sdk._data.run.report import checkpoint_saver, checkpoints
 from pai_sdk._data.run.report.checkpoint_saver import SaveOptions
 from pai_sdk._data.run.report.checkpoints import Checkpoint, CheckpointConfig, is_complete, latest_checkpoint
+from pai_sdk._data.run.report.context import Context
+from pai_sdk._data.run.report.report_session import Report, ReportSession, StopTraining
 from pai_sdk._data.run.report.session import (
-    Context,
-    Report,
-    ReportSession,
-    StopTraining,
     checkpoint_dir,
     get_all_reported_checkpoints,
     get_checkpoint,

@@ -10,7 +10,8 @@ import pytest
 
 from pai_sdk._data.run.report import checkpoints
 from pai_sdk._data.run.report.checkpoints import CheckpointConfig, commit, complete_checkpoints, rotate
-from pai_sdk._data.run.report.session import ReportSession, report, set_checkpoint_config
+from pai_sdk._data.run.report.report_session import ReportSession
+from pai_sdk._data.run.report.session import report, set_checkpoint_config
 from pai_sdk.errors import CheckpointError
 
 LOSSES = [0.5, 0.1, 0.4, 0.2, 0.9]

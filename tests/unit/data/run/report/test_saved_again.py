@@ -26,7 +26,8 @@ from pai_sdk._data.run.report.checkpoints import (
     rotate,
     save,
 )
-from pai_sdk._data.run.report.session import ReportSession, checkpoint_dir, report
+from pai_sdk._data.run.report.report_session import ReportSession
+from pai_sdk._data.run.report.session import checkpoint_dir, report
 from pai_sdk._data.run.store.stored_checkpoints import latest_checkpoint as latest_in_store
 from pai_sdk.errors import CheckpointError
 from tests.support.messages import refused

@@ -19,7 +19,9 @@ pytest.importorskip("numpy")
 
 from pai_sdk import RunManager, RunStore
 from pai_sdk._data.run.events.writer import EventWriter
-from pai_sdk._data.run.report import Context, ReportSession, StopTraining, report
+from pai_sdk._data.run.report.context import Context
+from pai_sdk._data.run.report.report_session import ReportSession, StopTraining
+from pai_sdk._data.run.report.session import report
 from pai_sdk._data.run.watch.records import Change, RunBrief, RunRecord
 from pai_sdk._data.run.watch.refresh import ReadPace, RunRefresh
 from pai_sdk._data.storage.oss.client import OssClient
