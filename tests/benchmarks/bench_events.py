@@ -22,7 +22,8 @@ import psutil
 
 from pai_sdk._data.run.events.reader import RunReader
 from pai_sdk._data.run.events.series import Series
-from pai_sdk._data.run.plots.buckets import CurveView, compared
+from pai_sdk._data.run.plots.buckets import compared
+from pai_sdk._data.run.plots.curve_view import CurveView
 from pai_sdk._data.storage.stores.local import LocalStore
 from tests.benchmarks.harness import ROOT, Row
 from tests.support.data_server import data_server

@@ -19,9 +19,9 @@ from pai_sdk.errors import InvalidInputError, InvalidResponseError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import Floats, Series, TagSummary
-    from pai_sdk._data.run.plots.buckets import Band
+    from pai_sdk._data.run.plots.curve_view import Band, XAxis
     from pai_sdk._data.run.plots.drawing import Curve
-    from pai_sdk._data.run.plots.figures import Comparison, XAxis
+    from pai_sdk._data.run.plots.figures import Comparison
 
 _RUNS = "/api/v1/runs"
 _OFFER = "runs"

@@ -17,6 +17,7 @@ from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.trace.cells import CELL_ERRORS
 from pai_sdk._data.trace.parquet import is_local
 from pai_sdk._data.trace.trace_files import parse_attempt, parse_partitions, select_files
+from pai_sdk._data.trace.unified import unified
 from pai_sdk.errors import InvalidInputError, Problem, TraceError
 
 if TYPE_CHECKING:
@@ -242,8 +243,6 @@ class TraceData:
         import pyarrow as pa
         import pyarrow.dataset as ds
 
-        from pai_sdk._data.trace.unified import unified
-
         fragments = self._fragments
         schemas = [(path, fragment.physical_schema) for path, fragment in fragments.items()]
         folders = [
@@ -257,8 +256,6 @@ class TraceData:
         """Returns data sets by table name: `trace`, or one for each spelling of names that differ in case."""
         import pyarrow as pa
         import pyarrow.dataset as ds
-
-        from pai_sdk._data.trace.unified import unified
 
         schema = self.schema
         lower = Counter(map(str.lower, schema.names))

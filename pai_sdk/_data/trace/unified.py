@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-
-import pyarrow as pa
-import pyarrow.types as kinds
+from typing import TYPE_CHECKING
 
 from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _DIGITS = {8: 3, 16: 5, 32: 10, 64: 19}  # decimal digits of integers, by their bits
 _MAX_DIGITS = 38
@@ -15,6 +16,8 @@ _MAX_DIGITS = 38
 
 def unified(schemas: Iterable[tuple[str, pa.Schema]]) -> pa.Schema:
     """Returns the schema with the columns of all files, given with their paths, in types that store all values."""
+    import pyarrow as pa
+
     columns: dict[str, tuple[pa.DataType, str]] = {}
     problems: dict[str, Problem] = {}
     for path, schema in schemas:
@@ -40,6 +43,8 @@ def wider(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
     Integers become wider integers, decimal numbers, or double; float becomes double. This also applies inside
     lists, maps and structs, and structs get the fields of both. Strings and numbers are incompatible.
     """
+    import pyarrow as pa
+    import pyarrow.types as kinds
 
     def is_list(type_: pa.DataType) -> bool:
         return any(kind(type_) for kind in (kinds.is_list, kinds.is_large_list, kinds.is_fixed_size_list))
@@ -61,6 +66,8 @@ def wider(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
 
 
 def _wider_struct(first: pa.StructType, second: pa.StructType) -> pa.DataType | None:
+    import pyarrow as pa
+
     types = {field.name: field.type for field in first}
     for field in second:
         type_ = wider(types.get(field.name, field.type), field.type)
@@ -71,6 +78,9 @@ def _wider_struct(first: pa.StructType, second: pa.StructType) -> pa.DataType | 
 
 
 def _wider_value(first: pa.DataType, second: pa.DataType) -> pa.DataType | None:
+    import pyarrow as pa
+    import pyarrow.types as kinds
+
     for decimal, number in ((first, second), (second, first)):
         if kinds.is_decimal(decimal) and kinds.is_floating(number):
             return None  # a double cannot store decimal numbers exactly

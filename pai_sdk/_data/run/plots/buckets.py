@@ -8,8 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Literal, TypeAlias, get_args
+from typing import get_args
 
 import numpy as np
 
@@ -22,33 +21,20 @@ from pai_sdk._data.run.plots.bucketing import (
     bucket_means,
     bucketed_rows,
 )
+from pai_sdk._data.run.plots.curve_view import Band, CurveView, XAxis
 from pai_sdk._data.run.plots.drawing import Curve
-from pai_sdk._data.run.plots.figures import Comparison, XAxis
+from pai_sdk._data.run.plots.figures import Comparison
 from pai_sdk._data.run.plots.smoothing import smoothed_together, smoothed_together_by_x
 from pai_sdk.errors import InvalidInputError, Problem
 
-Band: TypeAlias = Literal["std", "range", "quantile"]
-"""The band around the line of a group: one standard deviation, smallest to largest, or the middle half."""
-
+_DEFAULT_VIEW = CurveView()
 _LARGEST_X = 1e300
 _RAW_POINTS_PER_BUCKET = 2
 
 
-@dataclass(frozen=True)
-class CurveView:
-    """The x axis of curves, the range and the resolution of a view, and the smoothing."""
-
-    x: XAxis = "step"
-    start: float | None = None  # the smallest x of the view; None for that of the data
-    end: float | None = None  # the largest x of the view; None for that of the data
-    buckets: int = 250  # the maximum
-    smooth: float = 0.0  # the weight of TensorBoard's smoothing, from 0 to less than 1
-    half_life: float | None = None  # smooth by distance instead, in units of x
-
-
 def compared(
     series: Sequence[Series],
-    view: CurveView = CurveView(),
+    view: CurveView = _DEFAULT_VIEW,
     *,
     names: Sequence[str] = (),  # of the curves; the tags of the series by default
     # The group of each series. A group becomes one curve, in buckets: the mean of the means of its members in each

@@ -6,17 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 from pai_sdk._core.tables.html import NO_MATH, table_html
 from pai_sdk._core.tables.table import Cell, Column, Table
 from pai_sdk._data.run.events.series import Floats
 from pai_sdk._data.run.plots.axes import number_text
+from pai_sdk._data.run.plots.curve_view import XAxis
 from pai_sdk._data.run.plots.drawing import MAX_LABELS, WIDTH, Curve, Line, draw, to_lines
 from pai_sdk._data.run.plots.pictures import FONT, run_colour, safe_text, save_picture
-
-XAxis: TypeAlias = Literal["step", "relative_step", "relative_time", "wall"]
-"""The x axis: the step, the steps since the first one, the seconds since the first point, or since 1970."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.extras import import_pandas
-from pai_sdk._data.run.plots.buckets import Band, CurveView, compared
+from pai_sdk._data.run.plots.buckets import compared
+from pai_sdk._data.run.plots.curve_view import Band, CurveView
 from pai_sdk._data.run.plots.figures import Comparison
 from pai_sdk._data.run.watch.filter import RunKey, parse_key
 from pai_sdk._data.run.watch.names import run_names

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.extras import missing_extra
+from pai_sdk._data.run.plots.curve_view import Band, CurveView, XAxis
 from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.run.watch.hparams_diff import hparams_diff
 from pai_sdk._data.run.watch.names import usual_tags
@@ -39,8 +40,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pai_sdk._data.run.plots.buckets import Band
-    from pai_sdk._data.run.plots.figures import Comparison, XAxis
+    from pai_sdk._data.run.plots.figures import Comparison
     from pai_sdk._data.run.watch.refresh import RunRefresh
     from pai_sdk._data.run.watch.table import RunTable
     from pai_sdk._data.run.watch.watched_run import WatchedRun
@@ -264,7 +264,6 @@ class RunManager:
             InvalidInputError: an argument is invalid, or there is no run with one of the ids.
             StorageError: files had to be read again, which failed.
         """
-        from pai_sdk._data.run.plots.buckets import CurveView
         from pai_sdk._data.run.watch.compare import compare
 
         keys = [group_by] if isinstance(group_by, str) else list(group_by)

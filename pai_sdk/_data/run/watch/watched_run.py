@@ -9,8 +9,9 @@ from pai_sdk._core.extras import import_pandas
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._data.run.events.reader import Entry, ImageEntry
 from pai_sdk._data.run.events.series import Series
-from pai_sdk._data.run.plots.buckets import CurveView, compared
-from pai_sdk._data.run.plots.figures import Plot, XAxis
+from pai_sdk._data.run.plots.buckets import compared
+from pai_sdk._data.run.plots.curve_view import CurveView, XAxis
+from pai_sdk._data.run.plots.figures import Plot
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.run.watch.records import RunBrief
 from pai_sdk._data.run.watch.run_data import RunData

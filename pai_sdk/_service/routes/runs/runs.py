@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
+from pai_sdk._data.run.plots.curve_view import CurveView
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, series_response
 from pai_sdk._service.services.runs.list_responses import FIELDS, brief_row, tag_row
@@ -122,8 +123,6 @@ def read_scalars(
     if after and (buckets or smooth or start is not None or end is not None):
         raise invalid_parameter("after: cannot be combined with buckets, smooth, from and to.")
     series, header = points_after(runs, run, tag, after)
-    from pai_sdk._data.run.plots.buckets import CurveView
-
     view = CurveView(x, start, end, buckets, smooth)
     content = call_manager(series_response, series, media_type, header, view, work)
     return tagged(request, content, media_type, _headers(runs, run.brief, v))

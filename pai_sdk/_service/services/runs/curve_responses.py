@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from pai_sdk._data.run.events.binary_columns import BinaryColumn
     from pai_sdk._data.run.events.series import Series
-    from pai_sdk._data.run.plots.buckets import CurveView
+    from pai_sdk._data.run.plots.curve_view import CurveView
     from pai_sdk._data.run.plots.drawing import Curve
     from pai_sdk._data.run.plots.figures import Comparison
 

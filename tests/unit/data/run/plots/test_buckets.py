@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 from pai_sdk._data.run.events.series import Series, empty_series
 from pai_sdk._data.run.plots import buckets as curves_of_runs
 from pai_sdk._data.run.plots.bucketing import SharedX, bucket_edges, bucket_means, bucketed, bucketed_rows
-from pai_sdk._data.run.plots.buckets import CurveView
+from pai_sdk._data.run.plots.curve_view import CurveView
 from pai_sdk._data.run.plots.figures import Comparison
 from pai_sdk._data.run.plots.smoothing import smoothed, smoothed_together, smoothed_together_by_x
 from pai_sdk.errors import InvalidInputError

@@ -15,7 +15,8 @@ from hypothesis.extra import numpy as arrays
 
 from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.run.plots.axes import Axis, clock_axis, elapsed_axis, number_axis, number_text, x_axis
-from pai_sdk._data.run.plots.buckets import CurveView, compared
+from pai_sdk._data.run.plots.buckets import compared
+from pai_sdk._data.run.plots.curve_view import CurveView
 from pai_sdk._data.run.plots.figures import Plot
 from pai_sdk._data.run.plots.pictures import run_colour, safe_text, small_curve
 from pai_sdk.errors import InvalidInputError
