@@ -28,7 +28,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres test-torch e2e trials check format page docs release-trial bench matrix lowest clean
+.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres test-torch e2e trials check check-types check-windows check-layers check-page format page docs release-trial bench matrix lowest clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -64,9 +64,18 @@ e2e: $(VENV)/.dev $(PAGE)/node_modules/.made ## whole jobs, killed services, not
 check: $(VENV)/.dev $(PAGE)/node_modules/.made ## lint, format, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
+	@$(MAKE) --silent --jobs=2 --output-sync check-types check-windows check-layers check-page
+
+check-types: $(VENV)/.dev
 	@$(BIN)/mypy
+
+check-windows: $(VENV)/.dev
 	@$(BIN)/mypy --config-file .ci/mypy-windows.ini
+
+check-layers: $(VENV)/.dev
 	@$(BIN)/lint-imports
+
+check-page: $(PAGE)/node_modules/.made
 	@cd $(PAGE) && $(NPM) run --silent check && $(NPM) test --silent && $(NPM) run --silent build -- --check
 
 format: $(VENV)/.dev ## lint and format, with automatic fixes
