@@ -62,33 +62,13 @@ class DataFolder:
     ) -> None:
         self._lock_waits_s = {False: handover_s, True: client_check_s}  # by whether the lock is shared
         self.root = root.expanduser().absolute()
+        self.database_file = self.root / "service.db"  # SQLite
+        self.nonces_file = self.root / "nonces"  # of accepted requests
+        self.jobs_dir = self.root / "jobs"  # has a folder for each job
+        self.objects_dir = self.root / "objects"
+        self.tables_dir = self.root / "tables"
         self._mark = mark  # of the database whose lease this process holds; None without one
         self._lock: int | None = None
-
-    @property
-    def database_file(self) -> Path:
-        """Returns the path of the SQLite database."""
-        return self.root / "service.db"
-
-    @property
-    def nonces_file(self) -> Path:
-        """Returns the path of the nonces of accepted requests."""
-        return self.root / "nonces"
-
-    @property
-    def jobs_dir(self) -> Path:
-        """Returns the parent of the job folders."""
-        return self.root / "jobs"
-
-    @property
-    def objects_dir(self) -> Path:
-        """Returns the folder of the object store."""
-        return self.root / "objects"
-
-    @property
-    def tables_dir(self) -> Path:
-        """Returns the folder of the tables."""
-        return self.root / "tables"
 
     def job_dir(self, job_id: str) -> Path:
         """Returns the folder of a job; the service creates ids that are valid names of folders."""
