@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,8 @@ _VARIABLE = (
         re.compile(rf"{re.escape(tempfile.gettempdir())}/pytest-of-[^/]+/pytest-\d+/(popen-gw\d+/)?[^/'\",:\s)]+"),
         "<tmp>",
     ),
+    # How the command is called here depends on PATH.
+    (re.compile(rf"({re.escape(sys.executable)}|\bpython) -m pai_sdk\b"), "pai-sdk"),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
     (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b"), "<id>"),
     (re.compile(r"memory://[^/\s]+"), "memory://<name>"),

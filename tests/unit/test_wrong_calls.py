@@ -71,7 +71,7 @@ def test_all_that_is_wrong_with_a_search_is_told_at_once(session: Session) -> No
 
 
 def test_a_config_path_is_a_path() -> None:
-    with pytest.raises(SettingsError, match="config_path"):
+    with refused(SettingsError):
         Session(config_path=3)  # type: ignore[arg-type]
 
 
@@ -114,7 +114,7 @@ def test_a_wait_without_time_looks_once(timeout: float) -> None:
     patient = replace(FAST, poll_timeout_s=PATIENCE_S)
     backend = FakeBackend()
     job = TrainingJob("train1", backend)
-    with pytest.raises(WaitTimeoutError, match="still Running after 0 s"):
+    with refused(WaitTimeoutError):
         job.wait(timeout, policy=patient, display=Silent())
     backend.status = "Succeed"
     assert TrainingJob("train1", backend).wait(timeout, policy=patient, display=Silent()).status.is_success
@@ -125,7 +125,7 @@ def test_a_wait_ends_though_no_answer_does(monkeypatch: pytest.MonkeyPatch) -> N
     backend = FakeBackend()
     monkeypatch.setattr(backend, "get", lambda *_, **__: answer.wait(PATIENCE_S))
     try:
-        with pytest.raises(WaitTimeoutError, match=r"no response about job train1 within 0\.05 s") as caught:
+        with refused(WaitTimeoutError) as caught:
             TrainingJob("train1", backend).wait(0.05, policy=replace(FAST, poll_timeout_s=0.05), display=Silent())
         assert caught.value.status == ""
     finally:

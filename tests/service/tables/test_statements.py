@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from pai_sdk._service.odps.statements import Statement, read_partition, read_sta
 from pai_sdk._service.odps.table_errors import TableError
 from pai_sdk._service.odps.table_store import TableStore
 from tests.service.tables.conftest import Tables
+from tests.support.messages import refused
 
 
 def test_a_table_with_all_clauses() -> None:
@@ -109,7 +109,7 @@ def test_other_statements(sql: str, found: Statement) -> None:
     ],
 )
 def test_what_is_not_understood_is_refused(sql: str, message: str) -> None:
-    with pytest.raises(TableError, match=re.escape(message)) as caught:
+    with refused(TableError) as caught:
         read_statement(sql)
     assert len(caught.value.message) < 1200
     assert caught.value.status_code == 400
@@ -128,7 +128,7 @@ def test_what_is_not_understood_is_refused(sql: str, message: str) -> None:
 )
 def test_partitions(text: str, found: dict[str, str] | None) -> None:
     if found is None:
-        with pytest.raises(TableError, match="cannot be the value"):
+        with refused(TableError):
             read_partition(text)
     else:
         assert read_partition(text) == found
@@ -158,7 +158,7 @@ BAD_PARTITIONS = (
 
 @pytest.mark.parametrize("text", BAD_PARTITIONS)
 def test_partitions_that_cannot_be_read(text: str) -> None:
-    with pytest.raises(TableError, match="partition") as caught:
+    with refused(TableError) as caught:
         read_partition(text)
     assert len(caught.value.message) < 500
 
@@ -227,6 +227,6 @@ def test_a_partition_that_was_dropped_takes_no_commit(tmp_path: Path) -> None:
     table = store.table("shop", "t")
     upload = store.start_upload(table, {"dt": "1"}, create=True)
     assert store.remove_partition(table, {"dt": "1"})
-    with pytest.raises(TableError, match="Partition not found: dt=1") as caught:
+    with refused(TableError, code="NoSuchPartition") as caught:
         store.commit(upload)
     assert caught.value.status_code == 404

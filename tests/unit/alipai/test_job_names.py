@@ -14,6 +14,7 @@ from pai_sdk.job._training_job import ExperimentConfig, ResourceType, SpotSpec
 
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 
 
 def job(**fields: object) -> TrainingJob:
@@ -38,7 +39,7 @@ def test_what_a_job_says_of_itself() -> None:
     assert (made.workspace_id, made.experiment_config) == ("7", {"ExperimentId": "exp-1"})
     assert (made.hyperparameters, made.reason_code, made.reason_message) == ({"lr": "0.1"}, "R", "why")
     assert made.output_path() == made.output_path("model") == "oss://b/m/"
-    with pytest.raises(InvalidInputError, match=r"no output 'logs'.*it has: model"):
+    with refused(InvalidInputError, "channel_name"):
         made.output_path("logs")
 
 
@@ -93,9 +94,9 @@ def test_a_job_is_found_by_the_names_of_its_parameters() -> None:
     assert len(TrainingJob.list(session=Jobs(), page_number=1)) == 7
     assert TrainingJob.list(session=Jobs(), page_size=2)[1].id == "train1"
     assert len([*TrainingJob.list(session=Jobs())]) == 7
-    with pytest.raises(InvalidInputError, match="page_size"):
+    with refused(InvalidInputError, "page_size"):
         TrainingJob.list(session=Jobs(), page_size=True)
-    with pytest.raises(InvalidInputError, match="page_number"):
+    with refused(InvalidInputError, "page_number"):
         TrainingJob.list(session=Jobs(), page_number=0)
 
 
@@ -122,7 +123,7 @@ def test_the_statuses_as_constants() -> None:
 def test_an_interval_is_the_longest_pause_between_two_polls() -> None:
     made = job(Status="Succeed")
     assert made.wait(interval=1, show_logs=False) is made
-    with pytest.raises(InvalidInputError, match="interval"):
+    with refused(InvalidInputError, "interval"):
         made.wait(interval="long", show_logs=False)  # type: ignore[arg-type]
 
 

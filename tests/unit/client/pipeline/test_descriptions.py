@@ -90,7 +90,7 @@ def test_values_of_each_may_be_a_range(pipeline: Pipeline) -> None:
 
 def test_the_name_of_a_value_is_a_text(pipeline: Pipeline) -> None:
     pipeline.each([1], give, value=3, name="each")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match="step 'each': value: is of type int"):
+    with refused(InvalidInputError, "step 'each': value"):
         pipeline.check()
 
 
@@ -98,7 +98,7 @@ def test_parameters_that_cannot_be_given_are_problems(pipeline: Pipeline) -> Non
     with refused(InvalidInputError, "name"):
         pipeline.parameter("self", int)
     pipeline.parameter("lr", float)
-    with pytest.raises(InvalidInputError, match="is not of type float"):
+    with refused(InvalidInputError, "lr", "pipeline"):
         pipeline.check(lr=10**400)
 
 

@@ -96,7 +96,7 @@ def test_docker_needs_no_account_and_is_looked_for_only_at_the_submission(
     nothing_set = Session()
     plan = Processor("img", "true", instance_type=kind, session=nothing_set).plan()
     assert nothing_set.backend_for(kind) is nothing_set.local
-    with pytest.raises(EngineNotFoundError, match=r"no-engine\.sock \(DOCKER_HOST\)"):
+    with refused(EngineNotFoundError):
         nothing_set.submit(plan)
 
 
@@ -277,6 +277,6 @@ def test_a_wrong_uri_is_reported_before_anything_is_started(tmp_path: Path) -> N
 def test_settings_of_the_embedded_service_are_not_saved(tmp_path: Path) -> None:
     session = Session("local", "1", oss_bucket_name="pai-local", endpoint="http://127.0.0.1:1", **KEY)
     session._embedded.data_dir = tmp_path  # as Session.embedded() sets it
-    with pytest.raises(SettingsError, match=r"Session\.embedded\(\)"):
+    with refused(SettingsError):
         session.save_config(tmp_path / "config.json")
     assert not (tmp_path / "config.json").exists()

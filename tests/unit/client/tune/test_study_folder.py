@@ -111,10 +111,10 @@ def test_a_search_goes_on_when_a_full_disk_has_room_again(tmp_path: Path) -> Non
 def test_a_folder_that_cannot_be_used_and_a_damaged_journal_are_named(tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("")
-    with pytest.raises(StorageError, match="nothing can be stored in"):
+    with refused(StorageError):
         Tuner(parabola, SPACE, trials=1, study=file / "study").run(show=False)
     (tmp_path / "journal.jsonl").write_text('{"op_code": 0\n')
-    with pytest.raises(StorageError, match=r"record 1 .* is damaged"):
+    with refused(StorageError):
         Tuner(parabola, SPACE, trials=1, study=tmp_path).run(show=False)
 
 
@@ -171,7 +171,7 @@ def test_a_journal_of_another_program_is_a_typed_error(tmp_path: Path, content: 
         lambda: Tuner(parabola, SPACE, trials=1, study=tmp_path).run(show=False),
         lambda: Tuner(parabola, SPACE, trials=1, warm_start=str(tmp_path)).run(show=False),
     ):
-        with pytest.raises(StorageError, match=r"journal|another program"):
+        with refused(StorageError):
             use()
 
 

@@ -185,7 +185,7 @@ def test_what_is_no_checkpoint_is_refused(tmp_path: Path, case: str) -> None:
         (folder / "a").symlink_to(tmp_path)
     elif case == "pipe":
         os.mkfifo(folder / "a")
-    with pytest.raises(CheckpointError, match=str(tmp_path)):
+    with refused(CheckpointError):
         FolderState.of(folder)
 
 
@@ -225,7 +225,7 @@ def test_metadata_is_a_part_of_the_checkpoint(tmp_path: Path) -> None:
     saved = commit(checkpoint, step=1)
     assert Checkpoint.from_directory(tmp_path / "1") == saved
     assert saved.get_metadata() == {"epoch": 3, "framework": "none"}
-    with pytest.raises(CheckpointError, match="complete"):
+    with refused(CheckpointError):
         saved.set_metadata({})
 
 
@@ -295,7 +295,7 @@ def test_what_is_not_local_is_refused(tmp_path: Path) -> None:
         Checkpoint(tmp_path, filesystem=MemoryFileSystem())
     with refused(CheckpointError):
         Checkpoint("s3://bucket/x")  # type: ignore[arg-type]
-    with pytest.raises(CheckpointError, match="write filesystem="):
+    with refused(CheckpointError):
         Checkpoint(tmp_path, MemoryFileSystem())
 
 

@@ -410,7 +410,7 @@ def test_no_upload_marks_a_checkpoint_in_its_place(tmp_path: Path) -> None:
     with ReportSession(tmp_path / "run") as session, session.bound():
         place = made(tmp_path / "run" / "checkpoints" / "5")
         report({}, step=5, checkpoint=place, checkpoint_upload_mode="NO_UPLOAD")
-        with pytest.raises(CheckpointError, match="elsewhere"):
+        with refused(CheckpointError):
             report({}, step=6, checkpoint=made(tmp_path / "model"), checkpoint_upload_mode="NO_UPLOAD")
     assert is_complete(place)
 
@@ -441,7 +441,7 @@ def test_a_failed_save_is_raised_by_the_next_report(tmp_path: Path, monkeypatch:
 
 def test_a_failed_save_is_raised_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").write_text("a file where the folder has to be")
-    with pytest.raises(CheckpointError, match="could not be saved"), ReportSession(tmp_path) as session:
+    with refused(CheckpointError), ReportSession(tmp_path) as session:
         session.report({}, 1, made(tmp_path / "model"))
 
 
@@ -528,7 +528,7 @@ def test_a_checkpoint_is_the_path_of_a_folder(tmp_path: Path, checkpoint: object
             report({"x": 1}, checkpoint=checkpoint)
         with refused(CheckpointError):
             report({"x": 1}, checkpoint=made(tmp_path / "m"), checkpoint_upload_mode="LATER")
-        with pytest.raises(InvalidInputError, match="-1"):
+        with refused(InvalidInputError, "step"):
             report({"x": 1}, step=-1, checkpoint=made(tmp_path / "m"))
     assert scalars(tmp_path) == []  # nothing of a wrong call is recorded
 
@@ -818,7 +818,7 @@ def test_a_failed_validation_is_raised_and_the_checkpoint_stays(tmp_path: Path, 
             raise what
         return what
 
-    failed = pytest.raises(CheckpointError, match=r"the validation of a checkpoint failed: .*by zero")
+    failed = refused(CheckpointError)
     with failed, ReportSession(tmp_path / "run") as session, session.bound():
         report({"x": 1}, 1, made(tmp_path / "model"), validation=validate)
     assert is_complete(tmp_path / "run" / "checkpoints" / "1")
