@@ -18,6 +18,7 @@ from pai_sdk._service.services.backup import Contents
 from pai_sdk.errors import InvalidInputError
 from tests.service.postgres import url_for
 from tests.service.services import job_body
+from tests.support.messages import refused
 
 LARGE = os.urandom(300_000)
 
@@ -154,9 +155,9 @@ def test_nothing_is_written_over(start: Callable[..., Any], tmp_path: Path) -> N
             lambda: back_up(tmp_path / "data", tmp_path / "backup"),
             lambda: restore(tmp_path / "backup", tmp_path / "data"),
         ):
-            with pytest.raises(InvalidInputError, match="is not empty"):
+            with refused(InvalidInputError):
                 action()
-    with pytest.raises(InvalidInputError, match="no data folder"):
+    with refused(InvalidInputError):
         back_up(tmp_path / "none", tmp_path / "backup2")
 
 

@@ -32,6 +32,7 @@ _VARIABLE = (
     (re.compile(rf"({re.escape(sys.executable)}|\bpython) -m pai_sdk\b"), "pai-sdk"),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
     (re.compile(r"\b(?:[0-9a-f]{32}|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12})\b"), "<id>"),
+    (re.compile(r"\b[0-9A-F]{8}(-[0-9A-F]{4}){3}-[0-9A-F]{12}\b"), "<id>"),
     (re.compile(r"memory://[^/\s]+"), "memory://<name>"),
     (re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{7}\b"), "<run>"),
     (re.compile(r"\blocal-[0-9a-f]{12}\b"), "<job>"),

@@ -25,6 +25,7 @@ from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import HELD_S, Client, job_body, running_service
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S, until
 
 
@@ -225,7 +226,7 @@ def test_work_ends_with_its_time_and_its_client() -> None:
     work = Work(Budget(Share("x"), 5.0, 100, "less"), clock=lambda: now[0])
     work.check()
     now[0] = 5.1
-    with pytest.raises(WireError, match=r"more than 5 s. Ask for less") as caught:
+    with refused(WireError) as caught:
         work.check()
     assert caught.value.status_code == 400
     work.is_disconnected = True
@@ -236,13 +237,11 @@ def test_work_ends_with_its_time_and_its_client() -> None:
 def test_what_would_fill_the_memory_is_refused_with_what_to_ask_for() -> None:
     work = Work(COMPARE)
     work.hold(COMPARE.values or 0, "points")
-    with pytest.raises(
-        WireError, match=r"needs 7,000,000 points, and 6,000,000 are allowed. Ask for fewer buckets"
-    ):
+    with refused(WireError):
         work.hold(7_000_000, "points")
     for _ in range(32):
         work.spend(1 << 20)
-    with pytest.raises(WireError, match="response of more than 32 MiB"):
+    with refused(WireError):
         work.spend(1)
 
 

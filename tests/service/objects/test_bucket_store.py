@@ -10,6 +10,7 @@ from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk.errors import StorageError
 from tests.service.objects.serving import BUCKET
+from tests.support.messages import refused
 from tests.unit.data.storage.stores.store_conformance import StoreConformance
 
 
@@ -23,6 +24,6 @@ def test_a_cancelled_write_stores_nothing(store: ObjectStore) -> None:
     def check() -> None:
         raise StorageError("stopped")
 
-    with pytest.raises(StorageError, match="stopped"):
+    with refused(StorageError):
         BucketStore(store, OssUri(BUCKET), check_cancelled=check).write("a", b"1")
     assert list(store.list(BUCKET)) == []

@@ -26,6 +26,7 @@ from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import StreamMessage, messages_of, write_points
 from tests.service.services import Client, job_body, running_service
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S, until
 
 FAST = Pace(batch_s=0.02, refresh_s=0.02)
@@ -284,7 +285,7 @@ def test_a_service_that_ends_waits_for_no_stream(start: Callable[..., Any]) -> N
     "topics", ["nothing", "scalars:a", "log", "log:a:b:c", ",".join(f"log:{n}" for n in range(101))]
 )
 def test_topics_that_there_are_not_are_refused(client: Client, topics: str) -> None:
-    with pytest.raises(WireError, match="topics"):
+    with refused(WireError):
         read_topics(topics)
     assert client.call("GET", "/events", topics=topics).status_code == 400
 

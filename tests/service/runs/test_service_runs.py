@@ -14,6 +14,7 @@ from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import job_body, session_on
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 
@@ -47,7 +48,7 @@ def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:
         assert "<svg" in raw.plot().svg
         with pytest.raises(NotFoundError):
             runs.scalars(job_id, "nothing")
-        with pytest.raises(InvalidRequestError, match="filter"):
+        with refused(InvalidRequestError):
             runs.list("loss<<")
 
 
@@ -55,5 +56,5 @@ def test_a_service_without_the_offer_is_not_asked(start: Callable[..., Any]) -> 
     with start(ScriptedExecutor(), foreign=ForeignCloud()) as client:
         runs = session_on(client.info).runs
         assert not runs.is_offered()
-        with pytest.raises(InvalidInputError, match="RunManager"):
+        with refused(InvalidInputError):
             runs.list()

@@ -24,6 +24,7 @@ from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, session_on
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 NEVER = "0 0 29 2 *"  # not while a test runs
@@ -269,12 +270,12 @@ def test_a_session_schedules_a_plan_with_its_files(
     assert schedules.change(made.schedule_id, cron="0 5 * * *").cron == "0 5 * * *"
     assert schedules.pause(made.schedule_id).enabled is False
     assert schedules.resume(made.schedule_id).enabled is True
-    with pytest.raises(ConflictError, match="schedule 'nightly' already"):
+    with refused(ConflictError):
         schedules.create("nightly", NEVER, plan)
-    with pytest.raises(InvalidRequestError, match=r"Cron: 'x' has 1 field.*TimeZone: 'Mars'|TimeZone.*Cron"):
+    with refused(InvalidRequestError):
         schedules.create("other", "x", plan, time_zone="Mars")
     schedules.delete(made.schedule_id)
-    with pytest.raises(NotFoundError, match="no schedule 'nightly' here"):
+    with refused(NotFoundError):
         schedules.find("nightly")
 
 
@@ -282,9 +283,9 @@ def test_a_plan_that_only_the_client_can_carry_out_is_refused(session: Session) 
     def processor(**given: Any) -> Processor:
         return Processor("none", "true", session=session, **{"instance_type": "ecs.c6.large", **given})
 
-    with pytest.raises(InvalidInputError, match="in Docker on this machine"):
+    with refused(InvalidInputError):
         session.schedules.create("x", NEVER, processor(instance_type="local").plan())
-    with pytest.raises(InvalidInputError, match="leave out fallback"):
+    with refused(InvalidInputError):
         session.schedules.create("x", NEVER, processor(fallback=["ecs.c6.xlarge"]).plan())
     assert list(session.schedules.list()) == []
 

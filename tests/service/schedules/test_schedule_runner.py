@@ -30,6 +30,7 @@ from pai_sdk._wire.pai.request import SCHEDULE_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 from tests.service.postgres import url_for
 from tests.service.services import job_body
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 HOUR = 3600.0
@@ -339,7 +340,7 @@ def test_a_change_of_the_times_counts_from_now_on(place: Place) -> None:
     assert row.next_time == 5 * DAY + 22 * HOUR
     assert place.table.change(schedule_id, enabled=False).next_time is None
     assert place.table.change(schedule_id, cron="0 7 * * *").next_time is None, "it stays disabled"
-    with pytest.raises(WireError, match="TimeZone"):
+    with refused(WireError):
         place.table.change(schedule_id, zone="Mars")
     assert place.table.get(schedule_id).cron == "0 7 * * *"
 
