@@ -23,7 +23,7 @@ def start_detached(
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Runs `main()` of a module; `content` is its standard input, and its output is appended to the log."""
-    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     with os.fdopen(descriptor, "ab") as output:
         process = subprocess.Popen(
             [sys.executable, "-c", _PROGRAM.format(module), str(Path(__file__).resolve().parents[2]), *arguments],
