@@ -362,9 +362,8 @@ class OssClient:
                 at, checksum = _write_range(file, self._check_cancelled(response), start, end)
             span = response.headers.get("content-range", "")
             if at != end or not span.startswith(f"bytes {start}-{end - 1}/"):
-                raise StorageError(
-                    f"{info.uri}: bytes {start} to {end} did not arrive", uri=str(info.uri), retryable=True
-                )
+                message = f"{info.uri}: bytes {start} to {end} did not arrive"
+                raise StorageError(message, uri=str(info.uri), retryable=True)
             return checksum
 
         try:
