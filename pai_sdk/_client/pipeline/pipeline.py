@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -39,6 +39,65 @@ _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _OF_RUN = ("self", "show", "cache", "on_interrupt", "policy")  # what else `run` takes
 _TYPES = (str, int, float, bool)
 _Work = JobSubmitter | Tuner | Callable[..., Any]
+
+
+class _Steps(dict[str, PipelineStep]):
+    """The steps of a pipeline by name, in the order in which they were described."""
+
+    def add(
+        self,
+        name: str,
+        work: JobWork | CallWork | EachWork,
+        after: PipelineStep | Sequence[PipelineStep],
+        when: Condition | Reference | None,
+        retries: int,
+        timeout: float | None,
+        *,
+        cache: bool,
+        on_exit: bool = False,
+    ) -> PipelineStep:
+        """Adds a step; raises InvalidInputError for settings that are not usable."""
+        before, problems = steps_before(after)
+        problems += _setting_problems(when, retries, timeout, cache=cache, on_exit=on_exit)
+        problems += self._name_problems(name)
+        if problems:
+            raise InvalidInputError(problems)
+        self[name] = PipelineStep(name, work, before, when, retries, timeout, cache, on_exit)
+        return self[name]
+
+    def _name_problems(self, name: object) -> Iterator[Problem]:
+        if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split("/")):
+            yield Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64")
+        elif name in self:
+            yield Problem("name", f"there is a step {name!r} already", "give `name`")
+
+    def add_pipeline(
+        self,
+        other: Pipeline,
+        name: str,
+        arguments: Mapping[str, Any],
+        after: PipelineStep | Sequence[PipelineStep],
+        when: Condition | Reference | None,
+    ) -> PipelineStep:
+        """Adds the steps of another pipeline, below a name; returns the last one."""
+        if not other.steps:
+            raise InvalidInputError([Problem("work", f"the pipeline {other.name!r} has no steps")])
+        if other.steps is self:
+            raise InvalidInputError([Problem("work", "is the pipeline itself", "give another one")])
+        before, problems = steps_before(after)
+        problems += [*_setting_problems(when, 0, None), *mapping_problems({"arguments": arguments})]
+        if problems:
+            raise InvalidInputError(problems)
+        added = [*nested_steps(other.steps, other.parameters, name, arguments, before, when)]
+        problems = [problem for step in added for problem in self._name_problems(step.name)]
+        if problems:
+            raise InvalidInputError(problems)
+        self.update((step.name, step) for step in added)
+        return added[-1]
+
+    def described(self) -> list[dict[str, Any]]:
+        """Returns what is kept of the steps with a run."""
+        return [{"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self.values()]
 
 
 class Pipeline:
@@ -88,7 +147,7 @@ class Pipeline:
         self.name = name
         self.parallel = parallel
         self._folder = PipelineFolder(store or Path.home() / ".pai" / "pipelines" / name, session)
-        self._steps: dict[str, PipelineStep] = {}
+        self._steps = _Steps()
         self._parameters: dict[str, PipelineParameter] = {}
 
     # ---- describing it
@@ -120,14 +179,7 @@ class Pipeline:
         Raises:
             InvalidInputError: the name or the type is not usable.
         """
-        problems = []
-        if not isinstance(name, str) or not name.isidentifier() or name in _OF_RUN:
-            hint = f"a name that Python allows, and none of: {', '.join(_OF_RUN)}"
-            problems.append(Problem("name", f"is {name!r}", hint))
-        elif name in self._parameters:
-            problems.append(Problem("name", f"there is a parameter {name!r} already"))
-        if type not in _TYPES:
-            problems.append(Problem("type", f"is {type!r}", "str, int, float or bool"))
+        problems = [*_parameter_problems(name, type, self._parameters)]
         if problems:
             raise InvalidInputError(problems)
         parameter = PipelineParameter(name, type, default, help)
@@ -181,26 +233,19 @@ class Pipeline:
             InvalidInputError: something is wrong; the rest is checked before anything runs.
         """
         if isinstance(work, Pipeline):
-            for_steps = {
-                "inputs": inputs,
-                "hyperparameters": hyperparameters,
-                "environments": environments,
-                "outputs": outputs,
-                "retries": retries,
-                "timeout": timeout is not None,
-                "cache": not cache,
-                "on_exit": on_exit,
-            }
-            wrong = [
-                Problem(key, "is for jobs and functions", "give it to the steps of that pipeline")
-                for key, is_set in for_steps.items()
-                if is_set
-            ]
-            if wrong:
-                raise InvalidInputError(wrong)
-            return self._add_pipeline(work, name or work.name, arguments or {}, after, when)
+            _check_unset(
+                inputs=inputs,
+                hyperparameters=hyperparameters,
+                environments=environments,
+                outputs=outputs,
+                retries=retries,
+                timeout=timeout is not None,
+                cache=not cache,
+                on_exit=on_exit,
+            )
+            return self._steps.add_pipeline(work, name or work.name, arguments or {}, after, when)
         step_work = _work(work, inputs, hyperparameters, environments, outputs, arguments)
-        return self._add(
+        return self._steps.add(
             name or _name_of(work), step_work, after, when, retries, timeout, cache=cache, on_exit=on_exit
         )
 
@@ -246,58 +291,9 @@ class Pipeline:
         template = _work(work, inputs, hyperparameters, environments, outputs, arguments)
         if isinstance(values, Sequence) and not isinstance(values, str | bytes):
             values = [*values]
-        return self._add(
+        return self._steps.add(
             name or _name_of(work), EachWork(values, template, value), after, when, retries, timeout, cache=cache
         )
-
-    def _add(
-        self,
-        name: str,
-        work: JobWork | CallWork | EachWork,
-        after: PipelineStep | Sequence[PipelineStep],
-        when: Condition | Reference | None,
-        retries: int,
-        timeout: float | None,
-        *,
-        cache: bool,
-        on_exit: bool = False,
-    ) -> PipelineStep:
-        before, problems = steps_before(after)
-        problems += _setting_problems(when, retries, timeout, cache=cache, on_exit=on_exit)
-        problems += self._name_problems(name)
-        if problems:
-            raise InvalidInputError(problems)
-        self._steps[name] = PipelineStep(name, work, before, when, retries, timeout, cache, on_exit)
-        return self._steps[name]
-
-    def _name_problems(self, name: object) -> Iterator[Problem]:
-        if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split("/")):
-            yield Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64")
-        elif name in self._steps:
-            yield Problem("name", f"there is a step {name!r} already", "give `name`")
-
-    def _add_pipeline(
-        self,
-        other: Pipeline,
-        name: str,
-        arguments: Mapping[str, Any],
-        after: PipelineStep | Sequence[PipelineStep],
-        when: Condition | Reference | None,
-    ) -> PipelineStep:
-        if not other._steps:
-            raise InvalidInputError([Problem("work", f"the pipeline {other.name!r} has no steps")])
-        if other is self:
-            raise InvalidInputError([Problem("work", "is the pipeline itself", "give another one")])
-        before, problems = steps_before(after)
-        problems += [*_setting_problems(when, 0, None), *mapping_problems({"arguments": arguments})]
-        if problems:
-            raise InvalidInputError(problems)
-        added = [*nested_steps(other._steps, other._parameters, name, arguments, before, when)]
-        problems = [problem for step in added for problem in self._name_problems(step.name)]
-        if problems:
-            raise InvalidInputError(problems)
-        self._steps.update((step.name, step) for step in added)
-        return added[-1]
 
     # ---- running it
 
@@ -369,7 +365,7 @@ class Pipeline:
         values = self.check(**parameters)
         run_id = _new_run_id()
         record = PipelineRunRecord(
-            run_id, self.name, values, self._described(), uses_cache=cache, created_at=time.time()
+            run_id, self.name, values, self._steps.described(), uses_cache=cache, created_at=time.time()
         )
         records = self._folder.records(run_id)
         records.write_run(record)
@@ -404,16 +400,12 @@ class Pipeline:
             message = f"{records.uri} is a run of the pipeline {record.pipeline!r}, and this one is {self.name!r}"
             raise InvalidInputError([Problem("run_id", message, "resume it with its own pipeline")])
         self.check(**record.parameters)
-        record.steps = self._described()
+        record.steps = self._steps.described()
         return self._drive(record, records, show, on_interrupt, policy)
 
     def runs(self) -> list[PipelineRun]:
         """The runs, the newest first."""
         return self._folder.runs()
-
-    def _described(self) -> list[dict[str, Any]]:
-        """Returns what is kept of the steps with a run."""
-        return [{"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self._steps.values()]
 
     def _drive(
         self,
@@ -443,6 +435,22 @@ def _new_run_id() -> str:
     now_ns = time.time_ns()
     day = time.strftime("%Y%m%d-%H%M%S", time.gmtime(now_ns // 10**9))
     return f"{day}-{now_ns // 10**6 % 1000:03}{secrets.token_hex(2)}"
+
+
+def _parameter_problems(name: object, type_: object, parameters: Container[object]) -> Iterator[Problem]:
+    if not isinstance(name, str) or not name.isidentifier() or name in _OF_RUN:
+        yield Problem("name", f"is {name!r}", f"a name that Python allows, and none of: {', '.join(_OF_RUN)}")
+    elif name in parameters:
+        yield Problem("name", f"there is a parameter {name!r} already")
+    if type_ not in _TYPES:
+        yield Problem("type", f"is {type_!r}", "str, int, float or bool")
+
+
+def _check_unset(**settings: object) -> None:
+    """Raises InvalidInputError for settings of steps that a pipeline as a step cannot have."""
+    hint = "give it to the steps of that pipeline"
+    if wrong := [Problem(name, "is for jobs and functions", hint) for name, is_set in settings.items() if is_set]:
+        raise InvalidInputError(wrong)
 
 
 def _work(
