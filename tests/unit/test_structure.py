@@ -97,6 +97,11 @@ def test_every_function_is_short() -> None:
     assert long == {}
 
 
+def test_only_facades_are_long_classes() -> None:
+    _, classes = measure.long_definitions(MODULES)
+    assert {name.partition(" ")[0] for name in classes} == {"Session", "TrainingJob"}
+
+
 def test_the_library_does_not_print() -> None:
     prints = [
         f"{_name(path)}:{node.lineno}"
