@@ -179,7 +179,7 @@ class RunStore:
         Raises:
             InvalidInputError: the store does not save runs.
         """
-        self._must_save_runs()
+        _must_save_runs(self)
         return [path for path in self.list(self.get_run_path(run_id)) if path.endswith(suffix)]
 
     def get_logs_path(self, run_id: str) -> str | None:
@@ -329,11 +329,6 @@ class RunStore:
         """
         raise NotImplementedError
 
-    def _must_save_runs(self) -> None:
-        if not self._save_runs:
-            hint = "create it with save_runs=True, or check saving_runs() before"
-            raise InvalidInputError([Problem("save_runs", f"{self.prefix_path} keeps no runs", hint)])
-
     def sync_fn(self, run_id: str) -> Callable[[str], object]:
         """Returns `sync` of one run as a function that can be pickled; files sent by earlier calls are skipped."""
         self.get_run_path(run_id)
@@ -415,7 +410,7 @@ class LocalRunStore(RunStore):
             InvalidInputError: it is another folder.
         """
         del delete
-        self._must_save_runs()
+        _must_save_runs(self)
         folder = self._run_folder(run_id)
         try:
             must_be_same_folder(os.fspath(local_dir), str(folder))
@@ -473,7 +468,7 @@ class RemoteRunStore(RunStore):
 
     def sync(self, run_id: str, local_dir: str | os.PathLike[str], *, delete: bool = False) -> SyncReport:
         """Send new and changed files of a local folder to the run; see `RunStore.sync`."""
-        self._must_save_runs()
+        _must_save_runs(self)
         source, target = LocalStore(Path(local_dir)), self._open(self.get_run_path(run_id))
         checkpoints = f"{RunLayout('').checkpoints}/"
 
@@ -575,6 +570,12 @@ def _without_slash(path: str) -> str:
 
 def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
+
+
+def _must_save_runs(store: RunStore) -> None:
+    if not store.saving_runs():
+        hint = "create it with save_runs=True, or check saving_runs() before"
+        raise InvalidInputError([Problem("save_runs", f"{store.prefix_path} keeps no runs", hint)])
 
 
 def _remote_paths(store: RunStore, run_id: str, dataset_idx: int | None) -> dict[str, Any]:
