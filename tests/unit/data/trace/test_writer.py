@@ -143,7 +143,7 @@ def test_close_says_what_is_missing_when_the_time_is_over(caplog: pytest.LogCapt
             go_on.wait(30)
 
     writer = TraceWriter(SCHEMA, FakeSink(before=hang), retry=FAST)
-    writer.waits = WaitLimits(silent_s=0.01)
+    writer.waits = WaitLimits(silent_s=0.0)
     writer.write(step=1, loss=[0.5, 0.25])
     threading.Timer(0.2, go_on.set).start()
     with refused(TraceError):
