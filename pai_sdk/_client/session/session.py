@@ -57,6 +57,7 @@ class Session(Aliased):
 
     Attributes:
         settings: the settings in force, each with its source.
+        credentials: a function that returns the access key that is valid now.
 
     Example:
         >>> session = Session("cn-hangzhou", "12345", oss_bucket_name="models",
