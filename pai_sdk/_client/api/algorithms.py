@@ -8,9 +8,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pai_sdk._client.api.paging import pages
-from pai_sdk._client.api.responses import read_items, read_model
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.resource import Resource
+from pai_sdk._client.api.responses import read_model
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._wire.algorithms import (
     AlgorithmChanges,
@@ -34,7 +33,7 @@ _VERSIONS = _ALGORITHM + "/versions"
 _VERSION = _VERSIONS + "/{algorithm_version}"
 
 
-class Algorithms:
+class Algorithms(Resource):
     """Actions on registered algorithms; `session.algorithms`.
 
     Args:
@@ -47,10 +46,6 @@ class Algorithms:
         >>> algorithms.create_version(algorithm_id, "v1", spec)  # doctest: +SKIP
     """
 
-    def __init__(self, transport: Transport, workspace_id: str | None = None) -> None:
-        self._transport = transport
-        self._workspace_id = workspace_id
-
     # ---- algorithms ----
 
     def create(self, name: str, *, description: str | None = None, display_name: str | None = None) -> str:
@@ -61,15 +56,14 @@ class Algorithms:
             display_name=display_name,
             workspace_id=self._workspace_id,
         )
-        action = "CreateAlgorithm"
         # Names are unique: the service would refuse a second delivery.
-        response = self._transport.call(action, "POST", _ALGORITHMS, form=algorithm.to_wire(), idempotent=False)
-        return read_model(AlgorithmRecord, response, action).algorithm_id
+        response = self._call("CreateAlgorithm", "POST", _ALGORITHMS, form=algorithm.to_wire(), idempotent=False)
+        return read_model(AlgorithmRecord, response).algorithm_id
 
     def get(self, algorithm_id: str) -> AlgorithmRecord:
         """Calls GetAlgorithm."""
-        response = self._call("GetAlgorithm", "GET", _ALGORITHM, algorithm_id)
-        return read_model(AlgorithmRecord, response, "GetAlgorithm", algorithm_id=algorithm_id)
+        params = {"algorithm_id": algorithm_id}
+        return read_model(AlgorithmRecord, self._call("GetAlgorithm", "GET", _ALGORITHM, params), **params)
 
     def list(
         self,
@@ -93,12 +87,8 @@ class Algorithms:
             algorithm_id=algorithm_id,
             workspace_id=self._workspace_id if provider is None else None,
         )
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, **wire_names(page_number=number, page_size=size)}
-            return self._transport.call("ListAlgorithms", "GET", _ALGORITHMS, query=paged).json
-
-        return read_items(AlgorithmRecord, pages(fetch, AlgorithmList, page_size=page_size), "ListAlgorithms")
+        names = AlgorithmRecord, AlgorithmList, "ListAlgorithms"
+        return self._list(*names, _ALGORITHMS, query=query, page_size=page_size)
 
     def find(self, name: str, provider: str | None = None) -> AlgorithmRecord:
         """Returns the algorithm of exactly that name; `InvalidInputError` if several providers have one."""
@@ -130,11 +120,11 @@ class Algorithms:
     ) -> None:
         """Calls UpdateAlgorithm; None leaves a field unchanged."""
         changes = AlgorithmChanges(algorithm_description=description, display_name=display_name)
-        self._call("UpdateAlgorithm", "PUT", _ALGORITHM, algorithm_id, form=changes.to_wire())
+        self._call("UpdateAlgorithm", "PUT", _ALGORITHM, {"algorithm_id": algorithm_id}, form=changes.to_wire())
 
     def delete(self, algorithm_id: str) -> None:
         """Calls DeleteAlgorithm: deletes it with all its versions."""
-        self._call("DeleteAlgorithm", "DELETE", _ALGORITHM, algorithm_id)
+        self._call("DeleteAlgorithm", "DELETE", _ALGORITHM, {"algorithm_id": algorithm_id})
 
     # ---- versions ----
 
@@ -142,37 +132,23 @@ class Algorithms:
         self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]
     ) -> tuple[str, str]:
         """Calls CreateAlgorithmVersion; returns (id, version). Raises `ConflictError` if the version exists."""
-        action = "CreateAlgorithmVersion"
-        response = self._call(
-            action, "POST", _VERSION, algorithm_id, version, form=_spec_form(spec), idempotent=False
-        )
-        record = read_model(
-            AlgorithmVersionRecord, response, action, algorithm_id=algorithm_id, algorithm_version=version
-        )
+        params = {"algorithm_id": algorithm_id, "algorithm_version": version}
+        form = _spec_form(spec)
+        response = self._call("CreateAlgorithmVersion", "POST", _VERSION, params, form=form, idempotent=False)
+        record = read_model(AlgorithmVersionRecord, response, **params)
         return record.algorithm_id, record.algorithm_version
 
     def get_version(self, algorithm_id: str, version: str) -> AlgorithmVersionRecord:
         """Calls GetAlgorithmVersion; returns the version with its spec."""
-        response = self._call("GetAlgorithmVersion", "GET", _VERSION, algorithm_id, version)
-        return read_model(
-            AlgorithmVersionRecord,
-            response,
-            "GetAlgorithmVersion",
-            algorithm_id=algorithm_id,
-            algorithm_version=version,
-        )
+        params = {"algorithm_id": algorithm_id, "algorithm_version": version}
+        response = self._call("GetAlgorithmVersion", "GET", _VERSION, params)
+        return read_model(AlgorithmVersionRecord, response, **params)
 
     def list_versions(self, algorithm_id: str, *, page_size: int = 100) -> Iterator[AlgorithmVersionRecord]:
         """ListAlgorithmVersions, all pages."""
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = wire_names(page_number=number, page_size=size)
-            return self._call("ListAlgorithmVersions", "GET", _VERSIONS, algorithm_id, query=paged).json
-
-        version_pages = pages(fetch, AlgorithmVersionList, page_size=page_size)
-        return read_items(
-            AlgorithmVersionRecord, version_pages, "ListAlgorithmVersions", algorithm_id=algorithm_id
-        )
+        names = AlgorithmVersionRecord, AlgorithmVersionList, "ListAlgorithmVersions"
+        params = {"algorithm_id": algorithm_id}
+        return self._list(*names, _VERSIONS, params, page_size=page_size, algorithm_id=algorithm_id)
 
     def latest_version(self, algorithm_id: str) -> AlgorithmVersionRecord | None:
         """Returns the version that was created last; None without one."""
@@ -181,25 +157,13 @@ class Algorithms:
 
     def update_version(self, algorithm_id: str, version: str, spec: AlgorithmSpec | Mapping[str, Any]) -> None:
         """Calls UpdateAlgorithmVersion: replaces the spec, for later jobs."""
-        self._call("UpdateAlgorithmVersion", "PUT", _VERSION, algorithm_id, version, form=_spec_form(spec))
+        params = {"algorithm_id": algorithm_id, "algorithm_version": version}
+        self._call("UpdateAlgorithmVersion", "PUT", _VERSION, params, form=_spec_form(spec))
 
     def delete_version(self, algorithm_id: str, version: str) -> None:
         """Calls DeleteAlgorithmVersion."""
-        self._call("DeleteAlgorithmVersion", "DELETE", _VERSION, algorithm_id, version)
-
-    def _call(
-        self,
-        action: str,
-        method: str,
-        path: str,
-        algorithm_id: str,
-        version: str | None = None,
-        **options: Any,  # of Transport.call
-    ) -> ApiResponse:
-        params = {"algorithm_id": algorithm_id}
-        if version is not None:
-            params["algorithm_version"] = version
-        return self._transport.call(action, method, path, params, **options)
+        params = {"algorithm_id": algorithm_id, "algorithm_version": version}
+        self._call("DeleteAlgorithmVersion", "DELETE", _VERSION, params)
 
 
 def _spec_form(spec: AlgorithmSpec | Mapping[str, Any]) -> dict[str, Any]:

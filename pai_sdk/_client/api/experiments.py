@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from pai_sdk._client.api.paging import pages
-from pai_sdk._client.api.responses import read_items, read_model
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.resource import Resource
+from pai_sdk._client.api.responses import read_model
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.experiments import (
@@ -28,7 +26,7 @@ _EXPERIMENT = _EXPERIMENTS + "/{experiment_id}"
 _LABELS = _EXPERIMENT + "/labels"
 
 
-class Experiments:
+class Experiments(Resource):
     """Actions on experiments; `session.experiments`.
 
     Args:
@@ -40,10 +38,6 @@ class Experiments:
         >>> [each.name for each in session.experiments.list()]  # doctest: +SKIP
         ['digits']
     """
-
-    def __init__(self, transport: Transport, workspace_id: str | None = None) -> None:
-        self._transport = transport
-        self._workspace_id = workspace_id
 
     def create(
         self,
@@ -61,15 +55,15 @@ class Experiments:
             accessibility=accessibility,
             labels=label_list(labels) if labels else None,
         )
-        action = "CreateExperiment"
         # Names are unique in a workspace, so a second delivery is refused and makes no second experiment.
-        response = self._transport.call(action, "POST", _EXPERIMENTS, body=experiment.to_wire(), idempotent=False)
-        return read_model(ExperimentRecord, response, action).experiment_id
+        body = experiment.to_wire()
+        response = self._call("CreateExperiment", "POST", _EXPERIMENTS, body=body, idempotent=False)
+        return read_model(ExperimentRecord, response).experiment_id
 
     def get(self, experiment_id: str) -> ExperimentRecord:
         """Calls GetExperiment."""
-        response = self._call("GetExperiment", "GET", _EXPERIMENT, experiment_id)
-        return read_model(ExperimentRecord, response, "GetExperiment", experiment_id=experiment_id)
+        params = {"experiment_id": experiment_id}
+        return read_model(ExperimentRecord, self._call("GetExperiment", "GET", _EXPERIMENT, params), **params)
 
     def list(
         self,
@@ -95,12 +89,8 @@ class Experiments:
             sort_by="GmtCreateTime",
             order="DESC",
         )
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, **wire_names(page_number=number, page_size=size)}
-            return self._transport.call("ListExperiment", "GET", _EXPERIMENTS, query=paged).json
-
-        return read_items(ExperimentRecord, pages(fetch, ExperimentList, page_size=page_size), "ListExperiment")
+        names = ExperimentRecord, ExperimentList, "ListExperiment"
+        return self._list(*names, _EXPERIMENTS, query=query, page_size=page_size)
 
     def find(self, name: str) -> ExperimentRecord:
         """Returns the experiment of exactly that name; `InvalidInputError` suggests the nearest name."""
@@ -116,29 +106,21 @@ class Experiments:
     ) -> None:
         """Calls UpdateExperiment; None leaves a field unchanged."""
         changes = ExperimentChanges(name=name, accessibility=accessibility)
-        self._call("UpdateExperiment", "PUT", _EXPERIMENT, experiment_id, body=changes.to_wire())
+        params = {"experiment_id": experiment_id}
+        self._call("UpdateExperiment", "PUT", _EXPERIMENT, params, body=changes.to_wire())
 
     def delete(self, experiment_id: str) -> None:
         """Calls DeleteExperiment."""
-        self._call("DeleteExperiment", "DELETE", _EXPERIMENT, experiment_id)
+        self._call("DeleteExperiment", "DELETE", _EXPERIMENT, {"experiment_id": experiment_id})
 
     def set_labels(self, experiment_id: str, labels: Mapping[str, str]) -> None:
         """SetExperimentLabels: add labels, or replace those of the same key."""
         body = NewLabels(labels=label_list(labels)).to_wire()
         # Idempotent: a second delivery sets the same labels.
-        self._call("SetExperimentLabels", "POST", _LABELS, experiment_id, body=body, idempotent=True)
+        params = {"experiment_id": experiment_id}
+        self._call("SetExperimentLabels", "POST", _LABELS, params, body=body, idempotent=True)
 
     def delete_label(self, experiment_id: str, key: str) -> None:
         """Calls DeleteExperimentLabel."""
         params = {"experiment_id": experiment_id, "key": key}
-        self._transport.call("DeleteExperimentLabel", "DELETE", _LABELS + "/{key}", params)
-
-    def _call(
-        self,
-        action: str,
-        method: str,
-        path: str,
-        experiment_id: str,
-        **options: Any,  # of Transport.call
-    ) -> ApiResponse:
-        return self._transport.call(action, method, path, {"experiment_id": experiment_id}, **options)
+        self._call("DeleteExperimentLabel", "DELETE", _LABELS + "/{key}", params)

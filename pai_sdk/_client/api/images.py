@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
-from pai_sdk._client.api.paging import pages
-from pai_sdk._client.api.responses import read_items, read_model
-from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.api.resource import Resource
+from pai_sdk._client.api.responses import read_model
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.images import ImageList, ImageRecord
 
@@ -16,7 +14,7 @@ __all__ = ["ImageRecord", "Images"]
 _IMAGES = "/api/v1/images"
 
 
-class Images:
+class Images(Resource):
     """Actions on images; `session.images`. The transport is that of the workspace API (`workspaces.VERSION`).
 
     Example:
@@ -24,15 +22,11 @@ class Images:
         ['registry.cn-hangzhou.aliyuncs.com/pai-dlc/pytorch-training:1.12-gpu-py39-cu113-ubuntu20.04']
     """
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
     def get(self, image_id: str) -> ImageRecord:
         """Calls GetImage; returns the image with its labels."""
-        response = self._transport.call(
-            "GetImage", "GET", _IMAGES + "/{image_id}", {"image_id": image_id}, wire_names(verbose=True)
-        )
-        return read_model(ImageRecord, response, "GetImage", image_id=image_id)
+        params = {"image_id": image_id}
+        response = self._call("GetImage", "GET", _IMAGES + "/{image_id}", params, wire_names(verbose=True))
+        return read_model(ImageRecord, response, **params)
 
     def list(
         self, *, name: str | None = None, labels: Sequence[str] = (), workspace_id: str | None = None
@@ -52,9 +46,4 @@ class Images:
             sort_by="GmtCreateTime",
             order="DESC",
         )
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, **wire_names(page_number=number, page_size=size)}
-            return self._transport.call("ListImages", "GET", _IMAGES, query=paged).json
-
-        return read_items(ImageRecord, pages(fetch, ImageList), "ListImages")
+        return self._list(ImageRecord, ImageList, "ListImages", _IMAGES, query=query)

@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from pai_sdk._client.api.paging import number_of
+from pai_sdk._client.api.resource import number_of
 from pai_sdk._client.api.training_jobs import offers_of, prefer_wait, read_timeout
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.base import wire_names

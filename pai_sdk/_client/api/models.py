@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pai_sdk._client.api.paging import pages
-from pai_sdk._client.api.responses import read_items, read_model
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.resource import Resource
+from pai_sdk._client.api.responses import read_model
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.labels import label_list
@@ -34,7 +33,7 @@ _VERSION = _VERSIONS + "/{version}"
 _PROVIDERS = "Alibaba Cloud offers models of the provider 'pai'; those of the workspace need no provider"
 
 
-class Models:
+class Models(Resource):
     """Actions on registered models; `session.models`.
 
     Args:
@@ -46,10 +45,6 @@ class Models:
         >>> session.models.create_version(model_id, "oss://models/digits/", training_spec=spec)  # doctest: +SKIP
         '0.1.0'
     """
-
-    def __init__(self, transport: Transport, workspace_id: str | None = None) -> None:
-        self._transport = transport
-        self._workspace_id = workspace_id
 
     # ---- models ----
 
@@ -71,15 +66,14 @@ class Models:
             domain=domain,
             labels=label_list(labels) if labels else None,
         )
-        action = "CreateModel"
         # Names are unique in a workspace, so a second delivery is refused and makes no second model.
-        response = self._transport.call(action, "POST", _MODELS, body=model.to_wire(), idempotent=False)
-        return read_model(ModelRecord, response, action).model_id
+        response = self._call("CreateModel", "POST", _MODELS, body=model.to_wire(), idempotent=False)
+        return read_model(ModelRecord, response).model_id
 
     def get(self, model_id: str) -> ModelRecord:
         """Calls GetModel; returns the model with its newest version."""
-        response = self._call("GetModel", "GET", _MODEL, model_id)
-        return read_model(ModelRecord, response, "GetModel", model_id=model_id)
+        params = {"model_id": model_id}
+        return read_model(ModelRecord, self._call("GetModel", "GET", _MODEL, params), **params)
 
     def list(
         self,
@@ -108,12 +102,7 @@ class Models:
             sort_by="GmtCreateTime",
             order="DESC",
         )
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, **wire_names(page_number=number, page_size=size)}
-            return self._transport.call("ListModels", "GET", _MODELS, query=paged).json
-
-        return read_items(ModelRecord, pages(fetch, ModelList, page_size=page_size), "ListModels")
+        return self._list(ModelRecord, ModelList, "ListModels", _MODELS, query=query, page_size=page_size)
 
     def find(self, name: str, provider: str | None = None) -> ModelRecord:
         """Returns the model of exactly that name; `InvalidInputError` suggests the nearest name."""
@@ -155,11 +144,11 @@ class Models:
     ) -> None:
         """Calls UpdateModel; None leaves a field unchanged."""
         changes = ModelChanges(model_description=description, task=task, domain=domain)
-        self._call("UpdateModel", "PUT", _MODEL, model_id, body=changes.to_wire())
+        self._call("UpdateModel", "PUT", _MODEL, {"model_id": model_id}, body=changes.to_wire())
 
     def delete(self, model_id: str) -> None:
         """Calls DeleteModel: deletes it with its versions; their files stay."""
-        self._call("DeleteModel", "DELETE", _MODEL, model_id)
+        self._call("DeleteModel", "DELETE", _MODEL, {"model_id": model_id})
 
     # ---- versions ----
 
@@ -211,26 +200,20 @@ class Models:
             labels=label_list(labels) if labels else None,
             **specs,
         )
-        action = "CreateModelVersion"
-        response = self._call(action, "POST", _VERSIONS, model_id, body=fields.to_wire(), idempotent=False)
-        record = read_model(ModelVersionRecord, response, action, version_name=version)
-        return record.version_name or ""
+        params, body = {"model_id": model_id}, fields.to_wire()
+        response = self._call("CreateModelVersion", "POST", _VERSIONS, params, body=body, idempotent=False)
+        return read_model(ModelVersionRecord, response, version_name=version).version_name or ""
 
     def get_version(self, model_id: str, version: str) -> ModelVersionRecord:
         """Calls GetModelVersion; returns the version with its specs."""
-        response = self._call("GetModelVersion", "GET", _VERSION, model_id, version)
-        return read_model(ModelVersionRecord, response, "GetModelVersion", version_name=version)
+        params = {"model_id": model_id, "version": version}
+        response = self._call("GetModelVersion", "GET", _VERSION, params)
+        return read_model(ModelVersionRecord, response, version_name=version)
 
     def list_versions(self, model_id: str, *, page_size: int = 100) -> Iterator[ModelVersionRecord]:
         """ListModelVersions, all pages."""
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = wire_names(page_number=number, page_size=size)
-            return self._call("ListModelVersions", "GET", _VERSIONS, model_id, query=paged).json
-
-        return read_items(
-            ModelVersionRecord, pages(fetch, ModelVersionList, page_size=page_size), "ListModelVersions"
-        )
+        names = ModelVersionRecord, ModelVersionList, "ListModelVersions"
+        return self._list(*names, _VERSIONS, {"model_id": model_id}, page_size=page_size)
 
     def update_version(
         self,
@@ -243,25 +226,12 @@ class Models:
         """Calls UpdateModelVersion; None leaves a field unchanged."""
         _check(training_spec=training_spec)
         changes = ModelVersionFields(training_spec=training_spec, version_description=description)
-        self._call("UpdateModelVersion", "PUT", _VERSION, model_id, version, body=changes.to_wire())
+        params = {"model_id": model_id, "version": version}
+        self._call("UpdateModelVersion", "PUT", _VERSION, params, body=changes.to_wire())
 
     def delete_version(self, model_id: str, version: str) -> None:
         """Calls DeleteModelVersion; the files of the version stay."""
-        self._call("DeleteModelVersion", "DELETE", _VERSION, model_id, version)
-
-    def _call(
-        self,
-        action: str,
-        method: str,
-        path: str,
-        model_id: str,
-        version: str | None = None,
-        **options: Any,  # of Transport.call
-    ) -> ApiResponse:
-        params = {"model_id": model_id}
-        if version is not None:
-            params["version"] = version
-        return self._transport.call(action, method, path, params, **options)
+        self._call("DeleteModelVersion", "DELETE", _VERSION, {"model_id": model_id, "version": version})
 
 
 def _check(**specs: Mapping[str, Any] | None) -> None:

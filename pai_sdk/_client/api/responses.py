@@ -57,6 +57,16 @@ class ApiResponse:
     status_code: int = 200
     headers: Mapping[str, str] = field(default_factory=dict)  # names in any case
     request_id: str | None = None
+    action: str = ""  # that was called
+
+    def invalid(self, reason: str) -> InvalidResponseError:
+        """Returns the error of a response of the service itself that is not what the API describes."""
+        return InvalidResponseError(
+            f"{self.action}: {reason}",
+            status_code=self.status_code,
+            request_id=self.request_id,
+            is_from_service=True,
+        )
 
 
 def read_body(response: requests.Response, *, action: str, host: str, max_bytes: int) -> bytes:
@@ -76,7 +86,7 @@ def read_response(response: requests.Response, body: bytes, *, action: str, host
         # From a gateway: its 429 has a page of its own, not the JSON of the service.
         raise _throttled(response, action, host)
     if status in (204, 304):
-        return ApiResponse({}, status, response.headers, _request_id(response, {}))
+        return ApiResponse({}, status, response.headers, _request_id(response, {}), action)
     try:
         content = json.loads(body)
     except (ValueError, RecursionError):
@@ -87,7 +97,7 @@ def read_response(response: requests.Response, body: bytes, *, action: str, host
         raise _refused(response, content, action, host)
     if status >= 300:
         raise _invalid(response, body, action, host, "a redirection")
-    return ApiResponse(content, status, response.headers, _request_id(response, content))
+    return ApiResponse(content, status, response.headers, _request_id(response, content), action)
 
 
 def retry_after_s(headers: Mapping[str, str]) -> float | None:
@@ -207,20 +217,15 @@ def _number(text: str | None) -> float | None:
     return number if number is not None and 0 <= number < float("inf") else None
 
 
-def read_model(
-    model: type[_Record], response: ApiResponse, action: str, content: Any = None, **defaults: Any
-) -> _Record:
+def read_model(model: type[_Record], response: ApiResponse, content: Any = None, **defaults: Any) -> _Record:
     """Reads a response, or `content` of it, as a model; `defaults` are fields that the service may leave out."""
     try:
         return model.model_validate(_completed(response.json if content is None else content, defaults))
     except ValidationError as error:
         fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
-        raise InvalidResponseError(
-            f"{action}: the response is not what the API describes (in {fields or 'all of it'})",
-            status_code=response.status_code,
-            request_id=response.request_id,
-            is_from_service=True,
-        ) from None  # pydantic quotes values, and those of environments may be secrets
+        reason = f"the response is not what the API describes (in {fields or 'all of it'})"
+        # Pydantic quotes values, and those of environments may be secrets.
+        raise response.invalid(reason) from None
 
 
 def _completed(content: Any, defaults: Mapping[str, Any]) -> Any:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
-from pai_sdk._client.api.paging import pages
-from pai_sdk._client.api.responses import read_items, read_model
-from pai_sdk._client.api.service_actions import call_service_action
+from pai_sdk._client.api.resource import Resource, call_service_action
+from pai_sdk._client.api.responses import read_model
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.schedules import NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
@@ -22,7 +21,7 @@ _SCHEDULE = _SCHEDULES + "/{schedule_id}"
 _HINT = "a `pai-sdk serve` of this release has them; elsewhere, start `pai-sdk run` by cron"
 
 
-class Schedules(Generic[_Plan]):
+class Schedules(Resource, Generic[_Plan]):
     """Actions on schedules; `session.schedules`.
 
     Args:
@@ -37,7 +36,7 @@ class Schedules(Generic[_Plan]):
     """
 
     def __init__(self, transport: Transport, prepare: Callable[[_Plan], Mapping[str, Any]]) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._prepare = prepare
 
     def create(self, name: str, cron: str, plan: _Plan, *, time_zone: str = "UTC") -> ScheduleRecord:
@@ -59,22 +58,19 @@ class Schedules(Generic[_Plan]):
         # Fails here on a service without schedules, before anything is uploaded.
         self._call("ListSchedules", "GET", _SCHEDULES, query=wire_names(page_size=1))
         schedule = NewSchedule(name=name, cron=cron, time_zone=time_zone, request=dict(self._prepare(plan)))
-        return self._read(
-            self._call("CreateSchedule", "POST", _SCHEDULES, body=schedule.to_wire()), "CreateSchedule"
+        return read_model(
+            ScheduleRecord, self._call("CreateSchedule", "POST", _SCHEDULES, body=schedule.to_wire())
         )
 
     def list(self) -> Iterator[ScheduleRecord]:
         """Yields your schedules, and those that you administer, the newest first."""
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            query = wire_names(page_number=number, page_size=size)
-            return self._call("ListSchedules", "GET", _SCHEDULES, query=query).json
-
-        return read_items(ScheduleRecord, pages(fetch, ScheduleList), "ListSchedules")
+        return self._list(ScheduleRecord, ScheduleList, "ListSchedules", _SCHEDULES)
 
     def get(self, schedule_id: str) -> ScheduleRecord:
         """Returns a schedule, with the request of its jobs."""
-        return self._read(self._on(schedule_id, "GetSchedule", "GET"), "GetSchedule")
+        return read_model(
+            ScheduleRecord, self._call("GetSchedule", "GET", _SCHEDULE, {"schedule_id": schedule_id})
+        )
 
     def find(self, name: str) -> ScheduleRecord:
         """Returns the schedule with this name or id; `InvalidInputError` if several users have this name."""
@@ -99,21 +95,12 @@ class Schedules(Generic[_Plan]):
 
     def delete(self, schedule_id: str) -> None:
         """Deletes a schedule. Existing jobs stay."""
-        self._on(schedule_id, "DeleteSchedule", "DELETE")
+        self._call("DeleteSchedule", "DELETE", _SCHEDULE, {"schedule_id": schedule_id})
 
     def _update(self, schedule_id: str, changes: ScheduleChanges) -> ScheduleRecord:
-        response = self._on(schedule_id, "UpdateSchedule", "PUT", body=changes.to_wire())
-        return self._read(response, "UpdateSchedule")
+        params = {"schedule_id": schedule_id}
+        response = self._call("UpdateSchedule", "PUT", _SCHEDULE, params, body=changes.to_wire())
+        return read_model(ScheduleRecord, response)
 
-    def _on(self, schedule_id: str, action: str, method: str, **options: Any) -> ApiResponse:
-        return self._call(action, method, _SCHEDULE, {"schedule_id": schedule_id}, **options)
-
-    def _call(
-        self, action: str, method: str, path: str, path_params: dict[str, str] | None = None, **options: Any
-    ) -> ApiResponse:
-        return call_service_action(
-            self._transport, action, method, path, path_params, feature="schedules", hint=_HINT, **options
-        )
-
-    def _read(self, response: ApiResponse, action: str) -> ScheduleRecord:
-        return read_model(ScheduleRecord, response, action)
+    def _call(self, *args: Any, **options: Any) -> ApiResponse:
+        return call_service_action(self._transport, *args, feature="schedules", hint=_HINT, **options)

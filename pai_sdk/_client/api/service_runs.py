@@ -11,11 +11,12 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk._client.api.resource import Resource
 from pai_sdk._client.api.training_jobs import offers_of
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._data.run.watch.records import RunBrief, RunPage
 from pai_sdk._wire.base import wire_names
-from pai_sdk.errors import InvalidInputError, InvalidResponseError, Problem
+from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import Floats, Series, TagSummary
@@ -28,7 +29,7 @@ _OFFER = "runs"
 _NOT_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 
 
-class ServiceRuns:
+class ServiceRuns(Resource):
     """The runs of a service over HTTP; `session.runs`.
 
     Example:
@@ -37,7 +38,7 @@ class ServiceRuns:
     """
 
     def __init__(self, transport: Transport) -> None:
-        self._transport = transport
+        super().__init__(transport)
         self._is_offered = False
 
     def is_offered(self) -> bool:
@@ -62,7 +63,7 @@ class ServiceRuns:
         if tags is not None:
             query["tags"] = json.dumps([*tags])
         response = self._call("ListRuns", "GET", _RUNS, query=query)
-        with _Reading(response, "ListRuns"):
+        with _Reading(response):
             names = response.json["tags"]
             briefs = tuple(_brief(row, names) for row in response.json["runs"])
             version = int(response.json["version"].rpartition(".")[2])
@@ -78,7 +79,7 @@ class ServiceRuns:
         response = self._call(
             "GetRunScalars", "GET", _RUNS + "/{run_id}/scalars", {"run_id": run_id}, {"tag": tag}
         )
-        with _Reading(response, "GetRunScalars"):
+        with _Reading(response):
             step = np.array(response.json["steps"], np.int64)
             return Series(
                 tag, np.array(response.json["walls"], np.float64), step, _values(response.json, "values")
@@ -103,7 +104,7 @@ class ServiceRuns:
             **{"group_by": [*group_by], "band": band, "last": True},
         }
         response = self._call("CompareRuns", "POST", "/api/v1/compare", body=body, idempotent=True)
-        with _Reading(response, "CompareRuns"):
+        with _Reading(response):
             return _comparison(response.json["comparisons"][0])
 
     def _call(
@@ -118,27 +119,22 @@ class ServiceRuns:
         if not self.is_offered():
             hint = "read them where they are stored: RunManager(uri)"
             raise InvalidInputError([Problem("session", "its service does not offer runs over HTTP", hint)])
-        return self._transport.call(action, method, path, path_params, query, **options)
+        return super()._call(action, method, path, path_params, query, **options)
 
 
 class _Reading:
     """Raises `InvalidResponseError` where a field of a response is missing or has another form."""
 
-    def __init__(self, response: ApiResponse, action: str) -> None:
+    def __init__(self, response: ApiResponse) -> None:
         self._response = response
-        self._action = action
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)):
-            raise InvalidResponseError(
-                f"{self._action}: the response is not what the API describes ({type(error).__name__})",
-                status_code=self._response.status_code,
-                request_id=self._response.request_id,
-                is_from_service=True,
-            ) from error
+            reason = f"the response is not what the API describes ({type(error).__name__})"
+            raise self._response.invalid(reason) from error
 
 
 def _brief(row: Mapping[str, Any], tags: Sequence[str]) -> RunBrief:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
-from pydantic import BaseModel
-
-from pai_sdk._client.api.paging import number_of, pages
+from pai_sdk._client.api.resource import Resource, number_of
 from pai_sdk._client.api.responses import read_item, read_items, read_model
 from pai_sdk._client.api.transport import ApiResponse, Transport
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
@@ -29,8 +27,6 @@ from pai_sdk._wire.training_jobs import (
 from pai_sdk.errors import InvalidResponseError
 
 logger = logging.getLogger(__name__)
-
-_Page: TypeAlias = list[Any]
 
 VERSION = "2022-01-12"
 BEGINNING = "2018-01-01T00:00:00Z"
@@ -58,18 +54,18 @@ class JobPage:
     total: int | None
 
 
-class TrainingJobs:
+class TrainingJobs(Resource):
     """The actions on training jobs, one method each. The transport is that of the PAI API, version `VERSION`."""
 
     def __init__(self, transport: Transport) -> None:
-        self.transport = transport
+        super().__init__(transport)
         # True after the service has announced the action of `changes`.
         self.offers_changes = False
 
     def create_once(self, body: Mapping[str, Any], *, response_timeout_s: float | None = None) -> str:
         """Sends CreateTrainingJob, again only if it cannot have arrived; `_client.submission` does the rest."""
-        connect_s, silence_s = self.transport.timeout_s
-        response = self.transport.call(
+        connect_s, silence_s = self._transport.timeout_s
+        response = self._transport.call(
             "CreateTrainingJob",
             "POST",
             _JOBS,
@@ -96,20 +92,20 @@ class TrainingJobs:
         With a service that offers long polls, the response to an unchanged snapshot may take `wait_s` longer.
         """
         headers: dict[str, str] = {}
-        timeout_s = self.transport.timeout_s
+        timeout_s = self._transport.timeout_s
         if changed_from is not None and changed_from.source.etag:
             headers["If-None-Match"] = changed_from.source.etag
             if changed_from.source.may_wait:
                 headers.update(prefer_wait(wait_s))
                 timeout_s = read_timeout(timeout_s, wait_s)
-        response = self.transport.call(
+        response = self._transport.call(
             "GetTrainingJob", "GET", _JOB, {"training_job_id": job_id}, headers=headers, timeout_s=timeout_s
         )
         if response.status_code == 304 and changed_from is not None:
             return changed_from
         # Without the id of the request, which would make each snapshot differ from the one before.
         content = {name: value for name, value in response.json.items() if name != "RequestId"}
-        record = read_model(JobRecord, response, "GetTrainingJob", content, training_job_id=job_id)
+        record = read_model(JobRecord, response, content, training_job_id=job_id)
         return self._marked(record, offers_of(response), response.headers.get("ETag"))
 
     def changes(self, etags_by_job: Mapping[str, str | None], *, wait_s: float = 0.0) -> Changed:
@@ -118,19 +114,19 @@ class TrainingJobs:
         A job without a snapshot has the ETag None. The service may delay a response without changes by `wait_s`.
         """
         action = "ListTrainingJobChanges"
-        response = self.transport.call(
+        response = self._transport.call(
             action,
             "POST",
             _JOBS + "/changes",
             body=ChangesRequest(known={job_id: tag or "" for job_id, tag in etags_by_job.items()}).to_wire(),
             idempotent=True,
             headers=prefer_wait(wait_s),
-            timeout_s=read_timeout(self.transport.timeout_s, wait_s),
+            timeout_s=read_timeout(self._transport.timeout_s, wait_s),
         )
         # The jobs are read one by one, so that one that cannot be read does not hide the others.
         key = items_key(ChangedJobs)
         fields = {name: value for name, value in response.json.items() if name != key}
-        offers, changed = offers_of(response), read_model(ChangedJobs, response, action, fields)
+        offers, changed = offers_of(response), read_model(ChangedJobs, response, fields)
         etags = changed.etags or {}
         records = [
             self._marked(record, offers, etags.get(record.training_job_id))
@@ -195,7 +191,7 @@ class TrainingJobs:
         )
         job_ids: set[str] = set()
         without_new = 0
-        for page in self._pages("ListTrainingJobs", _JOBS, {}, query, JobList, page_size, skip):
+        for page in self._pages(JobList, "ListTrainingJobs", _JOBS, query=query, page_size=page_size, skip=skip):
             num_before = len(job_ids)
             for item in page:
                 record = read_item(JobRecord, item, "ListTrainingJobs")
@@ -219,7 +215,7 @@ class TrainingJobs:
             page_size=page_size,
         )
         action = "ListTrainingJobs"
-        response = self.transport.call(action, "GET", _JOBS, query=query)
+        response = self._transport.call(action, "GET", _JOBS, query=query)
         self.offers_changes = "changes" in offers_of(response)
         records = [*read_items(JobRecord, [response.json.get(items_key(JobList)) or []], action)]
         return JobPage(records, number_of(response.json.get(TOTAL_COUNT)))
@@ -243,16 +239,14 @@ class TrainingJobs:
     ) -> Iterator[MetricPoint]:
         """ListTrainingJobMetrics, all pages."""
         query = wire_names(name=name, start_time=since, order="ASC" if oldest_first else "DESC")
-        metric_pages = self._pages(
-            "ListTrainingJobMetrics", _JOB + "/metrics", {"training_job_id": job_id}, query, MetricsList, page_size
-        )
-        return read_items(MetricPoint, metric_pages, "ListTrainingJobMetrics")
+        names, params = (MetricPoint, MetricsList, "ListTrainingJobMetrics"), {"training_job_id": job_id}
+        return self._list(*names, _JOB + "/metrics", params, query, page_size=page_size)
 
     def events(self, job_id: str, *, start_time: str | None = None, end_time: str | None = None) -> Sequence[str]:
         """ListTrainingJobEvents, all pages."""
         query = wire_names(start_time=start_time, end_time=end_time)
         params = {"training_job_id": job_id}
-        event_pages = self._pages("ListTrainingJobEvents", _JOB + "/events", params, query, EventList, 100)
+        event_pages = self._pages(EventList, "ListTrainingJobEvents", _JOB + "/events", params, query)
         return [str(event) for page in event_pages for event in page]
 
     def instance_metrics(self, job_id: str, metric: str, *, start_time: str, step: str) -> dict[str, float]:
@@ -279,7 +273,7 @@ class TrainingJobs:
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """UpdateTrainingJobLabels: add or replace."""
         body = JobLabels(labels=[Label(key=key, value=value) for key, value in labels.items()])
-        self.transport.call(
+        self._transport.call(
             "UpdateTrainingJobLabels",
             "POST",
             _JOB + "/labels",
@@ -291,23 +285,7 @@ class TrainingJobs:
     def _on_job(
         self, action: str, method: str, job_id: str, path: str = "", query: Mapping[str, Any] | None = None
     ) -> ApiResponse:
-        return self.transport.call(action, method, _JOB + path, {"training_job_id": job_id}, query)
-
-    def _pages(
-        self,
-        action: str,
-        path: str,
-        params: Mapping[str, str],
-        query: Mapping[str, Any],
-        body: type[BaseModel],
-        page_size: int,
-        skip: int = 0,
-    ) -> Iterator[_Page]:
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            paged = {**query, **wire_names(page_number=number, page_size=size)}
-            return self.transport.call(action, "GET", path, params, paged).json
-
-        return pages(fetch, body, page_size=page_size, skip=skip)
+        return self._transport.call(action, method, _JOB + path, {"training_job_id": job_id}, query)
 
 
 def offers_of(response: ApiResponse) -> frozenset[str]:

@@ -136,7 +136,7 @@ class Transport:
         except NotFoundError as error:
             # An earlier attempt may have deleted it, and its response was lost.
             if method.upper() == "DELETE" and attempt.maybe_arrived:
-                return ApiResponse({}, error.status_code, request_id=error.request_id)
+                return ApiResponse({}, error.status_code, request_id=error.request_id, action=action)
             raise
 
     def _attempt_until_response(

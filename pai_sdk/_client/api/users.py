@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pai_sdk._client.api.responses import read_model
-from pai_sdk._client.api.service_actions import call_service_action
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.resource import Resource, call_service_action
+from pai_sdk._client.api.responses import ApiResponse, read_model
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.users import (
     AccessKey,
@@ -31,7 +30,7 @@ _QUOTA = _USER + "/quota"
 _PAGE_SIZE = 100
 
 
-class ServiceUsers:
+class ServiceUsers(Resource):
     """Actions on users; `session.users`. They need the key of an administrator.
 
     Example:
@@ -42,9 +41,6 @@ class ServiceUsers:
         'LTAI3vR…'
     """
 
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
     def add(self, name: str, *, right: str = "submit", workspace_id: str | None = None) -> ServiceUser:
         """Adds a user with a bucket, who is a member of one workspace and has no key yet.
 
@@ -54,13 +50,11 @@ class ServiceUsers:
             workspace_id: id of the workspace; None for the default one.
         """
         body = NewUser(name=name, right=right, workspace_id=workspace_id).to_wire()
-        response = self._call("CreateUser", "POST", _USERS, body=body)
-        return read_model(ServiceUser, response, "CreateUser")
+        return read_model(ServiceUser, self._call("CreateUser", "POST", _USERS, body=body))
 
     def list(self) -> list[ServiceUser]:
         """Returns all users, by name."""
-        response = self._call("ListUsers", "GET", _USERS)
-        return read_model(UserList, response, "ListUsers").users
+        return read_model(UserList, self._call("ListUsers", "GET", _USERS)).users
 
     def set_right(self, name: str, right: str) -> None:
         """Changes the right of all keys of a user, at once."""
@@ -72,13 +66,11 @@ class ServiceUsers:
 
     def quota(self, name: str) -> QuotaState:
         """Returns the quota of a user, and how much of it the jobs of the user use."""
-        response = self._call("GetUserQuota", "GET", _QUOTA, {"name": name})
-        return read_model(QuotaState, response, "GetUserQuota")
+        return read_model(QuotaState, self._call("GetUserQuota", "GET", _QUOTA, {"name": name}))
 
     def own_quota(self) -> QuotaState:
         """Returns quota and usage of the user whose key signs. It needs no administrator."""
-        response = self._call("GetOwnQuota", "GET", "/api/v1/quota")
-        return read_model(QuotaState, response, "GetOwnQuota")
+        return read_model(QuotaState, self._call("GetOwnQuota", "GET", "/api/v1/quota"))
 
     def set_quota(
         self,
@@ -99,13 +91,11 @@ class ServiceUsers:
             queued: maximum of jobs that wait in the queue.
         """
         body = QuotaAmounts(cpus=cpus, gpus=gpus, running=running, queued=queued).to_dict()
-        response = self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body)
-        return read_model(QuotaState, response, "SetUserQuota")
+        return read_model(QuotaState, self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body))
 
     def new_key(self, name: str) -> AccessKey:
         """Creates a key. The service does not return its secret again."""
-        response = self._call("CreateAccessKey", "POST", _KEYS, {"name": name})
-        return read_model(AccessKey, response, "CreateAccessKey")
+        return read_model(AccessKey, self._call("CreateAccessKey", "POST", _KEYS, {"name": name}))
 
     def revoke(self, name: str, access_key_id: str) -> None:
         """Deletes a key; the service refuses it at once."""
@@ -117,14 +107,20 @@ class ServiceUsers:
         while True:
             query = wire_names(user=user, before=before, page_size=_PAGE_SIZE)
             response = self._call("ListAuditEntries", "GET", "/api/v1/audit", query=query)
-            page = read_model(AuditList, response, "ListAuditEntries").entries
+            page = read_model(AuditList, response).entries
             yield from page
             if len(page) < _PAGE_SIZE:
                 return
             before = page[-1].number
 
     def _call(
-        self, action: str, method: str, path: str, path_params: dict[str, str] | None = None, **options: Any
+        self,
+        action: str,
+        method: str,
+        path: str,
+        path_params: Mapping[str, str] | None = None,
+        query: Mapping[str, Any] | None = None,
+        **options: Any,
     ) -> ApiResponse:
         # An empty string or a '/' would lead to the path of another action.
         wrong = {name: value for name, value in (path_params or {}).items() if not value or "/" in value}
@@ -132,6 +128,5 @@ class ServiceUsers:
             hint = "it is not empty and has no '/'"
             raise InvalidInputError([Problem(name, f"is {value!r}", hint) for name, value in wrong.items()])
         hint = "a `pai-sdk serve` of this release has them; Alibaba Cloud manages them in its console"
-        return call_service_action(
-            self._transport, action, method, path, path_params, feature="users", hint=hint, **options
-        )
+        request = action, method, path, path_params, query
+        return call_service_action(self._transport, *request, feature="users", hint=hint, **options)

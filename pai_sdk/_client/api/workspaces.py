@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from pai_sdk._client.api.paging import pages
-from pai_sdk._client.api.responses import read_items, read_model
-from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.api.resource import Resource
+from pai_sdk._client.api.responses import read_model
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.workspaces import (
     MemberList,
@@ -29,50 +27,37 @@ _WORKSPACE = _WORKSPACES + "/{workspace_id}"
 _MEMBERS = _WORKSPACE + "/members"
 
 
-class Workspaces:
+class Workspaces(Resource):
     """Actions on workspaces and members; the transport is that of the workspace API, version `VERSION`."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def get(self, workspace_id: str) -> WorkspaceRecord:
         """Calls GetWorkspace."""
-        response = self._transport.call("GetWorkspace", "GET", _WORKSPACE, {"workspace_id": workspace_id})
-        return read_model(WorkspaceRecord, response, "GetWorkspace", workspace_id=workspace_id)
+        params = {"workspace_id": workspace_id}
+        return read_model(WorkspaceRecord, self._call("GetWorkspace", "GET", _WORKSPACE, params), **params)
 
     def default(self) -> WorkspaceRecord:
         """Calls GetDefaultWorkspace."""
-        response = self._transport.call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces")
-        return read_model(WorkspaceRecord, response, "GetDefaultWorkspace")
+        response = self._call("GetDefaultWorkspace", "GET", "/api/v1/defaultWorkspaces")
+        return read_model(WorkspaceRecord, response)
 
     def list(self, *, name: str | None = None) -> Iterator[WorkspaceRecord]:
         """Calls ListWorkspaces, all pages; with `name`, only workspaces with this string in their name."""
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            query = wire_names(workspace_name=name, page_number=number, page_size=size)
-            return self._transport.call("ListWorkspaces", "GET", _WORKSPACES, query=query).json
-
-        return read_items(WorkspaceRecord, pages(fetch, WorkspaceList), "ListWorkspaces")
+        query = wire_names(workspace_name=name)
+        return self._list(WorkspaceRecord, WorkspaceList, "ListWorkspaces", _WORKSPACES, query=query)
 
     def create(self, name: str) -> WorkspaceRecord:
         """Calls CreateWorkspace of a service of this package; Alibaba Cloud requires more than a name."""
         body = NewWorkspace(workspace_name=name).to_wire()
-        response = self._transport.call("CreateWorkspace", "POST", _WORKSPACES, body=body)
-        return read_model(WorkspaceRecord, response, "CreateWorkspace", workspace_name=name)
+        response = self._call("CreateWorkspace", "POST", _WORKSPACES, body=body)
+        return read_model(WorkspaceRecord, response, workspace_name=name)
 
     def delete(self, workspace_id: str) -> None:
         """Calls DeleteWorkspace."""
-        self._transport.call("DeleteWorkspace", "DELETE", _WORKSPACE, {"workspace_id": workspace_id})
+        self._call("DeleteWorkspace", "DELETE", _WORKSPACE, {"workspace_id": workspace_id})
 
     def members(self, workspace_id: str) -> Iterator[MemberRecord]:
         """ListMembers, all pages."""
-
-        def fetch(number: int, size: int) -> Mapping[str, Any]:
-            query = wire_names(page_number=number, page_size=size)
-            names = {"workspace_id": workspace_id}
-            return self._transport.call("ListMembers", "GET", _MEMBERS, names, query).json
-
-        return read_items(MemberRecord, pages(fetch, MemberList), "ListMembers")
+        return self._list(MemberRecord, MemberList, "ListMembers", _MEMBERS, {"workspace_id": workspace_id})
 
     def add_member(self, workspace_id: str, user_id: str, *, role: str = "PAI.AlgoDeveloper") -> None:
         """Calls CreateMember: makes a user a member, or changes the role.
@@ -83,17 +68,17 @@ class Workspaces:
             role: such as `PAI.WorkspaceAdmin`, `PAI.AlgoDeveloper` or `PAI.WorkspaceGuest`.
         """
         body = NewMembers(members=[NewMember(user_id=user_id, roles=[role])]).to_wire()
-        self._transport.call("CreateMember", "POST", _MEMBERS, {"workspace_id": workspace_id}, body=body)
+        self._call("CreateMember", "POST", _MEMBERS, {"workspace_id": workspace_id}, body=body)
 
     def remove_member(self, workspace_id: str, member_id: str) -> None:
         """Calls DeleteMembers."""
         query = wire_names(member_ids=member_id)
-        self._transport.call("DeleteMembers", "DELETE", _MEMBERS, {"workspace_id": workspace_id}, query)
+        self._call("DeleteMembers", "DELETE", _MEMBERS, {"workspace_id": workspace_id}, query)
 
     def model_export_path(self, workspace_id: str) -> str | None:
         """Returns the folder for models that the workspace sets (GetConfig, `modelExportPath`), or None."""
         try:
-            response = self._transport.call(
+            response = self._call(
                 "GetConfig",
                 "GET",
                 _WORKSPACES + "/{workspace_id}/config",
@@ -103,4 +88,4 @@ class Workspaces:
         except NotFoundError:
             return None
         # An OSS URI, whose bucket is the workspace's default one.
-        return read_model(WorkspaceConfig, response, "GetConfig").config_value or None
+        return read_model(WorkspaceConfig, response).config_value or None
