@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
-from pai_sdk.alipai.helpers import snake_to_camel
+from pai_sdk.alipai.pai.common.utils import snake_to_camel
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from pai_sdk._wire.pai.record import ChannelUri, JobRecord
+    from pai_sdk._wire.pai.record import JobRecord
 
 _T = TypeVar("_T")
 
@@ -57,102 +55,51 @@ class TrainingJobStatus:
         return [status for name in STATUSES if (status := JobStatus(name)).is_failure]
 
 
+def _field(name: str, description: str) -> property:
+    """Returns a property that reads a field of the last snapshot; a dict has its fields as attributes, too."""
+
+    def read(job: JobAliases) -> Any:
+        value = getattr(job.record, name)
+        return RecordPart(value) if isinstance(value, dict) else value
+
+    return property(read, doc=description)
+
+
 class JobAliases:
     """Members of alipai's `TrainingJob`, read from the last snapshot of ours."""
 
     id: str
+    record: JobRecord
+    status: JobStatus
+    outputs: dict[str, str]
 
-    if TYPE_CHECKING:
-
-        @property
-        def record(self) -> JobRecord:
-            """The last snapshot."""
-            ...
-
-        @property
-        def status(self) -> JobStatus:
-            """The current status."""
-            ...
-
-        @property
-        def outputs(self) -> dict[str, str]:
-            """Output channel to URI."""
-            ...
+    training_job_name = _field("training_job_name", "The job's name.")
+    training_job_url = _field("training_job_url", "The job's page in the console, where the service has one.")
+    console_uri = training_job_url
+    workspace_id = _field("workspace_id", "The workspace that the job belongs to.")
+    training_job_description = _field("training_job_description", "The description of the job.")
+    experiment_config = _field(
+        "experiment_config", 'The experiment that the job belongs to: `{"ExperimentId": …, "ExperimentName": …}`.'
+    )
+    algorithm_id = _field(
+        "algorithm_id", "The id of the registered algorithm; None for a job with a command of its own."
+    )
+    algorithm_name = _field("algorithm_name", "The name of the registered algorithm.")
+    algorithm_version = _field("algorithm_version", "The version of the registered algorithm.")
+    algorithm_provider = _field("algorithm_provider", "The provider of the registered algorithm.")
+    algorithm_spec = _field(
+        "algorithm_spec", "The program of the job: `job.algorithm_spec.image`, `.command` and more."
+    )
+    compute_resource = _field(
+        "compute_resource", "What the job runs on: `job.compute_resource.ecs_spec`, `.ecs_count` and more."
+    )
+    scheduler = _field("scheduler", "The limits of the job: `job.scheduler.max_running_time_in_seconds`.")
+    inputs = _field("input_channels", "The input channels, each with `name` and `input_uri`.")
 
     @property
     def training_job_id(self) -> str:
         """The job's id."""
         return self.id
-
-    @property
-    def training_job_name(self) -> str | None:
-        """The job's name."""
-        return self.record.training_job_name
-
-    @property
-    def training_job_url(self) -> str | None:
-        """The job's page in the console, where the service has one."""
-        return self.record.training_job_url
-
-    @property
-    def console_uri(self) -> str | None:
-        """The job's page in the console, where the service has one."""
-        return self.record.training_job_url
-
-    @property
-    def workspace_id(self) -> str | None:
-        """The workspace that the job belongs to."""
-        return self.record.workspace_id
-
-    @property
-    def training_job_description(self) -> str | None:
-        """The description of the job."""
-        return self.record.training_job_description
-
-    @property
-    def experiment_config(self) -> RecordPart | None:
-        """The experiment that the job belongs to: `{"ExperimentId": …, "ExperimentName": …}`."""
-        return _part(self.record.experiment_config)
-
-    @property
-    def algorithm_id(self) -> str | None:
-        """The id of the registered algorithm; None for a job with a command of its own."""
-        return self.record.algorithm_id
-
-    @property
-    def algorithm_name(self) -> str | None:
-        """The name of the registered algorithm."""
-        return self.record.algorithm_name
-
-    @property
-    def algorithm_version(self) -> str | None:
-        """The version of the registered algorithm."""
-        return self.record.algorithm_version
-
-    @property
-    def algorithm_provider(self) -> str | None:
-        """The provider of the registered algorithm."""
-        return self.record.algorithm_provider
-
-    @property
-    def algorithm_spec(self) -> RecordPart | None:
-        """The program of the job: `job.algorithm_spec.image`, `.command` and more."""
-        return _part(self.record.algorithm_spec)
-
-    @property
-    def compute_resource(self) -> RecordPart | None:
-        """What the job runs on: `job.compute_resource.ecs_spec`, `.ecs_count` and more."""
-        return _part(self.record.compute_resource)
-
-    @property
-    def scheduler(self) -> RecordPart | None:
-        """The limits of the job: `job.scheduler.max_running_time_in_seconds`."""
-        return _part(self.record.scheduler)
-
-    @property
-    def inputs(self) -> Sequence[ChannelUri]:
-        """The input channels, each with `name` and `input_uri`."""
-        return self.record.input_channels
 
     @property
     def hyperparameters(self) -> dict[str, str]:
@@ -186,7 +133,3 @@ class JobAliases:
     def is_succeeded(self) -> bool:
         """True if the job has ended with success."""
         return self.status.is_success
-
-
-def _part(value: dict[str, Any] | None) -> RecordPart | None:
-    return None if value is None else RecordPart(value)

@@ -3,12 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any, NoReturn
 
 from pai_sdk.alipai.job_names import JobAliases
 from pai_sdk.alipai.replacements import instead_of
 from pai_sdk.alipai.session_names import SESSION_REPLACEMENTS, SessionAliases
-from pai_sdk.alipai.submitter_names import ModelAliases, SubmitterAliases
-from pai_sdk.alipai.unsupported import unsupported
+from pai_sdk.alipai.unsupported import DEPLOYING, SERVING, unsupported
+from pai_sdk.errors import NotOfferedError
+
+
+class SubmitterAliases:
+    """Members of alipai's `EstimatorBase`."""
+
+    def deploy(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises NotOfferedError, which names the replacement."""
+        raise NotOfferedError("Estimator.deploy", SERVING)
+
+    def create_model(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises NotOfferedError, which names the replacement."""
+        raise NotOfferedError("Estimator.create_model", SERVING)
+
+
+class ModelAliases:
+    """Members of alipai's `RegisteredModel`."""
+
+    uri: str | None
+
+    def deploy(self, *_: Any, **__: Any) -> NoReturn:
+        """Raises NotOfferedError, which names the replacement."""
+        instead = f"pai_sdk does not serve models. The model is at {self.uri}; {DEPLOYING}"
+        raise NotOfferedError("RegisteredModel.deploy", instead)
+
 
 ALIASES: Mapping[str, type] = {
     "JobSubmitter": SubmitterAliases,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,30 +47,12 @@ class SessionAliases:
     _default_key: bool
     """The key was not given: it is searched for where Alibaba Cloud's tools do."""
 
-    if TYPE_CHECKING:
-
-        @property
-        def is_embedded(self) -> bool:
-            """True if jobs run on the embedded service of this machine."""
-            ...
-
-        @property
-        def workspaces(self) -> Any:
-            """The workspaces that the key may see."""
-            ...
-
-        def files(self) -> OssClient:
-            """The client of the object storage."""
-            ...
-
-        @property
-        def workspace_id(self) -> str | None:
-            """The workspace that jobs belong to."""
-            ...
-
-        def upload(self, path: str | Path, uri: str, *, progress: bool = True) -> str:
-            """Put a file or a folder into OSS."""
-            ...
+    # Of the session itself.
+    is_embedded: bool
+    workspaces: Any
+    workspace_id: str | None
+    files: Callable[[], OssClient]
+    upload: Callable[..., str]
 
     def default_bucket(self) -> str:
         """The name of the bucket for code, local inputs and outputs, by the name of SageMaker.

@@ -26,6 +26,7 @@ from pai_sdk.alipai.mindinsight.train_jobs import (
     TrainJobDetailNotInCacheError,
     TrainJobNotExistError,
     _BasicTrainJob,
+    check_int,
     run_updaters,
 )
 from pai_sdk.errors import PaiError, RunNotFoundError
@@ -289,8 +290,8 @@ class DataManager:
         Raises:
             ParamValueError: an argument is not a whole number, or too small.
         """
-        _check_int("reload_interval", reload_interval, minimum=0)
-        _check_int("max_threads_count", max_threads_count, minimum=1)
+        check_int("reload_interval", reload_interval, minimum=0)
+        check_int("max_threads_count", max_threads_count, minimum=1)
         self._threads = max_threads_count
         self._use(reload_interval)
 
@@ -385,8 +386,8 @@ class DataManager:
 
     def list_train_jobs(self, offset: int = 0, limit: int = 10) -> dict[str, Any]:
         """Returns one page of the train jobs, the newest first, and the number of all train jobs."""
-        _check_int("offset", offset, minimum=0)
-        _check_int("limit", limit, minimum=1)
+        check_int("offset", offset, minimum=0)
+        check_int("limit", limit, minimum=1)
         self._started()
         jobs = [job.basic_info for job in self._brief_cache.get_train_jobs().values()]
         jobs.sort(key=lambda job: (-(job.update_time or 0.0), job.train_id))
@@ -473,11 +474,6 @@ def _load(manager: RunManager, job: CachedTrainJob) -> None:
         job.cache_status = CacheStatus.CACHED
     except PaiError as error:
         job.error, job.cache_status = str(error), CacheStatus.FAILED
-
-
-def _check_int(name: str, value: object, minimum: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        raise ParamValueError(f"{name} should be a whole number from {minimum}, not {value!r}.")
 
 
 def _profiler(folder: str) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk._data.run.events.files import is_event_file
-from pai_sdk.alipai.mindinsight.train_jobs import ParamValueError
+from pai_sdk.alipai.mindinsight.train_jobs import ParamValueError, check_int
 
 __all__ = ["SummaryDirectory", "SummaryWatcher"]
 
@@ -80,9 +80,8 @@ class SummaryWatcher:
         Raises:
             ParamValueError: an argument is not valid.
         """
-        for name, value, minimum in (("offset", offset, 0), ("limit", limit, 1)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-                raise ParamValueError(f"{name} should be a whole number from {minimum}, not {value!r}.")
+        check_int("offset", offset, minimum=0)
+        check_int("limit", limit, minimum=1)
         directories = self.list_summary_directories(summary_base_dir)
         return len(directories), directories[offset * limit : (offset + 1) * limit]
 

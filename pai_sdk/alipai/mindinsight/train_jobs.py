@@ -8,6 +8,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -24,6 +25,7 @@ __all__ = [
     "TrainJobDetailNotInCacheError",
     "TrainJobNotExistError",
     "_BasicTrainJob",
+    "check_int",
     "run_updaters",
 ]
 
@@ -56,6 +58,12 @@ class ParamValueError(InvalidInputError):
         self.args = (message,)
 
 
+def check_int(name: str, value: object, minimum: int) -> None:
+    """Raises ParamValueError for a value that is not a whole number, or too small."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise ParamValueError(f"{name} should be a whole number from {minimum}, not {value!r}.")
+
+
 class TrainJobNotExistError(RunNotFoundError):
     """There is no such train job."""
 
@@ -71,57 +79,26 @@ class SummaryLogIsLoading(PaiError):
     """Data was requested before the first load has started."""
 
 
+@dataclass(frozen=True, eq=False)
 class _BasicTrainJob:
     """The properties of a train job that do not change."""
 
-    def __init__(
-        self,
-        train_id: str,
-        abs_summary_base_dir: str,
-        abs_summary_dir: str,
-        create_time: float | None,
-        update_time: float | None,
-        profiler_dir: str | None = None,
-    ) -> None:
-        self._train_id = train_id
-        self._abs_summary_base_dir = abs_summary_base_dir
-        self._abs_summary_dir = abs_summary_dir
-        self._create_time = create_time
-        self._update_time = update_time
-        self._profiler_dir = profiler_dir
-
-    @property
-    def train_id(self) -> str:
-        """The id of the train job: `./name`."""
-        return self._train_id
+    train_id: str  # `./name`
+    abs_summary_base_dir: str  # the folder of all train jobs
+    abs_summary_dir: str  # the folder of the train job
+    create_time: float | None  # when it started, in seconds since 1970
+    update_time: float | None  # when one of its files was last changed, in seconds since 1970
+    profiler_dir: str | None = None  # the folder of profiles, if there is one
 
     @property
     def summary_base_dir(self) -> str:
         """The folder of all train jobs."""
-        return self._abs_summary_base_dir
+        return self.abs_summary_base_dir
 
     @property
     def summary_dir(self) -> str:
         """The folder of the train job."""
-        return self._abs_summary_dir
-
-    @property
-    def create_time(self) -> float | None:
-        """When the train job started, in seconds since 1970."""
-        return self._create_time
-
-    @property
-    def update_time(self) -> float | None:
-        """When a file of the train job was last changed, in seconds since 1970."""
-        return self._update_time
-
-    @property
-    def profiler_dir(self) -> str | None:
-        """The folder of profiles, if there is one."""
-        return self._profiler_dir
-
-    abs_summary_base_dir = summary_base_dir
-    abs_summary_dir = summary_dir
+        return self.abs_summary_dir
 
 
 class CachedTrainJob:

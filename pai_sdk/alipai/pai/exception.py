@@ -1,6 +1,10 @@
-"""alipai's exceptions, by the names that its users catch; all errors of pai_sdk are in `pai_sdk.errors`."""
+"""alipai's exceptions, by the names that its users catch; all errors of pai_sdk are in `pai_sdk.errors`.
 
-from pai_sdk.alipai.exceptions import DuplicatedMountException, MountPathIsOccupiedException, PredictionException
+Nothing here raises those that are defined below: programs that catch them can be imported.
+"""
+
+from __future__ import annotations
+
 from pai_sdk.errors import JobFailed as UnexpectedStatusException
 from pai_sdk.errors import PaiError as PAIException
 
@@ -11,3 +15,17 @@ __all__ = [
     "PredictionException",
     "UnexpectedStatusException",
 ]
+
+
+class PredictionException(PAIException):
+    """A service for predictions failed; pai_sdk has none."""
+
+    code: str | None = None
+
+
+class DuplicatedMountException(PAIException):
+    """A folder was mounted twice; inputs of pai_sdk are channels with a folder each."""
+
+
+class MountPathIsOccupiedException(PAIException):
+    """A folder to mount to was in use already; inputs of pai_sdk are channels with a folder each."""
