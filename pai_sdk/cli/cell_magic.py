@@ -67,7 +67,7 @@ def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
     if session_name is not None and session_name not in shell.user_ns:
         raise InvalidInputError([Problem(_SESSION, f"there is no variable {session_name!r}")])
     dry_run, wait = options.pop("dry_run"), options.pop("wait")
-    job_file = submitting.job_file_of(source_dir=str(_script_folder(cell)), **options)
+    job_file = submitting.job_file_of({**options, "source_dir": str(_script_folder(cell))})
     defaults = {"image_uri": f"python:{sys.version_info[0]}.{sys.version_info[1]}", "command": _COMMAND}
     missing = {name: value for name, value in defaults.items() if name not in job_file.values}
     session = shell.user_ns[session_name] if session_name else None

@@ -17,6 +17,7 @@ from pai_sdk._core.config.settings import Settings, active_profile, load_setting
 from pai_sdk._core.names.hints import did_you_mean, name_hint, nearest
 from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli import exit_codes
+from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import complete_profile
 from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.errors import NotFoundError
@@ -37,10 +38,8 @@ Name = Annotated[
     str, typer.Argument(metavar="KEY", help="region_id, workspace_id, …", autocompletion=lambda: list(CHECKS))
 ]
 Profile = Annotated[
-    str | None,
-    typer.Option(metavar="NAME", help="A profile of the config file.", autocompletion=complete_profile),
+    str | None, typer.Option(metavar="NAME", help="A profile of the config file.", autocompletion=complete_profile)
 ]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
 @app.callback(invoke_without_command=True)

@@ -27,7 +27,7 @@ from pai_sdk._core.version import __version__
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.tables import print_json, table_console, wrapped
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError

@@ -19,8 +19,6 @@ from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import (
-    JobId,
-    Json,
     ignore_further_interrupts,
     json_of,
     masked_record,
@@ -28,8 +26,8 @@ from pai_sdk.cli.jobs import (
     status_text,
     time_text,
 )
-from pai_sdk.cli.options import moment_of
-from pai_sdk.cli.selection.job_names import complete_job, find_job
+from pai_sdk.cli.options import Json, moment_of
+from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
 from pai_sdk.cli.tables import print_json, print_properties, table_console, wrapped
 from pai_sdk.errors import JobFailed, PaiError
 

@@ -8,7 +8,6 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -26,8 +25,9 @@ from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
+from pai_sdk._wire.pai.wire import seconds_of
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.options import pairs, seconds_of
+from pai_sdk.cli.options import Json, duration_s, pairs
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
 from pai_sdk.cli.tables import print_error, print_json, print_table, table_console
@@ -36,27 +36,6 @@ from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundE
 if TYPE_CHECKING:
     from rich.text import Text
 
-__all__ = [
-    "JobId",
-    "Json",
-    "delete",
-    "download",
-    "events",
-    "ignore_further_interrupts",
-    "json_of",
-    "masked_record",
-    "print_next_commands",
-    "prune",
-    "ps",
-    "repeat_display",
-    "status_text",
-    "stop",
-    "table_console",
-    "time_text",
-    "wait",
-]
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 _POLL_INTERVAL_S = 2.0
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
@@ -356,7 +335,7 @@ def prune(
     """
     if service or (selected_backend().is_explicit and not selected_backend().local):
         _prune_service(
-            seconds_of("7d" if older_than is None else older_than, "--older-than"), name, dry_run=dry_run, yes=yes
+            duration_s("7d" if older_than is None else older_than, "--older-than"), name, dry_run=dry_run, yes=yes
         )
         return
 
@@ -395,11 +374,6 @@ def _prune_service(older_than_s: float, name: str | None, *, dry_run: bool, yes:
 
 
 def _ended_before(record: JobRecord, before: float) -> bool:
-    if not record.status.is_terminal:
-        return False
-    changed = record.gmt_modified_time or record.gmt_create_time or ""
-    try:
-        moment = datetime.fromisoformat(changed.replace("Z", "+00:00"))
-    except ValueError:
-        return False  # without a time of its end, it is not deleted
-    return (moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)).timestamp() < before
+    ended_s = seconds_of(record.gmt_modified_time or record.gmt_create_time)
+    # Without a time of its end, it is not deleted.
+    return record.status.is_terminal and ended_s is not None and ended_s < before

@@ -21,9 +21,10 @@ from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.run.events.sources import point_order
 from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import JobId, Json
+from pai_sdk.cli.jobs import time_text
+from pai_sdk.cli.options import Json
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
-from pai_sdk.cli.selection.job_names import complete_job, find_job
+from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
 from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -31,8 +32,7 @@ _POLL_INTERVAL_S = 1.0
 
 
 Run = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="A job, or the folder or URI of a run.", autocompletion=complete_job),
+    str, typer.Argument(metavar="RUN", help="A job, or the folder or URI of a run.", autocompletion=complete_job)
 ]
 
 
@@ -40,8 +40,7 @@ def metrics(
     run: Run,
     name: Annotated[str | None, typer.Option(help="Only this metric.")] = None,
     follow: Annotated[
-        bool,
-        typer.Option("--follow", "-f", help="Print values until the run has ended, or Ctrl-C."),
+        bool, typer.Option("--follow", "-f", help="Print values until the run has ended, or Ctrl-C.")
     ] = False,
     points: Annotated[bool, typer.Option("--points", help="Print each value instead of a summary.")] = False,
     as_json: Json = False,
@@ -120,10 +119,9 @@ def _print_point(point: MetricPoint, *, as_json: bool) -> None:
     if as_json:
         print_json(point.model_dump(by_alias=True, exclude_none=True))
         return
-    moment = (point.timestamp or "").replace("T", " ").rstrip("Z").partition(".")[0]
     step = f"step {point.step}" if point.step is not None else ""
     value = "" if point.value is None else f"{point.value:.6g}"
-    fields = (moment, step, visible_text(point.name or ""), value)
+    fields = (time_text(point.timestamp), step, visible_text(point.name or ""), value)
     typer.echo("  ".join(field for field in fields if field))
 
 

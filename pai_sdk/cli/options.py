@@ -9,6 +9,7 @@ import time
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Annotated
 
 import typer
 
@@ -16,6 +17,9 @@ from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.errors import ServiceStartError
 
 OBJECTS_KEY_VARIABLE = "PAI_SERVICE_OBJECTS_KEY"
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+"""The option of commands that print for people, or for scripts."""
 
 _TOKEN_BYTES = 32
 _MIN_TOKEN_LENGTH = 16
@@ -47,7 +51,7 @@ def host_names(names: list[str] | None) -> list[str] | None:
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
 
 
-def seconds_of(text: str, option: str) -> float:
+def duration_s(text: str, option: str) -> float:
     """Parses a duration: a number with its unit, or 0."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
     if not match or not (match[2] or float(match[1]) == 0):
@@ -58,7 +62,7 @@ def seconds_of(text: str, option: str) -> float:
 def moment_of(text: str, option: str) -> datetime:
     """Parses a time: a duration before now such as `10m`, or a time in ISO 8601, in UTC without a zone."""
     if re.fullmatch(r"\s*\d+(\.\d+)?[smhdw]\s*", text):
-        return datetime.fromtimestamp(max(0.0, time.time() - seconds_of(text, option)), timezone.utc)
+        return datetime.fromtimestamp(max(0.0, time.time() - duration_s(text, option)), timezone.utc)
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:

@@ -13,6 +13,7 @@ from pai_sdk._client.session import get_default_session
 from pai_sdk._wire.pai.recipes import check_model_uri, check_recipes
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 from pai_sdk._wire.pai.wire import problems_of
+from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -29,7 +30,6 @@ models = typer.Typer(help="Registered models: create, list, show.", no_args_is_h
 Name = Annotated[str, typer.Argument(help="The exact name.")]
 Version = Annotated[str | None, typer.Argument(help="The version; the newest one by default.")]
 Provider = Annotated[str | None, typer.Option(help="The provider: 'pai' for PAI's own; yours by default.")]
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 
 
 @algorithms.command("create")

@@ -30,8 +30,8 @@ from pai_sdk._wire.pai.hyperparameters import compare_hyperparameters
 from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.pai.wire import wire_time
-from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.jobs import status_text
+from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import find_job
 from pai_sdk.cli.tables import print_json, print_table, table_console
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
     from pai_sdk._data.run.watch.records import RunBrief, RunPage
 
-_COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 _POLL_INTERVAL_S = 1.0
 _MAX_JOBS = 200
 _MAX_RUNS = 10_000
@@ -471,11 +470,7 @@ def _thinned(values: list[float]) -> list[float]:
 
 
 def _status(brief: RunBrief) -> Text:
-    from rich.text import Text
-
-    text = Text(
-        visible_text(brief.status), style=_COLOURS.get(exit_codes.of_status(JobStatus(brief.status)), "cyan")
-    )
+    text = status_text(JobStatus(brief.status))
     if brief.error or brief.damaged:
         text.append(" !", style="yellow")
     return text

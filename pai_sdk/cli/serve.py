@@ -7,6 +7,7 @@ import os
 import shlex
 import time
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -21,9 +22,8 @@ from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._host.execution.registry import EXECUTORS, executor_names
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import Json
-from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, host_names, objects_uri, seconds_of, token_in
-from pai_sdk.cli.selection.backend import running_service
+from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, Json, duration_s, host_names, objects_uri, token_in
+from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, running_service
 from pai_sdk.cli.service import team_command, user_commands, workspace_commands
 from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.errors import PaiError, ServiceStartError
@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 
 _DAY_S = 24 * 3600.0
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
-_WHERE, _HOW_MUCH = "Where it runs", "How much it takes"
+_where = partial(typer.Option, rich_help_panel="Where it runs")
+_how_much = partial(typer.Option, rich_help_panel="How much it takes")
 
 
 def _checked_executor(name: str) -> str:
@@ -47,159 +48,114 @@ def _checked_executor(name: str) -> str:
 
 def serve(
     host: Annotated[
-        str,
-        typer.Option(
-            help="Address to listen on; any other than loopback is open to the network.", rich_help_panel=_WHERE
-        ),
+        str, _where(help="Address to listen on; any other than loopback is open to the network.")
     ] = "127.0.0.1",
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port; 0 takes a free one.", rich_help_panel=_WHERE)
-    ] = 8765,
+    port: Annotated[int, _where(min=0, max=65535, help="Port; 0 takes a free one.")] = 8765,
     name: Annotated[
         list[str] | None,
-        typer.Option(
+        _where(
             callback=host_names,
             help="A host name of this machine that browsers may use for the page; https://NAME behind a proxy "
             "that adds TLS; may be repeated.",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
-    data: Annotated[Path, typer.Option(help="Folder for jobs, logs and objects.", rich_help_panel=_WHERE)] = Path(
-        "~/.pai/service"
-    ),
+    data: Annotated[Path, _where(help="Folder for jobs, logs and objects.")] = EMBEDDED_DATA,
     tls_cert: Annotated[
         Path | None,
-        typer.Option(
+        _where(
             help="Speak TLS with the certificate in this file (PEM, with the CAs between it and the root). A "
-            "renewed certificate is used without a restart.",
-            rich_help_panel=_WHERE,
+            "renewed certificate is used without a restart."
         ),
     ] = None,
     tls_key: Annotated[
-        Path | None,
-        typer.Option(help="The file of its private key (PEM, without a passphrase).", rich_help_panel=_WHERE),
+        Path | None, _where(help="The file of its private key (PEM, without a passphrase).")
     ] = None,
     metrics_token_file: Annotated[
         Path | None,
-        typer.Option(
+        _where(
             help="A file with a token with which Prometheus reads /metrics (Authorization: Bearer); created if "
-            "missing.",
-            rich_help_panel=_WHERE,
+            "missing."
         ),
     ] = None,
     database: Annotated[
         str | None,
-        typer.Option(
+        _where(
             metavar="URL",
             help="PostgreSQL in place of SQLite: postgresql+psycopg://user@host/name. Other users can see a "
             f"command line, so give a URL with a password in {_DATABASE_VARIABLE} or in --database-file.",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
-    database_file: Annotated[
-        Path | None, typer.Option(help="A file that contains this URL.", rich_help_panel=_WHERE)
-    ] = None,
+    database_file: Annotated[Path | None, _where(help="A file that contains this URL.")] = None,
     objects: Annotated[
         str | None,
-        typer.Option(
+        _where(
             metavar="URI",
             callback=objects_uri,
             help="Keep the large contents of objects in s3://bucket/prefix or oss://bucket/prefix, not in the "
             "data folder.",
-            rich_help_panel=_WHERE,
         ),
     ] = None,
-    objects_endpoint: Annotated[
-        str | None, typer.Option(metavar="URL", help="The endpoint of --objects.", rich_help_panel=_WHERE)
-    ] = None,
-    objects_region: Annotated[
-        str | None, typer.Option(metavar="NAME", help="The region of --objects.", rich_help_panel=_WHERE)
-    ] = None,
+    objects_endpoint: Annotated[str | None, _where(metavar="URL", help="The endpoint of --objects.")] = None,
+    objects_region: Annotated[str | None, _where(metavar="NAME", help="The region of --objects.")] = None,
     objects_key_file: Annotated[
         Path | None,
-        typer.Option(
+        _where(
             help=f"A file with the key of --objects as ID:SECRET; or give it in {OBJECTS_KEY_VARIABLE}. Without "
-            "it, the key that the tools of AWS or Alibaba Cloud would use.",
-            rich_help_panel=_WHERE,
+            "it, the key that the tools of AWS or Alibaba Cloud would use."
         ),
     ] = None,
     standby: Annotated[
         bool,
-        typer.Option(
-            "--standby",
-            help="Wait while another service has the PostgreSQL database, and take over when it ends.",
-            rich_help_panel=_WHERE,
+        _where(
+            "--standby", help="Wait while another service has the PostgreSQL database, and take over when it ends."
         ),
     ] = False,
     executor: Annotated[
         str,
-        typer.Option(
+        _where(
             metavar="NAME",
             callback=_checked_executor,
             autocompletion=executor_names,
             help="What runs the jobs: process: processes here; docker: containers, from each job's image; ray: "
             "processes on the nodes of a Ray cluster; slurm: likewise of a Slurm cluster; or an executor of an "
             "installed package.",
-            rich_help_panel=_WHERE,
         ),
     ] = "process",
     executor_option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME=VALUE",
-            help="An option that only this executor has; may be repeated.",
-            rich_help_panel=_WHERE,
-        ),
+        _where(metavar="NAME=VALUE", help="An option that only this executor has; may be repeated."),
     ] = None,
     ray_address: Annotated[
         str | None,
-        typer.Option(
+        _where(
             help="The cluster of --executor ray: auto, host:port or ray://host:port; short for "
-            "--executor-option address=…",
-            rich_help_panel=_WHERE,
+            "--executor-option address=…"
         ),
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"],
-        typer.Option(help="Log lines of text, or JSON objects, one a line, to stderr.", rich_help_panel=_WHERE),
+        Literal["text", "json"], _where(help="Log lines of text, or JSON objects, one a line, to stderr.")
     ] = "text",
-    access_log: Annotated[
-        bool, typer.Option("--access-log", help="Log a line for each request.", rich_help_panel=_WHERE)
-    ] = False,
-    slots: Annotated[
-        int, typer.Option(min=1, help="The most instances that run at once.", rich_help_panel=_HOW_MUCH)
-    ] = 16,
+    access_log: Annotated[bool, _where("--access-log", help="Log a line for each request.")] = False,
+    slots: Annotated[int, _how_much(min=1, help="The most instances that run at once.")] = 16,
     cpus: Annotated[
         float | None,
-        typer.Option(
-            min=0.1,
-            help="CPUs that running instances may request in total; no limit by default.",
-            rich_help_panel=_HOW_MUCH,
-        ),
+        _how_much(min=0.1, help="CPUs that running instances may request in total; no limit by default."),
     ] = None,
     memory: Annotated[
         float | None,
-        typer.Option(
-            min=0.1,
-            metavar="GIB",
-            help="Memory that running instances may request in total; no limit by default.",
-            rich_help_panel=_HOW_MUCH,
+        _how_much(
+            min=0.1, metavar="GIB", help="Memory that running instances may request in total; no limit by default."
         ),
     ] = None,
-    rate: Annotated[
-        float, typer.Option(min=1, help="The most requests a second with the key.", rich_help_panel=_HOW_MUCH)
-    ] = 1000,
-    connections: Annotated[
-        int, typer.Option(min=10, max=100_000, help="The most open connections.", rich_help_panel=_HOW_MUCH)
-    ] = 1000,
+    rate: Annotated[float, _how_much(min=1, help="The most requests a second with the key.")] = 1000,
+    connections: Annotated[int, _how_much(min=10, max=100_000, help="The most open connections.")] = 1000,
     upload_life: Annotated[
         float,
-        typer.Option(
+        _how_much(
             min=0.01,
             max=36500,
             metavar="DAYS",
             help="Delete an unfinished multipart upload after this time without a new part.",
-            rich_help_panel=_HOW_MUCH,
         ),
     ] = 7,
     as_json: Annotated[
@@ -344,14 +300,12 @@ app.add_typer(workspace_commands.app, name="workspace")
 app.command()(user_commands.audit)
 app.command()(team_command.compose)
 
-_DATA = "~/.pai/service"
 
-Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
 DatabaseFile = Annotated[Path | None, typer.Option(help="A file with the URL of the PostgreSQL database.")]
 
 
 @app.command()
-def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
+def status(data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
     """Show whether the service runs, and how much disk space its folder uses.
 
     The exit code is 0 when it runs, and 102 when not.
@@ -391,7 +345,7 @@ def status(data: Data = Path(_DATA), as_json: Json = False) -> None:
 
 
 @app.command()
-def stop(data: Data = Path(_DATA)) -> None:
+def stop(data: Data = EMBEDDED_DATA) -> None:
     """Stop the service. Running jobs go on; the next command or session that needs it starts it again.
 
     Example: pai-sdk service stop
@@ -410,7 +364,7 @@ def clean(
         str, typer.Option(help="Only what ended, or was last used, longer ago than this: 7d, 12h, 30m, 0.")
     ] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
-    data: Data = Path(_DATA),
+    data: Data = EMBEDDED_DATA,
 ) -> None:
     """Remove Python environments, downloads of pip, and copies of files that ended jobs left.
 
@@ -418,7 +372,7 @@ def clean(
 
     Example: pai-sdk service clean --older-than 0 --dry-run
     """
-    seconds, count, size_bytes = seconds_of(older_than, "--older-than"), 0, 0
+    seconds, count, size_bytes = duration_s(older_than, "--older-than"), 0, 0
     for removal in _holdings().clean(expanded(data).absolute(), older_than_s=seconds, dry_run=dry_run):
         typer.echo(f"{size_text(removal.size_bytes):>10}  {visible_text(removal.description)}")
         count, size_bytes = count + 1, size_bytes + removal.size_bytes
@@ -431,7 +385,7 @@ def clean(
 @app.command()
 def backup(
     target: Annotated[Path, typer.Argument(help="A folder that does not exist yet.")],
-    data: Data = Path(_DATA),
+    data: Data = EMBEDDED_DATA,
     database_file: DatabaseFile = None,
     as_json: Json = False,
 ) -> None:
@@ -448,7 +402,7 @@ def backup(
 @app.command()
 def restore(
     source: Annotated[Path, typer.Argument(help="A folder that `pai-sdk service backup` has made.")],
-    data: Data = Path(_DATA),
+    data: Data = EMBEDDED_DATA,
     database_file: DatabaseFile = None,
     objects: Annotated[
         str | None,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,106 +16,76 @@ from pai_sdk._client.display.base import Silent
 from pai_sdk._client.display.choice import choose_display
 from pai_sdk._client.session import get_default_session
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.jobs import JobId, Json, ignore_further_interrupts, json_of, print_next_commands
-from pai_sdk.cli.options import pairs
+from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
+from pai_sdk.cli.options import Json, pairs
 from pai_sdk.cli.selection.backend import selected_backend
-from pai_sdk.cli.selection.job_names import find_job
+from pai_sdk.cli.selection.job_names import JobId, find_job
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._client.submit.job_file import JobFile
 
-_CONTENT_PANEL, _LOCATION_PANEL, _ACTION_PANEL = "What runs", "Where it runs", "What happens"
+_content = partial(typer.Option, rich_help_panel="What runs")
+_location = partial(typer.Option, rich_help_panel="Where it runs")
+_action = partial(typer.Option, rich_help_panel="What happens")
 
 Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        metavar="KEY=VALUE",
-        help="A hyperparameter; may be repeated.",
-        rich_help_panel=_CONTENT_PANEL,
-    ),
+    list[str] | None, _content("--set", "-s", metavar="KEY=VALUE", help="A hyperparameter; may be repeated.")
 ]
-Env = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--env", "-e", metavar="KEY=VALUE", help="An environment variable.", rich_help_panel=_CONTENT_PANEL
-    ),
-]
-Label = Annotated[
-    list[str] | None,
-    typer.Option("--label", "-l", metavar="KEY=VALUE", help="A label.", rich_help_panel=_CONTENT_PANEL),
-]
+Env = Annotated[list[str] | None, _content("--env", "-e", metavar="KEY=VALUE", help="An environment variable.")]
+Label = Annotated[list[str] | None, _content("--label", "-l", metavar="KEY=VALUE", help="A label.")]
 Input = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--input", "-i", metavar="NAME=URI", help="An input channel: URI or path.", rich_help_panel=_CONTENT_PANEL
-    ),
+    list[str] | None, _content("--input", "-i", metavar="NAME=URI", help="An input channel: URI or path.")
 ]
-Output = Annotated[
-    list[str] | None,
-    typer.Option("--output", "-o", metavar="NAME=URI", help="An output channel.", rich_help_panel=_CONTENT_PANEL),
-]
-Image = Annotated[str | None, typer.Option("--image", help="The image.", rich_help_panel=_CONTENT_PANEL)]
-Command = Annotated[
-    str | None, typer.Option("--command", "-c", help="The command, for `sh -c`.", rich_help_panel=_CONTENT_PANEL)
-]
-JobName = Annotated[str | None, typer.Option("--name", help="The job's name.", rich_help_panel=_CONTENT_PANEL)]
+Output = Annotated[list[str] | None, _content("--output", "-o", metavar="NAME=URI", help="An output channel.")]
+Image = Annotated[str | None, _content("--image", help="The image.")]
+Command = Annotated[str | None, _content("--command", "-c", help="The command, for `sh -c`.")]
+JobName = Annotated[str | None, _content("--name", help="The job's name.")]
 InstanceType = Annotated[
-    str | None,
-    typer.Option(
-        "--instance-type",
-        "-t",
-        help="Such as ecs.c6.large; local means Docker here.",
-        rich_help_panel=_LOCATION_PANEL,
-    ),
+    str | None, _location("--instance-type", "-t", help="Such as ecs.c6.large; local means Docker here.")
 ]
-InstanceCount = Annotated[
-    int | None,
-    typer.Option("--instance-count", min=1, help="How many instances.", rich_help_panel=_LOCATION_PANEL),
-]
+InstanceCount = Annotated[int | None, _location("--instance-count", min=1, help="How many instances.")]
 MaxRunTime = Annotated[
-    int | None,
-    typer.Option(
-        "--max-run-time", min=1, help="Stop the job after this number of seconds.", rich_help_panel=_LOCATION_PANEL
-    ),
+    int | None, _location("--max-run-time", min=1, help="Stop the job after this number of seconds.")
 ]
-DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Print the plan, and submit nothing.", rich_help_panel=_ACTION_PANEL)
-]
-Wait = Annotated[
-    bool,
-    typer.Option("--wait/--no-wait", help="Show the log until the job has ended.", rich_help_panel=_ACTION_PANEL),
-]
+DryRun = Annotated[bool, _action("--dry-run", help="Print the plan, and submit nothing.")]
+Wait = Annotated[bool, _action("--wait/--no-wait", help="Show the log until the job has ended.")]
+
+
+# The parameters of `run` and `clone` that are keys of a job file: the key (empty for that of the hyperparameters),
+# and the option, if it takes pairs. Both commands read them from their context.
+_KEYS = {
+    "image": ("image_uri", ""),
+    "command": ("command", ""),
+    "source_dir": ("source_dir", ""),
+    "values": ("", "--set"),
+    "env": ("environments", "--env"),
+    "label": ("labels", "--label"),
+    "requirement": ("requirements", ""),
+    "inputs": ("inputs", "--input"),
+    "outputs": ("outputs", "--output"),
+    "job_name": ("job_name", ""),
+    "instance_type": ("instance_type", ""),
+    "instance_count": ("instance_count", ""),
+    "max_run_time": ("max_run_time", ""),
+}
 
 
 def run(
+    context: typer.Context,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="A job file in YAML; options override it.")
     ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option(help="Estimator, Processor or AlgorithmEstimator.", rich_help_panel=_CONTENT_PANEL),
-    ] = None,
+    kind: Annotated[str | None, _content(help="Estimator, Processor or AlgorithmEstimator.")] = None,
     image: Image = None,
     command: Command = None,
-    source_dir: Annotated[
-        str | None,
-        typer.Option("--source-dir", "-d", help="The folder with the code.", rich_help_panel=_CONTENT_PANEL),
-    ] = None,
+    source_dir: Annotated[str | None, _content("--source-dir", "-d", help="The folder with the code.")] = None,
     values: Set = None,
     env: Env = None,
     label: Label = None,
     requirement: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--requirement",
-            "-r",
-            help="A package for pip to install first: numpy==2.1",
-            rich_help_panel=_CONTENT_PANEL,
-        ),
+        list[str] | None, _content("--requirement", "-r", help="A package for pip to install first: numpy==2.1")
     ] = None,
     inputs: Input = None,
     outputs: Output = None,
@@ -129,19 +101,10 @@ def run(
     ] = None,
     dry_run: DryRun = False,
     save: Annotated[
-        Path | None,
-        typer.Option(
-            help="Upload the files and save the plan, for `pai-sdk submit`; submit nothing.",
-            rich_help_panel=_ACTION_PANEL,
-        ),
+        Path | None, _action(help="Upload the files and save the plan, for `pai-sdk submit`; submit nothing.")
     ] = None,
     wait: Wait = True,
-    schema: Annotated[
-        bool,
-        typer.Option(
-            "--schema", help="Print the JSON schema of job files, for editors.", rich_help_panel=_ACTION_PANEL
-        ),
-    ] = False,
+    schema: Annotated[bool, _action("--schema", help="Print the JSON schema of job files, for editors.")] = False,
     as_json: Json = False,
 ) -> None:
     """Run a job: an Estimator or Processor from a YAML file, from options, or from both.
@@ -155,24 +118,7 @@ def run(
         return
     if not (file or image or kind or parameter):
         raise typer.BadParameter("give a job file, or options such as --image, --command and --instance-type")
-    job_file = job_file_of(
-        file=file,
-        kind=kind,
-        image=image,
-        command=command,
-        source_dir=source_dir,
-        values=values,
-        env=env,
-        label=label,
-        requirement=requirement,
-        inputs=inputs,
-        outputs=outputs,
-        job_name=job_name,
-        instance_type=_effective_type(instance_type),
-        instance_count=instance_count,
-        max_run_time=max_run_time,
-        parameter=parameter,
-    )
+    job_file = job_file_of({**context.params, "instance_type": _effective_type(instance_type)})
     submitter, plan = job_file.plan()
     if dry_run:
         typer.echo(str(plan))
@@ -194,48 +140,21 @@ def _effective_type(instance_type: str | None) -> str | None:
     return instance_type or LOCAL.instance_types[0]
 
 
-def job_file_of(
-    *,
-    file: Path | None = None,
-    kind: str | None = None,
-    image: str | None = None,
-    command: str | None = None,
-    source_dir: str | None = None,
-    values: list[str] | None = None,
-    env: list[str] | None = None,
-    label: list[str] | None = None,
-    requirement: list[str] | None = None,
-    inputs: list[str] | None = None,
-    outputs: list[str] | None = None,
-    job_name: str | None = None,
-    instance_type: str | None = None,
-    instance_count: int | None = None,
-    max_run_time: int | None = None,
-    parameter: list[str] | None = None,
-) -> JobFile:
-    """Returns the job file of `run`, with the values that its options override."""
+def job_file_of(options: Mapping[str, Any]) -> JobFile:
+    """Returns the job file of a command, with the values that the options of the command override."""
     from pai_sdk._client.submit.job_file import JobFile
     from pai_sdk._client.submit.yaml_file import read_scalar
 
-    described = (JobFile.load(file) if file else JobFile()).with_values({}, kind=kind)
-    return described.with_values(
-        {
-            "image_uri": image,
-            "command": command,
-            "source_dir": source_dir,
-            described.hyperparameters_key: pairs(values, "--set"),
-            "environments": pairs(env, "--env"),
-            "labels": pairs(label, "--label"),
-            "requirements": requirement or None,
-            "inputs": pairs(inputs, "--input"),
-            "outputs": pairs(outputs, "--output"),
-            "job_name": job_name,
-            "instance_type": instance_type,
-            "instance_count": instance_count,
-            "max_run_time": max_run_time,
-            **{key: read_scalar(text) for key, text in pairs(parameter, "--parameter").items()},
-        }
-    )
+    described = JobFile.load(options["file"]) if options.get("file") else JobFile()
+    described = described.with_values({}, kind=options.get("kind"))
+    values: dict[str, Any] = {}
+    for option, (key, flag) in _KEYS.items():
+        value = options.get(option)
+        if option == "requirement":
+            value = [*(value or ())] or None
+        values[key or described.hyperparameters_key] = pairs(value, flag) if flag else value
+    more = pairs(options.get("parameter"), "--parameter")
+    return described.with_values({**values, **{key: read_scalar(text) for key, text in more.items()}})
 
 
 def submit(
@@ -256,6 +175,7 @@ def submit(
 
 
 def clone(
+    context: typer.Context,
     job_id: JobId,
     values: Set = None,
     env: Env = None,
@@ -278,21 +198,7 @@ def clone(
     """
     from pai_sdk._client.submit.cloning import clone_plan
 
-    record = find_job(job_id).record
-    plan = clone_plan(
-        record,
-        hyperparameters=pairs(values, "--set"),
-        environments=pairs(env, "--env"),
-        labels=pairs(label, "--label"),
-        inputs=pairs(inputs, "--input"),
-        outputs=pairs(outputs, "--output"),
-        image_uri=image,
-        command=command,
-        job_name=job_name,
-        instance_type=instance_type,
-        instance_count=instance_count,
-        max_run_time=max_run_time,
-    )
+    plan = clone_plan(find_job(job_id).record, **job_file_of(context.params).values)
     if dry_run:
         typer.echo(str(plan))
     else:

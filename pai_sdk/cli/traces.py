@@ -35,8 +35,7 @@ class RowFormat(str, Enum):
 
 
 Run = Annotated[
-    str,
-    typer.Argument(metavar="RUN", help="A job, or the folder or URI of a trace.", autocompletion=complete_job),
+    str, typer.Argument(metavar="RUN", help="A job, or the folder or URI of a trace.", autocompletion=complete_job)
 ]
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The most rows to print.")]
 Format = Annotated[

@@ -17,6 +17,7 @@ from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._data.storage.uri import uri_scheme
+from pai_sdk.cli.options import Json
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def ls(
     recursive: Annotated[
         bool, typer.Option("--recursive", "-r", help="All files below, not only what is directly in the folder.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")] = False,
+    as_json: Json = False,
 ) -> None:
     """List a folder, or show the facts about a file.
 
@@ -248,7 +249,7 @@ def _objects(count: int) -> str:
 
 def _print_line(text: str) -> None:
     """Prints one line, with escapes for characters that cannot be printed."""
-    typer.echo("".join(sign if sign.isprintable() else ascii(sign)[1:-1] for sign in text))
+    typer.echo(_printable(text))
 
 
 _MAX_ROWS = 30

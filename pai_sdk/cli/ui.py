@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _PORT = 6007
-_OF_FOLDER = "Of a folder of runs"
-_OF_SERVICE = "Of the service in use"
+_of_folder = partial(typer.Option, rich_help_panel="Of a folder of runs")
+_of_service = partial(typer.Option, rich_help_panel="Of the service in use")
 _CONSOLE = "https://pai.console.aliyun.com/"
 
 
@@ -45,59 +45,43 @@ def ui(
         typer.Argument(metavar="DIR", help="A folder of runs, or its URI; without it, the service in use."),
     ] = None,
     logdir: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DIR",
-            help="The same as DIR; the option has this name in TensorBoard.",
-            rich_help_panel=_OF_FOLDER,
-        ),
+        str | None, _of_folder(metavar="DIR", help="The same as DIR; the option has this name in TensorBoard.")
     ] = None,
     job: Annotated[
         str | None,
-        typer.Option(
+        _of_service(
             metavar="JOB",
             help="Show this job: its id, the beginning of it, its name, or - for the newest.",
             autocompletion=complete_job,
-            rich_help_panel=_OF_SERVICE,
         ),
     ] = None,
     data: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FOLDER",
-            help="The service that runs on this data folder, in place of the one in use.",
-            rich_help_panel=_OF_SERVICE,
+        _of_service(
+            metavar="FOLDER", help="The service that runs on this data folder, in place of the one in use."
         ),
     ] = None,
     run: Annotated[str | None, typer.Option(metavar="RUN", help="Show the run with this id.")] = None,
     host: Annotated[
         str | None,
-        typer.Option(
-            help=f"Address to listen on, {_HOST} by default; any other than loopback is open to the network.",
-            rich_help_panel=_OF_FOLDER,
+        _of_folder(
+            help=f"Address to listen on, {_HOST} by default; any other than loopback is open to the network."
         ),
     ] = None,
     port: Annotated[
-        int | None,
-        typer.Option(
-            min=0, max=65535, help=f"Port, {_PORT} by default; 0 takes a free one.", rich_help_panel=_OF_FOLDER
-        ),
+        int | None, _of_folder(min=0, max=65535, help=f"Port, {_PORT} by default; 0 takes a free one.")
     ] = None,
     name: Annotated[
         list[str] | None,
-        typer.Option(
+        _of_folder(
             callback=host_names,
             help="A host name of this machine that browsers may use in the URL; https://NAME behind a proxy that "
             "adds TLS; may be repeated.",
-            rich_help_panel=_OF_FOLDER,
         ),
     ] = None,
     token_file: Annotated[
         Path | None,
-        typer.Option(
-            help="A file with a token for programs (Authorization: Bearer); created if missing.",
-            rich_help_panel=_OF_FOLDER,
-        ),
+        _of_folder(help="A file with a token for programs (Authorization: Bearer); created if missing."),
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:

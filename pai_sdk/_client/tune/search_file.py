@@ -22,7 +22,7 @@ from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.paths import expanded
 from pai_sdk.errors import InvalidInputError, Problem
 
-_KEYS = (
+KEYS = (
     "search",
     "objective",
     "direction",
@@ -58,9 +58,7 @@ class SearchFile:
             values = {"search": values}
         problems = [*file.problems]
         problems += [
-            Problem(file.where(name), "is not known", name_hint(name, _KEYS))
-            for name in values
-            if name not in _KEYS
+            Problem(file.where(name), "is not known", name_hint(name, KEYS)) for name in values if name not in KEYS
         ]
         if problems:
             raise InvalidInputError(problems)

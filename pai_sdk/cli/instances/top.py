@@ -14,7 +14,8 @@ from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk._wire.pai.status import JobStatus
-from pai_sdk.cli.jobs import Json, repeat_display, status_text
+from pai_sdk.cli.jobs import repeat_display, status_text
+from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.cli.tables import print_json, print_table

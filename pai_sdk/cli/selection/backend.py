@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 EMBEDDED_DATA = Path("~/.pai/service")
 """The data folder of the embedded service."""
+Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
 
 _PANEL = "Where the jobs are"
 

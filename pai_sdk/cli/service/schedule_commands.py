@@ -10,7 +10,7 @@ import typer
 
 from pai_sdk._client.session import get_default_session
 from pai_sdk._core.tables.table import Column, Table
-from pai_sdk.cli.jobs import Json
+from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.submitting import Env, Set, job_file_of
 from pai_sdk.cli.tables import print_json, print_properties, print_table
@@ -42,7 +42,7 @@ def add(
 
     Example: pai-sdk schedule add job.yaml --cron "0 3 * * *" --zone Europe/Berlin
     """
-    _, plan = job_file_of(file=file, values=values, env=env).plan()
+    _, plan = job_file_of({"file": file, "values": values, "env": env}).plan()
     created = get_default_session().schedules.create(name or file.stem, cron, plan, time_zone=zone)
     print_schedule(created, as_json=as_json)
 

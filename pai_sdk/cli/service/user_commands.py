@@ -15,8 +15,8 @@ import typer
 from pai_sdk._core.endpoint import with_scheme
 from pai_sdk._core.paths import expanded
 from pai_sdk._core.tables.table import Column, Table
-from pai_sdk.cli.jobs import Json
-from pai_sdk.cli.selection.backend import service_on, session_on
+from pai_sdk.cli.options import Json
+from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, service_on, session_on
 from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.errors import SettingsError
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="The users of the service, each with keys and a bucket of their own.")
 
-_Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
-_DATA = Path("~/.pai/service")
 _NO_LIMIT = "none"
 _Endpoint = Annotated[
     str | None,
@@ -55,7 +53,7 @@ def add(
         str | None, typer.Option(help="The id of their workspace, instead of the default one.")
     ] = None,
     endpoint: _Endpoint = None,
-    data: _Data = _DATA,
+    data: Data = EMBEDDED_DATA,
     as_json: Json = False,
 ) -> None:
     """Add a user, and print the settings with which they use the service.
@@ -71,7 +69,7 @@ def add(
 
 
 @app.command()
-def key(name: _Name, endpoint: _Endpoint = None, data: _Data = _DATA, as_json: Json = False) -> None:
+def key(name: _Name, endpoint: _Endpoint = None, data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
     """Make another key for a user, and print their settings with it.
 
     Example: pai-sdk service user key alice
@@ -82,7 +80,7 @@ def key(name: _Name, endpoint: _Endpoint = None, data: _Data = _DATA, as_json: J
 
 
 @app.command(name="list")
-def list_users(data: _Data = _DATA, as_json: Json = False) -> None:
+def list_users(data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
     """List the users, with their rights, buckets and the ids of their keys.
 
     Example: pai-sdk service user list
@@ -103,7 +101,7 @@ def list_users(data: _Data = _DATA, as_json: Json = False) -> None:
 def right(
     name: _Name,
     value: Annotated[Literal["read", "submit", "admin"], typer.Argument(metavar="RIGHT")],
-    data: _Data = _DATA,
+    data: Data = EMBEDDED_DATA,
 ) -> None:
     """Change what a user may do: read, submit or admin. It takes effect at once.
 
@@ -121,7 +119,7 @@ def quota(
     gpus: Annotated[str | None, _limit_option("GPUs of all their jobs that run")] = None,
     running: Annotated[str | None, _limit_option("jobs that run")] = None,
     queued: Annotated[str | None, _limit_option("jobs that wait in the queue")] = None,
-    data: _Data = _DATA,
+    data: Data = EMBEDDED_DATA,
     as_json: Json = False,
 ) -> None:
     """Show the quota of a user and how much of it is used; with options, change it first.
@@ -149,7 +147,9 @@ def quota(
 
 
 @app.command()
-def revoke(name: _Name, access_key_id: Annotated[str, typer.Argument(metavar="KEY")], data: _Data = _DATA) -> None:
+def revoke(
+    name: _Name, access_key_id: Annotated[str, typer.Argument(metavar="KEY")], data: Data = EMBEDDED_DATA
+) -> None:
     """Make a key worthless, at once.
 
     Example: pai-sdk service user revoke alice LTAI0123456789abcdefghij
@@ -160,7 +160,7 @@ def revoke(name: _Name, access_key_id: Annotated[str, typer.Argument(metavar="KE
 
 
 @app.command()
-def remove(name: _Name, data: _Data = _DATA) -> None:
+def remove(name: _Name, data: Data = EMBEDDED_DATA) -> None:
     """Remove a user with all keys. Their jobs and their bucket stay, for administrators.
 
     Example: pai-sdk service user remove alice
@@ -173,7 +173,7 @@ def remove(name: _Name, data: _Data = _DATA) -> None:
 def audit(
     user: Annotated[str | None, typer.Option(help="Only requests of this user.")] = None,
     limit: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 100,
-    data: _Data = _DATA,
+    data: Data = EMBEDDED_DATA,
     as_json: Json = False,
 ) -> None:
     """Show who changed what, and who was refused, the newest first.

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from pai_sdk._core.paths import expanded
 from pai_sdk._core.tables.table import Column, Table
-from pai_sdk.cli.jobs import Json
-from pai_sdk.cli.selection.backend import service_on, session_on
+from pai_sdk.cli.options import Json
+from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, service_on, session_on
 from pai_sdk.cli.tables import print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, help="The workspaces of the service, which separate teams.")
 
-_Data = Annotated[Path, typer.Option("--data", help="The service's data folder.")]
-_DATA = Path("~/.pai/service")
 _Workspace = Annotated[str, typer.Argument(metavar="WORKSPACE", help="The id of the workspace.")]
 _User = Annotated[str, typer.Argument(metavar="USER", help="The user.")]
 
 
 @app.command()
-def add(name: Annotated[str, typer.Argument(metavar="NAME")], data: _Data = _DATA) -> None:
+def add(name: Annotated[str, typer.Argument(metavar="NAME")], data: Data = EMBEDDED_DATA) -> None:
     """Add a workspace without members, and print its id.
 
     Example: pai-sdk service workspace add vision
@@ -32,7 +29,7 @@ def add(name: Annotated[str, typer.Argument(metavar="NAME")], data: _Data = _DAT
 
 
 @app.command(name="list")
-def list_workspaces(data: _Data = _DATA, as_json: Json = False) -> None:
+def list_workspaces(data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
     """List the workspaces.
 
     Example: pai-sdk service workspace list
@@ -50,7 +47,7 @@ def list_workspaces(data: _Data = _DATA, as_json: Json = False) -> None:
 
 
 @app.command()
-def members(workspace: _Workspace, data: _Data = _DATA, as_json: Json = False) -> None:
+def members(workspace: _Workspace, data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
     """List the members of a workspace, with their roles.
 
     Example: pai-sdk service workspace members 2
@@ -72,7 +69,7 @@ def member(
         Literal["WorkspaceAdmin", "AlgoDeveloper", "WorkspaceGuest"],
         typer.Option(help="As on PAI: guests look, developers submit jobs, administrators manage all jobs."),
     ] = "AlgoDeveloper",
-    data: _Data = _DATA,
+    data: Data = EMBEDDED_DATA,
 ) -> None:
     """Make a user a member of a workspace, or change their role in it.
 
@@ -84,7 +81,7 @@ def member(
 
 
 @app.command()
-def leave(workspace: _Workspace, user: _User, data: _Data = _DATA) -> None:
+def leave(workspace: _Workspace, user: _User, data: Data = EMBEDDED_DATA) -> None:
     """End the membership of a user. Their jobs stay in the workspace.
 
     Example: pai-sdk service workspace leave 1 alice
@@ -95,7 +92,7 @@ def leave(workspace: _Workspace, user: _User, data: _Data = _DATA) -> None:
 
 
 @app.command()
-def remove(workspace: _Workspace, data: _Data = _DATA) -> None:
+def remove(workspace: _Workspace, data: Data = EMBEDDED_DATA) -> None:
     """Remove a workspace in which there is nothing any more.
 
     Example: pai-sdk service workspace remove 2

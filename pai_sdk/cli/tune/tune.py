@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,83 +16,49 @@ from pai_sdk.errors import TuningFailed
 if TYPE_CHECKING:
     from pai_sdk._client.tune import Trial
 
-_HOW, _THEN = "How it searches", "What happens"
+_how = partial(typer.Option, rich_help_panel="How it searches")
+_then = partial(typer.Option, rich_help_panel="What happens")
 
 
 def tune(
+    context: typer.Context,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file in YAML, of an Estimator.")],
     search: Annotated[
         Path, typer.Option("--search", metavar="FILE", help="A YAML file with the range of each hyperparameter.")
     ],
     trials: Annotated[int | None, typer.Option(help="How many trials; 20 by default.")] = None,
     parallel: Annotated[int | None, typer.Option(help="How many jobs run at once; 4 by default.")] = None,
-    objective: Annotated[
-        str | None, typer.Option(metavar="METRIC", help="The metric; loss by default.", rich_help_panel=_HOW)
-    ] = None,
-    direction: Annotated[str | None, typer.Option(help="minimize or maximize.", rich_help_panel=_HOW)] = None,
+    objective: Annotated[str | None, _how(metavar="METRIC", help="The metric; loss by default.")] = None,
+    direction: Annotated[str | None, _how(help="minimize or maximize.")] = None,
     sampler: Annotated[
-        str | None,
-        typer.Option(
-            help="tpe, random, grid, cmaes, gp, nsga2, qmc or pbt; tpe by default.", rich_help_panel=_HOW
-        ),
+        str | None, _how(help="tpe, random, grid, cmaes, gp, nsga2, qmc or pbt; tpe by default.")
     ] = None,
-    pruner: Annotated[
-        str | None,
-        typer.Option(help="Ends poor trials early: asha, median or hyperband.", rich_help_panel=_HOW),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Decides which values are tried.", rich_help_panel=_HOW)] = None,
+    pruner: Annotated[str | None, _how(help="Ends poor trials early: asha, median or hyperband.")] = None,
+    seed: Annotated[int | None, _how(help="Decides which values are tried.")] = None,
     warm_start: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI", help="Begin with the trials of this study or run store.", rich_help_panel=_HOW
-        ),
+        str | None, _how(metavar="URI", help="Begin with the trials of this study or run store.")
     ] = None,
     study: Annotated[
-        str | None,
-        typer.Option(
-            metavar="URI", help="The folder of the study; one that is there is continued.", rich_help_panel=_THEN
-        ),
+        str | None, _then(metavar="URI", help="The folder of the study; one that is there is continued.")
     ] = None,
-    max_failures: Annotated[
-        int | None, typer.Option(help="End when more trials have failed; 5 by default.", rich_help_panel=_THEN)
-    ] = None,
+    max_failures: Annotated[int | None, _then(help="End when more trials have failed; 5 by default.")] = None,
     timeout: Annotated[
-        float | None,
-        typer.Option(
-            help="End after this time, in seconds; jobs that run are stopped.", min=0, rich_help_panel=_THEN
-        ),
+        float | None, _then(help="End after this time, in seconds; jobs that run are stopped.", min=0)
     ] = None,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A fixed hyperparameter; may be repeated."),
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the plan of a trial.", rich_help_panel=_THEN)
-    ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print each trial as a JSON object.", rich_help_panel=_THEN)
-    ] = False,
+    dry_run: Annotated[bool, _then("--dry-run", help="Print the plan of a trial.")] = False,
+    as_json: Annotated[bool, _then("--json", help="Print each trial as a JSON object.")] = False,
 ) -> None:
     """Search for the hyperparameters with which a metric is best; each trial is a job.
 
     Example: pai-sdk tune job.yaml --search space.yaml --trials 50 --parallel 8
     """
-    options = {
-        "trials": trials,
-        "parallel": parallel,
-        "objective": objective,
-        "direction": direction,
-        "sampler": sampler,
-        "pruner": pruner,
-        "seed": seed,
-        "warm_start": warm_start,
-        "study": study,
-        "max_failures": max_failures,
-        "timeout": timeout,
-    }
     from pai_sdk.cli.tune.described import described_search  # for weight
 
-    tuner, inputs = described_search(file, search, values, options)
+    tuner, inputs = described_search(file, search, values, context.params)
     if dry_run:
         typer.echo(str(tuner.plan(inputs)))
         return

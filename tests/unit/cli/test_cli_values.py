@@ -11,7 +11,7 @@ import typer
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.config_commands import masked
-from pai_sdk.cli.options import moment_of, pairs, seconds_of
+from pai_sdk.cli.options import duration_s, moment_of, pairs
 from pai_sdk.cli.pipelines.files import file_and_name, parameters_of
 from pai_sdk.cli.selection.backend import ANYWHERE, SelectedBackend
 from pai_sdk.cli.tables import _finite, wrapped
@@ -27,13 +27,13 @@ def test_a_value_may_contain_an_equals_sign(parse: Any) -> None:
 
 @pytest.mark.parametrize(("text", "seconds"), [("7d", 604800.0), ("1.5h", 5400.0), ("0", 0.0), ("90s", 90.0)])
 def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
-    assert seconds_of(text, "--older-than") == seconds
+    assert duration_s(text, "--older-than") == seconds
 
 
 @pytest.mark.parametrize("text", ["7", "h", "-1h", "1 hour"])
 def test_a_number_without_a_unit_is_no_duration(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="is not a duration"):
-        seconds_of(text, "--older-than")
+        duration_s(text, "--older-than")
 
 
 def test_a_moment_without_a_zone_is_in_utc() -> None:
