@@ -31,7 +31,7 @@ from pai_sdk import (
     compare,
     gather,
 )
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._client.job.field_groups import differences
 from pai_sdk._client.job.runs_of_jobs import RunsOfJobs, run_record
 from pai_sdk._core.config.credentials import static_credentials

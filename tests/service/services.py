@@ -17,7 +17,7 @@ import oss2
 import requests
 
 from pai_sdk import Session
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._host.execution.base import Executor
 from pai_sdk._service.server import Service

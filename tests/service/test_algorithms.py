@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from tests.service.services import Client, job_body
 from tests.support.waiting import PATIENCE_S

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from pai_sdk import Session
-from pai_sdk._client.api import acs3_auth as auth
 from pai_sdk._client.api import responses as answers
+from pai_sdk._client.api import transport as auth
 from pai_sdk._core.config.credentials import Credentials
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import AuthenticationError, NotFoundError, PaiError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 from pydantic import ValidationError
 
 from pai_sdk._client.backend.specs import Capabilities
-from pai_sdk._client.display.plan_card import plan_card_html
+from pai_sdk._client.display.card import plan_card_html
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.tree import FileTree

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from pathspec import GitIgnoreSpec
 from pathspec.pattern import RegexPattern
 
-from pai_sdk._client.code.text_files import decoded
+from pai_sdk._client.code.script_text import decoded
 from pai_sdk.errors import CodeError, Problem
 
 _log = logging.getLogger(__name__)

@@ -1,14 +1,32 @@
-"""Checks text that only the job's shell reads: line ends of Windows, byte order marks, other encodings."""
+"""Reads text in the encodings of editors, and checks text that only the job's shell reads: line ends, encodings."""
 
 from __future__ import annotations
 
+import codecs
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pai_sdk._client.code.text_files import decoded
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk.errors import Problem
+
+_MARKS = (  # the mark of UTF-32 begins with that of UTF-16
+    (codecs.BOM_UTF32_LE, "utf-32"),
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decoded(content: bytes, *, errors: str = "strict") -> str:
+    """Returns the text of a file, without its byte order mark; `ValueError` if it is not UTF-8 and has no mark."""
+    encoding = next((encoding for mark, encoding in _MARKS if content.startswith(mark)), None)
+    if encoding is not None:
+        return content.decode(encoding)
+    if b"\0" in content:
+        raise ValueError("it has zero bytes, as UTF-16 without a byte order mark")
+    return content.removeprefix(codecs.BOM_UTF8).decode("utf-8", errors=errors)
+
 
 WINDOWS_LINE_END = "ends with a carriage return, as a line of a Windows file does"
 

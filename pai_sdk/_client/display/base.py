@@ -1,9 +1,9 @@
-"""The protocol of a job's display, and functions for text that all displays use."""
+"""The protocol of a job's display; the text and the output of a cell that all displays use."""
 
 from __future__ import annotations
 
 import time
-from typing import Protocol
+from typing import Any, Protocol
 
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk._wire.pai.wire import seconds_of
@@ -67,3 +67,25 @@ def elapsed_s(record: JobRecord) -> float | None:
         return float(record.duration)
     created = seconds_of(record.gmt_create_time)
     return None if created is None else max(0.0, time.time() - created)
+
+
+class CellOutput:
+    """One output of the cell in which it was displayed first."""
+
+    def __init__(self) -> None:
+        self._handle: Any = None  # IPython's DisplayHandle, which has no types
+
+    def show(self, content: object) -> None:
+        """Displays a value, in place of the previous one."""
+        from IPython.display import display
+
+        if self._handle is None:
+            self._handle = display(content, display_id=True)  # type: ignore[no-untyped-call]
+        else:
+            self._handle.update(content)
+
+    def show_html(self, html: str) -> None:
+        """Displays HTML, in place of the previous content."""
+        from IPython.display import HTML
+
+        self.show(HTML(html))  # type: ignore[no-untyped-call]

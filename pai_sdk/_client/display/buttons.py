@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from pai_sdk._client.display.cell_output import CellOutput
+from pai_sdk._client.display.base import CellOutput
 from pai_sdk.errors import PaiError
 
 # JupyterLab opens the subshell of new widgets in this time, and sends messages to the subshell only afterwards.

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Protocol
 
-from pai_sdk._client.display.base import short_instance
+from pai_sdk._client.display.base import CellOutput, short_instance
 from pai_sdk._client.display.buttons import JobButtons
 from pai_sdk._client.display.card import card_html
-from pai_sdk._client.display.cell_output import CellOutput
 from pai_sdk._client.display.curves import MetricCurves, PointReader, Reporting
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine

@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from html import escape
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
-from pai_sdk._client.display.base import duration_text, elapsed_s
+from pai_sdk._client.display.base import CellOutput, duration_text, elapsed_s
 from pai_sdk._client.display.card import DIM
-from pai_sdk._client.display.cell_output import CellOutput
 from pai_sdk._client.display.curves import metrics_text
 from pai_sdk._client.display.job_listing import job_table_html
 from pai_sdk._client.display.lines import LiveRows

@@ -9,9 +9,8 @@ from contextlib import aclosing, contextmanager, nullcontext, suppress
 from typing import Literal, TypeAlias
 
 from pai_sdk._client.backend.specs import backend_for_job
-from pai_sdk._client.display.choice import notebook_cell
+from pai_sdk._client.display.choice import heartbeat, notebook_cell
 from pai_sdk._client.display.commands import attach_lines, list_command
-from pai_sdk._client.display.heartbeat import heartbeat
 from pai_sdk._client.display.live_table import JobsDisplay, choose_jobs_display
 from pai_sdk._client.job.failure.explain import brief_failure, job_failure, job_failure_async, stopped_error
 from pai_sdk._client.job.follow.poller import Update

@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.job.follow.polling import FollowPolicy
-from pai_sdk._client.pipeline.arguments import mapping_problems, outputs_problems, steps_before
-from pai_sdk._client.pipeline.checks import Placeholders, check_parameters, check_steps, plan_of
+from pai_sdk._client.pipeline.checks import (
+    Placeholders,
+    check_parameters,
+    check_steps,
+    mapping_problems,
+    outputs_problems,
+    plan_of,
+    steps_before,
+)
 from pai_sdk._client.pipeline.nesting import nested_steps
 from pai_sdk._client.pipeline.pipeline_folder import PipelineFolder
 from pai_sdk._client.pipeline.pipeline_run import PipelineRun

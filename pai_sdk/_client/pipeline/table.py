@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from pai_sdk._client.display.cell_output import CellOutput
-from pai_sdk._client.display.choice import notebook_cell
-from pai_sdk._client.display.heartbeat import heartbeat
+from pai_sdk._client.display.base import CellOutput
+from pai_sdk._client.display.choice import heartbeat, notebook_cell
 from pai_sdk._client.display.lines import LiveRows
 from pai_sdk._client.pipeline.picture import run_svg
 from pai_sdk._client.pipeline.records import PipelineRunRecord, StepRecord

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pai_sdk._client.submission.creation import SubmissionPolicy
-from pai_sdk._client.submission.key import with_key
+from pai_sdk._client.submission.ledger import with_key
 from pai_sdk._client.submission.submit import submit
 
 __all__ = ["SubmissionPolicy", "submit", "with_key"]

@@ -10,8 +10,7 @@ from dataclasses import replace
 from pai_sdk._client.backend.base import Plan, SubmissionId
 from pai_sdk._client.job.notifications import notify_all
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._client.submission.key import has_key
-from pai_sdk._client.submission.ledger import untried_fallbacks
+from pai_sdk._client.submission.ledger import has_key, untried_fallbacks
 from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk.errors import JobFailed, JobStopped

@@ -10,8 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from pai_sdk._client.backend.base import Backend, Plan
-from pai_sdk._client.submission.key import has_key
-from pai_sdk._client.submission.ledger import Submission
+from pai_sdk._client.submission.ledger import Submission, has_key
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk.errors import ApiError, ConflictError, ConnectionFailedError, PaiError, RepeatedRequestError
 

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pai_sdk._client.backend.base import Backend, Plan
 from pai_sdk._client.submission.capacity import is_capacity_code, with_resources
 from pai_sdk._client.submission.creation import Creation, SubmissionPolicy
-from pai_sdk._client.submission.key import has_key
-from pai_sdk._client.submission.ledger import Submission, submission_of
+from pai_sdk._client.submission.ledger import Submission, has_key, submission_of
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk._wire.pai.secret_values import with_secrets
 from pai_sdk.errors import ApiError, InvalidInputError, Problem

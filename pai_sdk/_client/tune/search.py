@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pai_sdk._client.display.heartbeat import heartbeat
+from pai_sdk._client.display.choice import heartbeat
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.gather import Gathering
 from pai_sdk._client.job.interrupts import search_interrupted, single_interrupt
@@ -24,8 +24,7 @@ from pai_sdk._client.tune.objectives import Objective
 from pai_sdk._client.tune.plots import plot_study
 from pai_sdk._client.tune.population import PopulationBased
 from pai_sdk._client.tune.progress import TrialsDisplay, shows_functions
-from pai_sdk._client.tune.pruners import checked_pruner
-from pai_sdk._client.tune.samplers import checked_sampler
+from pai_sdk._client.tune.samplers import checked_pruner, checked_sampler
 from pai_sdk._client.tune.space import SearchSpace
 from pai_sdk._client.tune.study import Study, StudyRules
 from pai_sdk._client.tune.template import TrialTemplate

@@ -30,8 +30,15 @@ from optuna.trial import FrozenTrial, TrialState
 from pai_sdk._client.tune.journal import StudyJournal
 from pai_sdk._client.tune.objectives import Objective, StepValue
 from pai_sdk._client.tune.population import PopulationBased
-from pai_sdk._client.tune.pruners import is_learning, pruner_of_study, teach
-from pai_sdk._client.tune.samplers import PopulationSampler, SeededSampler, distribution_of, generation_before
+from pai_sdk._client.tune.samplers import (
+    PopulationSampler,
+    SeededSampler,
+    distribution_of,
+    generation_before,
+    is_learning,
+    pruner_of_study,
+    teach,
+)
 from pai_sdk._client.tune.space import SearchSpace
 from pai_sdk._client.tune.trials import Trial, TrialList
 from pai_sdk.errors import InvalidInputError, PaiError, Problem, RunNotFoundError, StorageError, TuningFailed

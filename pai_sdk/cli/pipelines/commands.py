@@ -13,8 +13,7 @@ from pai_sdk._client.pipeline import PipelineRun
 from pai_sdk._client.pipeline.pipeline_run import as_dict
 from pai_sdk._client.session import get_default_session
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.pipelines.files import parameters_of, pipeline_of
-from pai_sdk.cli.pipelines.scheduling import pipeline_job
+from pai_sdk.cli.pipelines.files import parameters_of, pipeline_job, pipeline_of
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.service.schedule_commands import Cron, Zone, print_schedule
 from pai_sdk.cli.tables import print_error, print_json

@@ -11,7 +11,7 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.http.authentication import Authenticator, SignedRequest
 from pai_sdk._service.state.folder import Keys

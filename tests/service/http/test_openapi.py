@@ -20,7 +20,7 @@ from jsonschema import Draft202012Validator
 from schemathesis import GenerationMode
 from schemathesis.core.result import Ok
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.http.description import describe
 from pai_sdk._service.routes.api_app import create_api

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.http.access import is_open_to_pages, required_right
 from tests.service.identity.test_two_users import user

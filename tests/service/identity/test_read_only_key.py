@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from sqlalchemy import MetaData, create_engine, select
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.state.models import AuditRow
 from tests.service.fakes import ScriptedExecutor

@@ -15,7 +15,7 @@ import oss2
 import pytest
 import requests
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.rate import KeyRates

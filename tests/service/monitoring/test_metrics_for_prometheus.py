@@ -16,7 +16,7 @@ from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 from typer.testing import CliRunner
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service import server
 from pai_sdk._service.monitoring.job_figures import JobFigures

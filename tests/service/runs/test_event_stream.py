@@ -16,7 +16,7 @@ from urllib.parse import quote
 import pytest
 import requests
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.services.runs.cursors import Position, join_cursor, read_cursor

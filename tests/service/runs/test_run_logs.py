@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import requests
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
+from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._data.logs import search as log_search
 from pai_sdk._host.agent.sandbox import Sandbox

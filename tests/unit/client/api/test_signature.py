@@ -16,8 +16,7 @@ from alibabacloud_tea_openapi.utils import Utils as official
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pai_sdk._client.api.acs3_auth import Acs3Auth
-from pai_sdk._client.api.transport import path_of, query_of
+from pai_sdk._client.api.transport import Acs3Auth, path_of, query_of
 from pai_sdk._core.config.credentials import Credentials, static_credentials
 from pai_sdk._service.http.authentication import Authenticator, SignedRequest
 from pai_sdk._service.state.folder import Keys

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.display.base import Silent
-from pai_sdk._client.display.heartbeat import heartbeat
+from pai_sdk._client.display.choice import heartbeat
 from pai_sdk._client.display.jupyter import JupyterDisplay
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord, LogLine

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from pai_sdk._client.display.card import plan_card_html
 from pai_sdk._client.display.job_listing import job_table_html
-from pai_sdk._client.display.plan_card import plan_card_html
 from pai_sdk._client.job.job_list import JobList
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord

@@ -12,7 +12,7 @@ import pytest
 from pai_sdk._client.display.base import Silent
 from pai_sdk._client.display.buttons import JobButtons
 from pai_sdk._client.display.jupyter import JupyterDisplay
-from pai_sdk._client.job.live_card import LiveCard
+from pai_sdk._client.job.notebook_card import LiveCard
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import JobRecord, LogLine, MetricPoint
 from pai_sdk.errors import InvalidRequestError
@@ -48,7 +48,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Page:
     monkeypatch.setattr("IPython.display.display", page.display)
     monkeypatch.setattr("pai_sdk._client.display.choice.in_notebook", lambda: True)
     monkeypatch.setattr("pai_sdk._client.job.notebook_card.notebook_cell", lambda: 3)
-    monkeypatch.setattr("pai_sdk._client.job.live_card.FollowPolicy", lambda: FAST)
+    monkeypatch.setattr("pai_sdk._client.job.notebook_card.FollowPolicy", lambda: FAST)
     return page
 
 

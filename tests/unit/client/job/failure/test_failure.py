@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pai_sdk._client.job.follow.log_reasons import shows_reason
+from pai_sdk._client.job.follow.read_pace import shows_reason
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import ErrorInfo
 from pai_sdk.errors import JobFailed
