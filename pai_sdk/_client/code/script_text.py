@@ -1,4 +1,4 @@
-"""Reads text in the encodings of editors, and checks text that only the job's shell reads: line ends, encodings."""
+"""Reads text in the encodings of editors; checks text that only the job's shell reads: line ends, encodings."""
 
 from __future__ import annotations
 
