@@ -19,6 +19,7 @@ from pai_sdk._client.job.interrupts import rearm_interrupt
 from pai_sdk._client.tune.objectives import UNNAMED, StepValue
 from pai_sdk._client.tune.study import LiveTrial, Study
 from pai_sdk._client.tune.template import is_suggestion, optuna_objective
+from pai_sdk._client.tune.trials import SearchLimits
 from pai_sdk._core.short_traceback import error_text
 from pai_sdk._core.threads import in_thread
 from pai_sdk._data.run.events.writer import as_float64
@@ -55,25 +56,17 @@ class FunctionTrials:
         study: Study,
         function: Callable[..., Any],
         folder: Path,
+        limits: SearchLimits,
         *,
-        trials: int,
-        parallel: int,
-        max_failures: int,
         on_change: Callable[[], None],
-        timeout_s: float | None = None,
-        trial_timeout_s: float | None = None,
     ) -> None:
         self.is_timed_out = False  # the timeout was reached before all trials had finished
         self._study = study
         # `f(config)`, `f(config, checkpoint_dir=None)` or `f(config, reporter)`, or a generator.
         self._function = function
         self._folder = folder  # the parent of the runs of the trials
-        self._trials = trials  # of the study, not of this process
-        self._parallel = parallel
-        self._max_failures = max_failures
+        self._limits = limits
         self._on_change = on_change
-        self._timeout_s = timeout_s  # of the search; no trial runs longer
-        self._trial_timeout_s = trial_timeout_s  # of a trial, which then fails
         self._lock = threading.RLock()  # guards the study, and the attributes below
         self._is_stopped = threading.Event()
         self._sessions: dict[int, ReportSession] = {}  # of the trials that run
@@ -84,17 +77,17 @@ class FunctionTrials:
     def run(self) -> None:
         """Runs all missing trials, or until the timeout; raises if too many have failed."""
         waiting = deque(self._study.unfinished())
-        if self._parallel == 1 and self._timeout_s is None and self._trial_timeout_s is None:
+        if self._limits.parallel == 1 and self._limits.timeout_s is None and self._limits.trial_timeout_s is None:
             while live := self._next(waiting):
                 self._run_trial(live)
                 self._check_failures()
             return
-        search_deadline = None if self._timeout_s is None else time.monotonic() + self._timeout_s
+        search_deadline = None if self._limits.timeout_s is None else time.monotonic() + self._limits.timeout_s
         calls: dict[Future[None], _Call] = {}
         try:
             while search_deadline is None or time.monotonic() < search_deadline:
-                while len(calls) < self._parallel and (live := self._next(waiting)):
-                    limit_s = self._trial_timeout_s
+                while len(calls) < self._limits.parallel and (live := self._next(waiting)):
+                    limit_s = self._limits.trial_timeout_s
                     deadline = None if limit_s is None else time.monotonic() + limit_s
                     calls[in_thread(self._run_trial, live)] = _Call(live, deadline)
                 if not calls:
@@ -117,7 +110,7 @@ class FunctionTrials:
                 continue
             with self._lock:
                 if call.live.number not in self._finished:
-                    self._end(call.live, None, f"it did not end within {self._trial_timeout_s:g} s")
+                    self._end(call.live, None, f"it did not end within {self._limits.trial_timeout_s:g} s")
                     self._stop(call.live)
             del calls[future]
             self._on_change()
@@ -146,7 +139,7 @@ class FunctionTrials:
         with self._lock:
             if waiting:
                 return waiting.popleft()
-            return self._study.next(self._trials)
+            return self._study.next(self._limits.trials)
 
     def _run_trial(self, live: LiveTrial) -> None:
         if live.pruned_at is not None:
@@ -263,7 +256,7 @@ class FunctionTrials:
                 raise StopTraining("the trial is pruned, or has ended")
 
     def _check_failures(self) -> None:
-        if len(self._failed) > self._max_failures:
+        if len(self._failed) > self._limits.max_failures:
             raise TuningFailed(
                 self._failed, study=self._study.uri, trials=self._study.num_started
             ) from self._first_error

@@ -20,6 +20,7 @@ from pai_sdk._client.job.gather import Gathering
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.tune.objectives import UNNAMED, StepValue, step_values
 from pai_sdk._client.tune.study import LiveTrial, Study
+from pai_sdk._client.tune.trials import SearchLimits
 from pai_sdk._wire.pai.job_retries import INTERRUPTIONS
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, TuningFailed
@@ -41,22 +42,16 @@ class JobTrials:
         study: Study,
         submit: Callable[[LiveTrial], TrainingJob],
         find: Callable[[str], TrainingJob],
+        limits: SearchLimits,
         *,
-        trials: int,
-        parallel: int,
-        max_failures: int,
         gathering: Gathering,
         policy: FollowPolicy,
-        timeout_s: float | None = None,
     ) -> None:
         self.is_timed_out = False  # the timeout was reached before all trials had finished
-        self._timeout_s = timeout_s  # of the search; running jobs are stopped after it
         self._study = study
         self._submit = submit  # returns the job of a trial that was submitted before
         self._find = find
-        self._trials = trials  # of the study, not of this process
-        self._parallel = parallel
-        self._max_failures = max_failures
+        self._limits = limits
         self._gathering = gathering  # displays the jobs, and handles Ctrl-C
         self._policy = policy
         self._waiting: deque[LiveTrial] = deque()
@@ -104,7 +99,7 @@ class JobTrials:
 
     def _loop(self, watch: JobWatch[TrainingJob]) -> None:
         now = self._policy.schedule.now
-        search_deadline = math.inf if self._timeout_s is None else now() + self._timeout_s
+        search_deadline = math.inf if self._limits.timeout_s is None else now() + self._limits.timeout_s
         self._fill(watch)
         while watch.unfinished or self._waiting:
             for job, update in watch.updates(deadline=min(now() + _TICK_S, search_deadline)):
@@ -115,7 +110,7 @@ class JobTrials:
             self._poll_all()
             if now() >= search_deadline:
                 self.is_timed_out = (
-                    bool(watch.unfinished or self._waiting) or self._study.num_started < self._trials
+                    bool(watch.unfinished or self._waiting) or self._study.num_started < self._limits.trials
                 )
                 return
             self._fill(watch)
@@ -130,10 +125,10 @@ class JobTrials:
     def _submit_batch(self, watch: JobWatch[TrainingJob]) -> bool:
         """Submits as many trials as there is room for; returns True if the submission of one has failed."""
         batch: list[LiveTrial] = []
-        while len(watch.unfinished) + len(batch) < self._parallel:
+        while len(watch.unfinished) + len(batch) < self._limits.parallel:
             if self._waiting:
                 batch.append(self._waiting.popleft())
-            elif live := self._study.next(self._trials):
+            elif live := self._study.next(self._limits.trials):
                 batch.append(live)
             else:
                 break
@@ -259,5 +254,5 @@ class JobTrials:
         failures = self._study.failures()
         if live.number in failures:
             self._failed[live.number] = failures[live.number]
-        if len(self._failed) > self._max_failures:
+        if len(self._failed) > self._limits.max_failures:
             raise TuningFailed(self._failed, study=self._study.uri, trials=self._study.num_started)

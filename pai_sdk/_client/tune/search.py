@@ -28,7 +28,7 @@ from pai_sdk._client.tune.samplers import checked_pruner, checked_sampler
 from pai_sdk._client.tune.space import SearchSpace
 from pai_sdk._client.tune.study import Study, StudyRules
 from pai_sdk._client.tune.template import TrialTemplate
-from pai_sdk._client.tune.trials import TrialList
+from pai_sdk._client.tune.trials import SearchLimits, TrialList
 from pai_sdk._client.tune.warm_start import earlier_trials
 from pai_sdk._data.storage.claims import claimed
 from pai_sdk._data.storage.store import Store
@@ -72,13 +72,9 @@ class Search:
     store: Store
     name: str
     rules: StudyRules
-    trials: int  # of the study, not of this run
-    parallel: int
-    max_failures: int
+    limits: SearchLimits
     show: bool  # whether to display a live table
     session: Any = None  # for the jobs of trials that are read
-    timeout_s: float | None = None  # of this run
-    trial_timeout_s: float | None = None  # of a trial that is a function
 
     @contextmanager
     def study(self) -> Iterator[Study]:
@@ -102,12 +98,8 @@ class Search:
             study,
             function,
             root / "runs",
-            trials=self.trials,
-            parallel=self.parallel,
-            max_failures=self.max_failures,
+            self.limits,
             on_change=(lambda: None) if display is None else display.functions_changed,
-            timeout_s=self.timeout_s,
-            trial_timeout_s=self.trial_timeout_s,
         )
         with single_interrupt(), nullcontext() if display is None else heartbeat(display):
             try:
@@ -144,12 +136,9 @@ class Search:
                 live.params, live.number, study.key(live), inputs, is_new=live.is_new, parent=live.parent_job
             ),
             session.get_job,
-            trials=self.trials,
-            parallel=self.parallel,
-            max_failures=self.max_failures,
+            self.limits,
             gathering=gathering,
             policy=policy or FollowPolicy(),
-            timeout_s=self.timeout_s,
         )
         trials.run(stops_on_interrupt=on_interrupt == "stop")
         return self._result(study, is_timed_out=trials.is_timed_out)

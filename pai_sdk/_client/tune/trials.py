@@ -26,6 +26,17 @@ _MAX_REASON_LENGTH = 240
 
 
 @dataclass(frozen=True)
+class SearchLimits:
+    """The limits of one run of a tuner."""
+
+    trials: int  # of the study, not of this run
+    parallel: int
+    max_failures: int
+    timeout_s: float | None = None  # of this run; jobs are stopped after it, and no call runs longer
+    trial_timeout_s: float | None = None  # of a trial that is a function, which then fails
+
+
+@dataclass(frozen=True)
 class Trial:
     """One trial of a study.
 

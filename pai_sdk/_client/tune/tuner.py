@@ -22,7 +22,7 @@ from pai_sdk._client.tune.population import (
 )
 from pai_sdk._client.tune.space import SearchSpace, checked_space
 from pai_sdk._client.tune.template import TrialTemplate, no_estimator
-from pai_sdk._client.tune.trials import Trial, TrialList
+from pai_sdk._client.tune.trials import SearchLimits, Trial, TrialList
 from pai_sdk._core.extras import missing_extra
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -125,11 +125,13 @@ class Tuner:
         if population is not None:
             submitter = estimator if isinstance(estimator, EstimatorBase) else None
             check_combination(self._objectives, pruner, warm_start, submitter, problems)
-        self._trials = _checked_trials(trials, sampler, self._space, problems)
-        self._parallel = _checked_count("parallel", parallel, 1, problems)
-        self._max_failures = _checked_count("max_failures", max_failures, 0, problems)
-        self._timeout_s = _checked_seconds("timeout", timeout, problems)
-        self._trial_timeout_s = _checked_seconds("trial_timeout", trial_timeout, problems)
+        self._limits = SearchLimits(
+            _checked_trials(trials, sampler, self._space, problems),
+            _checked_count("parallel", parallel, 1, problems),
+            _checked_count("max_failures", max_failures, 0, problems),
+            _checked_seconds("timeout", timeout, problems),
+            _checked_seconds("trial_timeout", trial_timeout, problems),
+        )
         if trial_timeout is not None and isinstance(estimator, EstimatorBase):
             hint = "give the estimator a max_run_time"
             problems.add("trial_timeout", "is for functions, and the trials are jobs", hint)
@@ -141,7 +143,7 @@ class Tuner:
         with problems.under("study"):
             self._store = _store_of(study, _base_name(estimator), self._session)
         self.has_given_study = study is not None
-        self._chosen = {"sampler": sampler, "pruner": pruner, "seed": seed, "trials": self._trials}
+        self._chosen = {"sampler": sampler, "pruner": pruner, "seed": seed, "trials": self._limits.trials}
         self._rules = search_module.rules_of(
             self._space,
             self._objectives,
@@ -297,18 +299,7 @@ class Tuner:
             session = self._estimator.resolved_session()
         elif inputs is not None:
             raise InvalidInputError([Problem("inputs", "are for jobs, and the trials are calls of a function")])
-        search = _search_module().Search(
-            self._store,
-            self._name,
-            self._rules,
-            trials=self._trials,
-            parallel=self._parallel,
-            max_failures=self._max_failures,
-            timeout_s=self._timeout_s,
-            trial_timeout_s=self._trial_timeout_s,
-            show=show,
-            session=session,
-        )
+        search = _search_module().Search(self._store, self._name, self._rules, self._limits, show, session)
         with search.study() as study:
             self._running = study
             try:
