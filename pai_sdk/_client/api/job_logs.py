@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain
 
 from pai_sdk._client.api.later_parts import LaterParts, LogPart
-from pai_sdk._client.api.log_pages import LogPages, Page
+from pai_sdk._client.api.log_pages import LogPages
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.pai.record import LogPage
 from pai_sdk.errors import ApiError, InvalidRequestError
@@ -120,7 +120,9 @@ class JobLogs:
         part_page = page.part(offset, limit)
         return replace(part_page, total=None if part_page.total is None else part_page.total + part.first)
 
-    def _page_before_limit(self, log: tuple[str, str], part: LogPart, offset: int, size: int) -> tuple[Page, int]:
+    def _page_before_limit(
+        self, log: tuple[str, str], part: LogPart, offset: int, size: int
+    ) -> tuple[LogPage, int]:
         """Returns the page with a line, and its size: a smaller one if the service refuses large deep pages."""
         end = (offset // size + 1) * size
         # Pages of the first lines, and those of an unknown size, are refused for another reason.

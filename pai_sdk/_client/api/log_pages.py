@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -20,20 +19,6 @@ from pai_sdk.errors import InvalidResponseError
 
 _log = logging.getLogger(__name__)
 _ATTEMPTS = 3
-
-
-@dataclass(frozen=True)
-class Page(LogPage):
-    """A page by the service's page numbers; its first line has the number `first`."""
-
-    first: int = 0
-
-    def part(self, start: int, limit: int) -> LogPage:
-        """Returns the lines from number `start` on, at most `limit`."""
-        end = start - self.first + limit
-        complete = self.complete and end >= len(self.lines)
-        lines = self.lines[start - self.first : end]
-        return LogPage(lines, complete=complete, waited=self.waited, total=self.total)
 
 
 class LogPages:
@@ -67,7 +52,7 @@ class LogPages:
         *,
         since: str | None = None,
         until: str | None = None,
-    ) -> Page:
+    ) -> LogPage:
         """Returns the page that has the line, or starts with it if the service offers that."""
         number = start // size + 1
         query = wire_names(instance_id=instance, page_number=number, page_size=size)
@@ -90,7 +75,7 @@ class LogPages:
                 _log.info("ListTrainingJobLogs: the response belongs to another request; sending it again")
                 continue
             body = LogLines.model_validate(response.json)
-            return Page(
+            return LogPage(
                 _line_strings(body.logs or [], strip=not self.by_line),
                 first=expected,
                 total=number_of(body.total_count),

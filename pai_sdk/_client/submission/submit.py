@@ -31,45 +31,33 @@ def submit(
     """
     # Locked to the end: a second thread with this plan waits, and then finds the job of the first one.
     with submission_of(plan) as submission:
-        if submission.job_id is None:
-            submission.job_id = _submit(
-                plan, backend, submission, prepare, policy or SubmissionPolicy(), progress=progress
-            )
-        elif not has_key(plan.request):
-            # A second job would have the same name, and write into the same folders.
-            raise _already_submitted(submission.job_id)
-        return submission.job_id
-
-
-def _submit(
-    plan: Plan,
-    backend: Backend,
-    submission: Submission,
-    prepare: Callable[[], object],
-    policy: SubmissionPolicy,
-    *,
-    progress: bool,
-) -> str:
-    if earlier := _job_of_another(plan, backend, submission):
-        return earlier
-    # The label must be in the request before the first create: a search for a lost response needs it.
-    plan = plan.labelled()
-    with_secrets(plan.request.environments)  # a missing one is reported before anything is uploaded
-    prepare()
-    backend.upload(plan, progress=progress)
-    # An error for lack of capacity means that no job was created, so the next resources cannot cause a second one.
-    before, untried = submission.unconfirmed, list(plan.fallbacks)
-    while True:
-        try:
-            job_id = Creation(plan, backend, submission, policy, progress=progress).run()
-        except ApiError as error:
-            is_unconfirmed = error.maybe_arrived or submission.unconfirmed is not before
-            if not untried or is_unconfirmed or not is_capacity_code(error.code):
-                raise
-            plan = with_resources(plan, untried.pop(0), error.code)
-        else:
-            submission.untried_fallbacks = tuple(untried)
-            return job_id
+        if submission.job_id is not None:
+            if not has_key(plan.request):
+                # A second job would have the same name, and write into the same folders.
+                raise _already_submitted(submission.job_id)
+            return submission.job_id
+        if earlier := _job_of_another(plan, backend, submission):
+            submission.job_id = earlier
+            return earlier
+        # The label must be in the request before the first create: a search for a lost response needs it.
+        plan = plan.labelled()
+        with_secrets(plan.request.environments)  # a missing one is reported before anything is uploaded
+        prepare()
+        backend.upload(plan, progress=progress)
+        # An error for lack of capacity means that no job was created, so the next resources cannot cause a second.
+        before, untried = submission.unconfirmed, list(plan.fallbacks)
+        while True:
+            creation = Creation(plan, backend, submission, policy or SubmissionPolicy(), progress=progress)
+            try:
+                submission.job_id = creation.run()
+            except ApiError as error:
+                is_unconfirmed = error.maybe_arrived or submission.unconfirmed is not before
+                if not untried or is_unconfirmed or not is_capacity_code(error.code):
+                    raise
+                plan = with_resources(plan, untried.pop(0), error.code)
+            else:
+                submission.untried_fallbacks = tuple(untried)
+                return submission.job_id
 
 
 def _job_of_another(plan: Plan, backend: Backend, submission: Submission) -> str | None:

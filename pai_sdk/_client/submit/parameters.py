@@ -26,7 +26,7 @@ class Description:
     command: str | Sequence[str] = ""
     hyperparameters: Mapping[str, Any] | None = None
     # The name of the hyperparameters in error messages.
-    hyperparameters_are: str = "hyperparameters"
+    hyperparameters_name: str = "hyperparameters"
     metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] = ()
     input_channels: Sequence[Channel] = ()  # empty: any
     output_channels: Sequence[Channel] = ()  # each gets a URI

@@ -130,7 +130,9 @@ def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: B
     prices = {**session.settings.prices, **(parameters.prices or {})}
     guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
     problems.raise_if_any()
-    return replace(plan, request=request, fallbacks=fallbacks, notes=_notes(request, backend))
+    image = "" if request.algorithm_spec is None else request.algorithm_spec.image
+    notes = (image_unused_message(image),) if image and not backend.capabilities.uses_images else ()
+    return replace(plan, request=request, fallbacks=fallbacks, notes=notes)
 
 
 def _warnings(request: TrainingJobRequest, moved: Sequence[str]) -> tuple[str, ...]:
@@ -148,14 +150,6 @@ def _warnings(request: TrainingJobRequest, moved: Sequence[str]) -> tuple[str, .
             "without `tee`, too; or start the pipe by command=['bash', '-o', 'pipefail', '-c', '…']"
         )
     return tuple(warnings)
-
-
-def _notes(request: TrainingJobRequest, backend: Backend) -> tuple[str, ...]:
-    """Returns the properties of a job that may surprise the user."""
-    spec = request.algorithm_spec
-    if spec is None or not spec.image or backend.capabilities.uses_images:
-        return ()
-    return (image_unused_message(spec.image),)
 
 
 def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -> Description:
@@ -190,7 +184,7 @@ def _values(parameters: JobParameters, description: Description, problems: Probl
             problems=problems,
         ),
         "hyperparameters": request_fields.hyperparameters(
-            description.hyperparameters, description.hyperparameters_are, problems
+            description.hyperparameters, description.hyperparameters_name, problems
         ),
         "environments": request_fields.environment(parameters.environments, problems),
         "python_requirements": request_fields.requirement_list(parameters.requirements, problems),
@@ -201,7 +195,7 @@ def _values(parameters: JobParameters, description: Description, problems: Probl
     }
     if description.algorithm is not None:
         values["hyperparameters"] = description.algorithm.hyperparameters(
-            values["hyperparameters"], description.hyperparameters_are, problems
+            values["hyperparameters"], description.hyperparameters_name, problems
         )
         description.algorithm.check_instances(parameters.instance_type, parameters.instance_count, problems)
     for where, wire_name, model in _MODELS:

@@ -94,7 +94,7 @@ class Processor(JobSubmitter):
             self.image_uri,
             self.command,
             self.parameters,
-            hyperparameters_are="parameters",
+            hyperparameters_name="parameters",
             input_channels=self._inputs_defined,
             output_channels=self._outputs_defined,
             source_dir=self.source_dir,

@@ -161,20 +161,20 @@ def _is_nearly_local(instance_type: object) -> bool:
     )
 
 
-def hyperparameters(arguments: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
+def hyperparameters(values: Mapping[str, Any] | None, where: str, problems: Problems) -> list[HyperParameter]:
     """Returns the values as strings; None is left out, so that the code uses its own default."""
-    present = {name: value for name, value in (arguments or {}).items() if value is not None}
-    problems.entries += name_problems(present, where)
-    values: list[HyperParameter] = []
-    for name, value in present.items():
+    values = {name: value for name, value in (values or {}).items() if value is not None}
+    problems.entries += name_problems(values, where)
+    checked: list[HyperParameter] = []
+    for name, value in values.items():
         if not isinstance(name, str):
             continue  # reported by name_problems
         with problems.under(f"{where}[{name!r}]"):
             text = hyperparameter_text(value)
             if is_windows_line(text):
                 problems.add(f"{where}[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
-            values.append(HyperParameter.model_validate({"name": name, "value": text}))
-    return values
+            checked.append(HyperParameter.model_validate({"name": name, "value": text}))
+    return checked
 
 
 def environment(variables: Mapping[str, str | Secret] | None, problems: Problems) -> dict[str, str] | None:

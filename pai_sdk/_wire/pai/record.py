@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
@@ -334,6 +334,13 @@ class LogPage:
     total: int | None = None  # how many lines the service has in all, where it says so
     missing: int = 0  # lines before these that the service counts but never returns
     unsure: bool = False  # there is no line, but the service may hold some back; the next read searches for them
+    first: int = 0  # the number of the first line, on a page of a service that counts in pages
+
+    def part(self, start: int, limit: int) -> LogPage:
+        """Returns the lines from number `start` on, at most `limit`."""
+        end = start - self.first + limit
+        complete = self.complete and end >= len(self.lines)
+        return replace(self, lines=self.lines[start - self.first : end], complete=complete, first=0)
 
     def numbered(self, instance: str, start: int) -> list[LogLine]:
         """Returns the lines as records from number `start` on, after a notice if lines are missing."""
