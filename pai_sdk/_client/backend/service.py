@@ -35,7 +35,7 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.sync.tree_index import is_folder_complete
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
+from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
 from pai_sdk._wire.pai.spec import CodeDir, OssLocation
@@ -83,6 +83,11 @@ class ServiceBackend:
         self._jobs = TrainingJobs(self._transport)
         self._logs = JobLogs(self._transport)
         self._metrics = ServiceMetrics(self._jobs)
+        # Methods of the protocol that are actions of the API as they are.
+        self.get, self.stop, self.delete = self._jobs.get, self._jobs.stop, self._jobs.delete
+        self.events, self.error_info = self._jobs.events, self._jobs.error_info
+        self.update_labels = self._jobs.update_labels
+        self.read_log, self.line_times = self._logs.read, self._logs.times
         self._lock = threading.Lock()
         self._to_workspaces: Transport | None = None
 
@@ -236,10 +241,6 @@ class ServiceBackend:
 
     # ---- a job
 
-    def get(self, job_id: str, *, changed_from: JobRecord | None = None, wait_s: float = 0.0) -> JobRecord:
-        """Returns the job's current record; a service with long polls responds when it changes."""
-        return self._jobs.get(job_id, changed_from=changed_from, wait_s=wait_s)
-
     def changes(
         self, snapshots: Mapping[str, JobRecord | None], since: JobChanges | None = None, *, wait_s: float = 0.0
     ) -> JobChanges:
@@ -272,29 +273,9 @@ class ServiceBackend:
             skip=skip,
         )
 
-    def stop(self, job_id: str) -> None:
-        """Requests that a job stops."""
-        self._jobs.stop(job_id)
-
-    def delete(self, job_id: str) -> None:
-        """Deletes a finished job."""
-        self._jobs.delete(job_id)
-
-    def read_log(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
-        """Reads lines of one instance's log."""
-        return self._logs.read(job_id, instance, start=start, limit=limit, wait_s=wait_s)
-
-    def line_times(self, job_id: str, instance: str, *, start: int, count: int) -> Sequence[str | None] | None:
-        """Returns when lines of a log were written, if the service supports it."""
-        return self._logs.times(job_id, instance, start=start, count=count)
-
     def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
         """Yields the job's metric values, oldest first."""
         return self._metrics.read(job_id, self.files, name=name, since=since)
-
-    def events(self, job_id: str) -> Sequence[str]:
-        """Returns the events of the job."""
-        return self._jobs.events(job_id)
 
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         """Returns the resource usage of instances, from the last 10 minutes of the service's metrics."""
@@ -309,14 +290,6 @@ class ServiceBackend:
         problem = f"{instance} of {self.endpoint} does not run on this machine, or belongs to another user"
         hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
         raise InvalidInputError([Problem("JOB", problem, hint)])
-
-    def error_info(self, job_id: str) -> ErrorInfo | None:
-        """Returns why the job failed, or None."""
-        return self._jobs.error_info(job_id)
-
-    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
-        """Adds or replaces labels."""
-        self._jobs.update_labels(job_id, labels)
 
     def store(self, uri: str) -> Store:
         """Opens the folder of an output as a store."""
