@@ -48,7 +48,8 @@ def status(job_id: JobId, as_json: Json = False) -> None:
     if as_json:
         typer.echo(json_of(record))
     else:
-        event = "" if record.status.is_terminal else _last_event(job)
+        # The last event, such as the reason for which it waits.
+        event = "" if record.status.is_terminal else next(reversed(_events(job)), "")
         print_properties(_summary(record, event), prose=("last event", "parameters", "labels"))
         _print_reason(job)
     raise typer.Exit(exit_codes.of_status(record.status))
@@ -214,11 +215,6 @@ def _event(text: str) -> tuple[str, str]:
     """Splits an event into its time, which may be empty, and its description."""
     first, _, description = text.partition(" ")
     return (time_text(first), description) if _TIME.match(first) else ("", text)
-
-
-def _last_event(job: TrainingJob) -> str:
-    """Returns the last event of the job, such as the reason for which it waits; empty without any."""
-    return next(reversed(_events(job)), "")
 
 
 def _print_reason(job: TrainingJob) -> None:

@@ -98,9 +98,8 @@ class JobComparison:
             reason = f"is missing: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
             raise InvalidInputError([Problem("mode", reason, "give mode='min' or mode='max'")])
         if not candidates:
-            raise InvalidInputError(
-                [Problem("metric", f"no job has a value of {metric!r}", _available_hint(self.metrics))]
-            )
+            hint = f"there is: {', '.join(self.metrics)}" if self.metrics else "nothing is reported"
+            raise InvalidInputError([Problem("metric", f"no job has a value of {metric!r}", hint)])
         if mode == "min":
             return min(candidates, key=lambda job: job.metrics[metric].min)
         return max(candidates, key=lambda job: job.metrics[metric].max)
@@ -248,7 +247,3 @@ def _value(text: str | None) -> object:
         except ValueError:
             continue
     return text
-
-
-def _available_hint(names: Sequence[str]) -> str:
-    return f"there is: {', '.join(names)}" if names else "nothing is reported"

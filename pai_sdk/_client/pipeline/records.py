@@ -101,7 +101,7 @@ class RunRecords:
     def write_step(self, step: StepRecord) -> None:
         """Replaces the state of a step."""
         content = {k: v for k, v in vars(step).items() if k == "result" or v not in (None, "", 0, {})}
-        self._write(_file_of(step.name), content)
+        self._write(f"{_STEPS}{quote(step.name, safe='')}.json", content)
 
     def read_steps(self) -> dict[str, StepRecord]:
         """Reads the states of all started steps, by name; raises RunNotFoundError for a damaged file."""
@@ -142,10 +142,6 @@ class RunRecords:
         if not isinstance(content, dict):
             raise ValueError(f"{path} is no record")
         return content
-
-
-def _file_of(name: str) -> str:
-    return f"{_STEPS}{quote(name, safe='')}.json"
 
 
 def _supported_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:

@@ -69,7 +69,7 @@ def drive(
         run.status = "stopped" if is_stopped else "failed" if failures else "succeeded"
         run.ended_at = time.time()
         records.write_run(run)
-    leaves: dict[str, Any] = {name: text for name, text in failures.items() if not _is_each(step_records, name)}
+    leaves: dict[str, Any] = {name: text for name, text in failures.items() if not step_records[name].children}
     if is_stopped:
         raise PipelineStopped(records.uri, leaves or failures)
     if failures:
@@ -99,10 +99,6 @@ def _skip_removed_steps(
                 "",
             )
             records.write_step(record)
-
-
-def _is_each(step_records: dict[str, Any], name: str) -> bool:
-    return bool(step_records[name].children)
 
 
 def _interrupted(records: RunRecords, *, stopped: bool) -> str:
