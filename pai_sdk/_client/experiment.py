@@ -13,9 +13,9 @@ from pai_sdk._wire.pai.compute import ExperimentConfig
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
-    from pai_sdk._client.api.experiments import Accessibility, ExperimentRecord
     from pai_sdk._client.job.training_job import TrainingJob
     from pai_sdk._client.session import Session
+    from pai_sdk._wire.experiments import Accessibility, ExperimentRecord
 
 __all__ = ["Experiment", "ExperimentConfig"]
 

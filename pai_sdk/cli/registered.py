@@ -20,7 +20,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from pai_sdk._client.api.models import ModelRecord
+    from pai_sdk._wire.models import ModelRecord
     from pai_sdk._wire.pai.wire import Received
 
 _with_backend_options = partial(with_backend_options, with_local=False)

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from pai_sdk._client.api.responses import api_error
-from pai_sdk._client.backend.base import Capabilities, InstanceEntry, JobChanges, Plan, Purpose
-from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
+from pai_sdk._client.backend.specs import Capabilities
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk._data.storage.tree import FileTree

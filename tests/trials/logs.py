@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pai_sdk import Session, TrainingJob
 from pai_sdk._client.display.base import Silent
-from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import LogLine

@@ -25,8 +25,6 @@ from pai_sdk._wire.pai.spec import AlgorithmSpec
 from pai_sdk._wire.pai.wire import problems_of
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["AlgorithmRecord", "AlgorithmVersionRecord", "Algorithms"]
-
 _ALGORITHMS = "/api/v1/algorithms"
 _ALGORITHM = _ALGORITHMS + "/{algorithm_id}"
 _VERSIONS = _ALGORITHM + "/versions"

@@ -19,8 +19,6 @@ from pai_sdk._wire.experiments import (
 from pai_sdk._wire.labels import NewLabels, label_list
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["Accessibility", "ExperimentRecord", "Experiments"]
-
 _EXPERIMENTS = "/api/v1/experiments"
 _EXPERIMENT = _EXPERIMENTS + "/{experiment_id}"
 _LABELS = _EXPERIMENT + "/labels"

@@ -9,8 +9,6 @@ from pai_sdk._client.api.responses import read_model
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.images import ImageList, ImageRecord
 
-__all__ = ["ImageRecord", "Images"]
-
 _IMAGES = "/api/v1/images"
 
 

@@ -10,8 +10,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from pai_sdk._client.api.resource import number_of
+from pai_sdk._client.api.responses import ApiResponse
 from pai_sdk._client.api.training_jobs import offers_of, prefer_wait, read_timeout
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.pai.record import LogPage
 from pai_sdk._wire.training_jobs import LogLines

@@ -23,8 +23,6 @@ from pai_sdk._wire.models import (
 from pai_sdk._wire.pai.recipes import check_model_uri, check_recipes
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 
-__all__ = ["ModelRecord", "ModelVersionRecord", "Models"]
-
 _MODELS = "/api/v1/models"
 _MODEL = _MODELS + "/{model_id}"
 _VERSIONS = _MODEL + "/versions"

@@ -6,13 +6,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Generic, TypeVar
 
 from pai_sdk._client.api.resource import Resource, call_service_action
-from pai_sdk._client.api.responses import read_model
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.responses import ApiResponse, read_model
+from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.schedules import NewSchedule, ScheduleChanges, ScheduleList, ScheduleRecord
 from pai_sdk.errors import InvalidInputError, Problem
-
-__all__ = ["ScheduleRecord", "Schedules"]
 
 _Plan = TypeVar("_Plan")
 

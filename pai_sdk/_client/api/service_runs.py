@@ -12,8 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.api.resource import Resource
+from pai_sdk._client.api.responses import ApiResponse
 from pai_sdk._client.api.training_jobs import offers_of
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.transport import Transport
 from pai_sdk._data.run.watch.records import RunBrief, RunPage
 from pai_sdk._wire.base import wire_names
 from pai_sdk.errors import InvalidInputError, Problem

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from pai_sdk._client.api.resource import Resource, number_of
-from pai_sdk._client.api.responses import read_item, read_items, read_model
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.responses import ApiResponse, read_item, read_items, read_model
+from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint, RecordSource
 from pai_sdk._wire.pai.spec import Label

@@ -81,8 +81,6 @@ class Acs3Auth(AuthBase):
         return request
 
 
-__all__ = ["ApiResponse", "Transport"]
-
 _log = logging.getLogger(__name__)
 _USER_AGENT = f"pai-sdk/{__version__}"
 # Each followed log uses a few connections, and urllib3 logs warnings when a pool is too small.

@@ -21,8 +21,6 @@ from pai_sdk._wire.users import (
 )
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = ["AccessKey", "AuditRecord", "QuotaAmounts", "QuotaState", "ServiceUser", "ServiceUsers"]
-
 _USERS = "/api/v1/users"
 _USER = _USERS + "/{name}"
 _KEYS = _USER + "/keys"

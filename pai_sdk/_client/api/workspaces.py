@@ -19,8 +19,6 @@ from pai_sdk._wire.workspaces import (
 )
 from pai_sdk.errors import NotFoundError
 
-__all__ = ["VERSION", "MemberRecord", "WorkspaceRecord", "Workspaces"]
-
 VERSION = "2021-02-04"
 _WORKSPACES = "/api/v1/workspaces"
 _WORKSPACE = _WORKSPACES + "/{workspace_id}"

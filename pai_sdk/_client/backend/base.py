@@ -29,17 +29,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.store.resume import ResumePoint
     from pai_sdk._data.storage.store import Store
 
-__all__ = [
-    "Backend",
-    "Capabilities",
-    "InstanceEntry",
-    "JobChanges",
-    "Plan",
-    "Purpose",
-    "SubmissionId",
-    "Upload",
-]
-
 Purpose: TypeAlias = Literal["code", "input"]
 
 

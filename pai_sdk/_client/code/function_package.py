@@ -31,21 +31,7 @@ from pai_sdk._core.files import publish_once
 from pai_sdk._core.function_pickle import pickler_class
 from pai_sdk._core.user_modules import is_of_user
 from pai_sdk._data.run.functions import calling
-from pai_sdk._data.run.functions.calling import KEY_VARIABLE, RESULT_CHANNEL
 from pai_sdk.errors import InvalidInputError, Problem
-
-__all__ = [
-    "FOLDER",
-    "KEY_VARIABLE",
-    "LABEL",
-    "PROGRAM",
-    "RESULT_CHANNEL",
-    "FunctionCall",
-    "PackedCall",
-    "job_key",
-    "pack_call",
-    "write_package",
-]
 
 FOLDER = "_pai_function"
 PROGRAM = f"{FOLDER}/run.py"

@@ -13,7 +13,8 @@ from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.backend.specs import backend_for_job
 from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk._client.job.failure.explain import job_failure, stopped_error
-from pai_sdk._client.job.follow.stream import FollowPolicy, LogStream
+from pai_sdk._client.job.follow.polling import FollowPolicy
+from pai_sdk._client.job.follow.stream import LogStream
 from pai_sdk._client.job.instance_command import run_in_instance
 from pai_sdk._client.job.notebook_card import NotebookCard
 from pai_sdk._client.job.notifications import Notification, notify_all

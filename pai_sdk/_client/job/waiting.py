@@ -8,7 +8,8 @@ from pai_sdk._client.display.base import Display, Silent, short_instance
 from pai_sdk._client.display.choice import heartbeat
 from pai_sdk._client.display.commands import attach_lines, next_commands
 from pai_sdk._client.job.failure.explain import job_failure_async, stopped_error
-from pai_sdk._client.job.follow.follower import Follower, FollowPolicy, LogError, Update
+from pai_sdk._client.job.follow.follower import Follower, LogError, Update
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.watch import JobHandle, JobWatch, same_job
 from pai_sdk._client.job.interrupts import (
     detached,

@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from pai_sdk._client.api.models import ModelVersionRecord
 from pai_sdk._client.session.default import session_or_default
 from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator, describe_algorithm
-from pai_sdk._client.submit.parameters import JobParameters
+from pai_sdk._client.submit.parameters import Description, JobParameters
 from pai_sdk._client.submit.registered import AlgorithmChoice, explicit_algorithm, registered_algorithm
-from pai_sdk._client.submit.submitter import Description, EstimatorBase, training_outputs
+from pai_sdk._client.submit.submitter import EstimatorBase, training_outputs
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.names.keywords import checks_keywords, init_checks_keywords
 from pai_sdk._core.paths import parse_path
@@ -27,6 +26,7 @@ from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.storage.transfer import unpack
 from pai_sdk._data.storage.uri import OssUri, is_remote_uri
 from pai_sdk._wire.base import wire_name, wire_names
+from pai_sdk._wire.models import ModelVersionRecord
 from pai_sdk._wire.pai.definitions import AlgorithmDefinition, ChannelDefinition, ParameterDefinition
 from pai_sdk._wire.pai.recipes import ModelRecipeSpec, RecipeCompute, RecipeScheduler, recipes_by_method
 from pai_sdk._wire.pai.spec import Channel

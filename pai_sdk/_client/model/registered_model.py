@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.api.models import ModelRecord, ModelVersionRecord
 from pai_sdk._client.model.recipe import (
     ModelRecipe,
     ModelRecipeType,
@@ -18,6 +17,7 @@ from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
+from pai_sdk._wire.models import ModelRecord, ModelVersionRecord
 from pai_sdk._wire.pai.recipes import ModelRecipeSpec
 from pai_sdk.errors import InvalidInputError, Problem
 

@@ -36,8 +36,6 @@ from pai_sdk._core.short_traceback import error_text
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
-__all__ = ["RUN_LABEL", "STEP_LABEL", "LiveStep", "StepExecution", "job_name", "reason_of"]
-
 logger = logging.getLogger(__name__)
 
 RUN_LABEL, STEP_LABEL = "pai-sdk-pipeline-run", "pai-sdk-step"

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._client.backend.base import Plan
-from pai_sdk._client.code.function_package import FOLDER, KEY_VARIABLE
+from pai_sdk._client.code.function_package import FOLDER
 from pai_sdk._client.code.job_package import CHANNEL, ships_package
 from pai_sdk._client.pipeline.contents import CODE, content_of, sources_of
 from pai_sdk._client.pipeline.searches import SearchCall
 from pai_sdk._client.submit.estimator import FunctionEstimator
 from pai_sdk._client.submit.request_fields import folder_of
 from pai_sdk._client.submit.submitter import EstimatorBase
+from pai_sdk._data.run.functions.calling import KEY_VARIABLE
 from pai_sdk._data.storage.store import open_store
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.pai.request import TrainingJobRequest

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.backend.specs import backend_for_type
-from pai_sdk._client.submit.submitter import Description, EstimatorBase
+from pai_sdk._client.submit.parameters import Description
+from pai_sdk._client.submit.submitter import EstimatorBase
 from pai_sdk._core.names.keywords import init_checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem

@@ -10,11 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
-from pai_sdk._client.submit.submitter import CHECKPOINTS, Description, EstimatorBase, training_outputs
+from pai_sdk._client.submit.parameters import Description
+from pai_sdk._client.submit.submitter import CHECKPOINTS, EstimatorBase, training_outputs
 from pai_sdk._core.names.keywords import checks_keywords, init_checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
-from pai_sdk._wire.pai.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -22,15 +21,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.code.function_package import FunctionCall
     from pai_sdk._client.submit.channels import InputSource, OutputTarget
     from pai_sdk._wire.pai.spec import MetricDefinition
-
-__all__ = [
-    "AlgorithmEstimator",
-    "CpfsFileSystemInput",
-    "Estimator",
-    "FileSystemInput",
-    "FileSystemInputBase",
-    "FunctionEstimator",
-]
 
 # Of an image such as `python:3.11-slim`, or `…/pytorch:2.1-gpu-py310-cu121`.
 _PYTHON_OF_IMAGE = re.compile(r"(?:\bpython:|\bpy(?:thon)?)(3)\.?(\d{1,2})(?![\d])")
@@ -185,8 +175,9 @@ class FunctionEstimator(Estimator):
         job_name: str | None = None,
     ) -> Plan:
         """Returns the exact request of a job that makes one call, which is pickled now."""
-        from pai_sdk._client.code.function_package import KEY_VARIABLE, LABEL, pack_call
+        from pai_sdk._client.code.function_package import LABEL, pack_call
         from pai_sdk._client.submit.planning import make_plan, with_git_labels
+        from pai_sdk._data.run.functions.calling import KEY_VARIABLE
 
         self._check_image(call.name)
         packed = pack_call(call, self.source_dir, self.requirements or (), allow_secrets=self.allow_secrets)
@@ -204,7 +195,8 @@ class FunctionEstimator(Estimator):
 
     def describe(self) -> Description:
         """The description of the jobs: the program that makes the call, and an output for its result."""
-        from pai_sdk._client.code.function_package import PROGRAM, RESULT_CHANNEL
+        from pai_sdk._client.code.function_package import PROGRAM
+        from pai_sdk._data.run.functions.calling import RESULT_CHANNEL
         from pai_sdk._wire.pai.spec import Channel
 
         described = super().describe()

@@ -17,8 +17,6 @@ from pai_sdk.errors import InvalidInputError, Problem, RemoteTraceback
 if TYPE_CHECKING:
     from pai_sdk._client.job.training_job import TrainingJob
 
-__all__ = ["FunctionEstimator", "RemoteFunction", "remote"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

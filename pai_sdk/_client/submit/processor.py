@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.submit.submitter import Description, JobSubmitter
+from pai_sdk._client.submit.parameters import Description
+from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._core.names.keywords import checks_keywords, init_checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from pai_sdk._client.api.algorithms import Algorithms, AlgorithmVersionRecord
+from pai_sdk._client.api.algorithms import Algorithms
 from pai_sdk._client.backend.specs import backend_for_type
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import name_hint
+from pai_sdk._wire.algorithms import AlgorithmVersionRecord
 from pai_sdk._wire.pai.definitions import (
     AlgorithmDefinition,
     hyperparameter_problems,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pai_sdk._client.backend.specs import backend_for_job, backend_for_type
-from pai_sdk._client.submit.parameters import Description, JobParameters
+from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.tensorboard import TensorBoard
     from pai_sdk._wire.pai.request import TrainingJobRequest
     from pai_sdk._wire.pai.spec import Channel
-
-__all__ = ["Description", "EstimatorBase", "JobSubmitter", "training_outputs"]
 
 MODEL, CHECKPOINTS, TENSORBOARD = "model", "checkpoints", "tensorboard"
 

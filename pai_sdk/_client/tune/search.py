@@ -21,7 +21,6 @@ from pai_sdk._client.tune.functions import FunctionTrials
 from pai_sdk._client.tune.jobs import JobTrials
 from pai_sdk._client.tune.journal import open_journal
 from pai_sdk._client.tune.objectives import Objective
-from pai_sdk._client.tune.plots import plot_study
 from pai_sdk._client.tune.population import PopulationBased
 from pai_sdk._client.tune.progress import TrialsDisplay, shows_functions
 from pai_sdk._client.tune.samplers import checked_pruner, checked_sampler
@@ -33,8 +32,6 @@ from pai_sdk._client.tune.warm_start import earlier_trials
 from pai_sdk._data.storage.claims import claimed
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import TuningFailed
-
-__all__ = ["Search", "open_read_only", "plot_study", "rules_of"]
 
 
 def rules_of(

@@ -20,16 +20,6 @@ from pai_sdk._data.run.store.stored_checkpoints import latest_checkpoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL
 from pai_sdk.errors import InvalidInputError, Problem
 
-__all__ = [
-    "RESOURCES",
-    "STUDY_LABEL",
-    "TRIAL_LABEL",
-    "TrialTemplate",
-    "is_suggestion",
-    "no_estimator",
-    "optuna_objective",
-]
-
 STUDY_LABEL, TRIAL_LABEL = "pai-sdk-study", "pai-sdk-trial"
 
 RESOURCES = (

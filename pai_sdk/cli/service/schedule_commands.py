@@ -16,7 +16,7 @@ from pai_sdk.cli.submitting import Env, Set, job_file_of
 from pai_sdk.cli.tables import print_json, print_properties, print_table
 
 if TYPE_CHECKING:
-    from pai_sdk._client.api.schedules import ScheduleRecord
+    from pai_sdk._wire.schedules import ScheduleRecord
 
 app = typer.Typer(help="Schedules: jobs that the service creates by cron.", no_args_is_help=True)
 

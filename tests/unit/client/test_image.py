@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
-from pai_sdk._client.api.images import ImageRecord
 from pai_sdk._client.image import ImageInfo, ImageScope, _numbers, list_images, retrieve
+from pai_sdk._wire.images import ImageRecord
 from pai_sdk._wire.pai.public_images import public_images
 from pai_sdk.alipai.pai.huggingface.estimator import HuggingFaceEstimator
 from pai_sdk.alipai.pai.modelscope.estimator import ModelScopeEstimator

@@ -15,7 +15,8 @@ from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.display.commands import next_commands, page_url
 from pai_sdk._client.job.failure.missing_modules import missing_module_hint
-from pai_sdk._client.job.follow.follower import Follower, FollowPolicy, LogError, Update
+from pai_sdk._client.job.follow.follower import Follower, LogError, Update
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.read_pace import shows_reason
 from pai_sdk._client.job.follow.updates import ask
 from pai_sdk._core.reasons import REASON_NON_ZERO_EXIT, exit_reason, missing_module

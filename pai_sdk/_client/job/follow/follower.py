@@ -22,8 +22,6 @@ from pai_sdk._core.retry import single_attempt
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.errors import PaiError
 
-__all__ = ["PAGE_LINES", "FollowPolicy", "Follower", "LogError", "Update"]
-
 logger = logging.getLogger(__name__)
 
 _MAX_QUEUED_LINES = 50_000  # lines queued for a slow consumer; then reading pauses

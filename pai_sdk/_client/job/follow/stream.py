@@ -11,15 +11,15 @@ from datetime import datetime, timezone
 from functools import partial
 
 from pai_sdk._client.backend.base import Backend
-from pai_sdk._client.job.follow.follower import PAGE_LINES, Follower, FollowPolicy, LogError, Update
+from pai_sdk._client.job.follow.follower import Follower, LogError, Update
+from pai_sdk._client.job.follow.polling import FollowPolicy
+from pai_sdk._client.job.follow.read_pace import PAGE_LINES
 from pai_sdk._client.job.follow.updates import ask
 from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._wire.pai.record import JobRecord, LogLine, LogPage
 from pai_sdk._wire.pai.wire import seconds_of
 from pai_sdk.errors import InvalidInputError, Problem
-
-__all__ = ["FollowPolicy", "LogLine", "LogStream"]
 
 
 @short_tracebacks

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 
 from pai_sdk._client.image import ImageScope, image_of_version
 from pai_sdk._client.submit.estimator import Estimator
-from pai_sdk._client.submit.submitter import Description
+from pai_sdk._client.submit.parameters import Description
 from pai_sdk._core.names.keywords import init_checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._client.api.responses import ApiResponse
 from pai_sdk._client.api.training_jobs import TrainingJobs, offers_of
-from pai_sdk._client.api.transport import ApiResponse, Transport
+from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.pai.record import JobRecord, RecordSource
 from pai_sdk.errors import InvalidResponseError, NotFoundError
 from tests.support.messages import refused

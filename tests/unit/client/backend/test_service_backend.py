@@ -15,7 +15,7 @@ import pytest
 
 from pai_sdk._client.backend.base import Backend, Plan, Upload
 from pai_sdk._client.backend.service import ServiceBackend
-from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.stream import LogStream
 from pai_sdk._client.submission import submit
 from pai_sdk._core.config.credentials import static_credentials

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.backend.base import JobChanges
-from pai_sdk._client.job.follow.follower import FollowPolicy
 from pai_sdk._client.job.follow.poller import shared_pollers
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.stream import LogStream
 from pai_sdk._client.job.follow.workers import Workers
 from pai_sdk._client.job.gather import gather_async

@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk._client.api.responses import api_error
 from pai_sdk._client.display.base import Silent
-from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.interrupts import detached
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import ErrorInfo, JobRecord, LogLine, LogPage

@@ -9,7 +9,7 @@ import pytest
 
 from pai_sdk import Estimator, Processor, Session
 from pai_sdk._client.api.responses import api_error
-from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import AlgorithmEstimator, Session
-from pai_sdk._client.submit.estimator import AlgorithmEstimator as FromEstimator
+from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator as FromEstimator
 from pai_sdk.errors import InvalidInputError
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
 

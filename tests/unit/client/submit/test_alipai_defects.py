@@ -16,10 +16,10 @@ import pytest
 
 import pai_sdk
 from pai_sdk import Estimator, Processor, Session, TrainingJob
-from pai_sdk._client.api.experiments import ExperimentRecord
 from pai_sdk._client.job import ExperimentConfig, InstanceSpec, ResourceType, UserVpcConfig
-from pai_sdk._client.submit.estimator import AlgorithmEstimator
+from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk._client.submit.request_fields import folder_of
+from pai_sdk._wire.experiments import ExperimentRecord
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError, SettingsError
 from tests.support.fake_backend import FakeBackend
 from tests.unit.client.submit.test_submitting import FakeSession

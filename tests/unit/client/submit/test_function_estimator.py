@@ -14,7 +14,8 @@ import pytest
 import pai_sdk
 from pai_sdk import Estimator, Session, remote
 from pai_sdk._client.code.function_package import FOLDER, LABEL, job_key
-from pai_sdk._client.submit.function_estimator import FunctionEstimator, RemoteFunction
+from pai_sdk._client.submit.estimator import FunctionEstimator
+from pai_sdk._client.submit.function_estimator import RemoteFunction
 from pai_sdk._data.run.functions.calling import error_message, error_of
 from pai_sdk.errors import InvalidInputError, WrongCallError
 from tests.support.messages import refused

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.job import DatasetConfig
-from pai_sdk._client.submit.estimator import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk._data.storage.uri import OssUri
+from pai_sdk._wire.pai.filesystems import CpfsFileSystemInput, FileSystemInput, FileSystemInputBase
 from pai_sdk._wire.pai.spec import Channel
 from pai_sdk.errors import InvalidInputError
 from tests.unit.client.submit.test_parameter_types import made, problems

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor
-from pai_sdk._client.submit.estimator import AlgorithmEstimator
+from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk.errors import InvalidInputError, WrongCallError
 from tests.support.messages import refused
 from tests.unit.client.submit.test_submitting import FakeSession

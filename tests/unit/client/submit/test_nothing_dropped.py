@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pai_sdk import Estimator, Processor
 from pai_sdk._client.backend.base import Plan
-from pai_sdk._client.submit.estimator import AlgorithmEstimator
+from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk._wire.pai import compute
 from pai_sdk.errors import InvalidInputError
 from tests.support.wire_samples import models

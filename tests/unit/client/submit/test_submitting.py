@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor
-from pai_sdk._client.api.experiments import ExperimentRecord
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.job import ResourceType, SpotSpec
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submission import submit
 from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk._client.submit.submitter import JobSubmitter
+from pai_sdk._wire.experiments import ExperimentRecord
 from pai_sdk._wire.pai.spec import Channel, DatasetConfig, UriInput
 from pai_sdk.errors import InvalidInputError, NotFoundError
 from tests.support.fake_backend import FakeBackend

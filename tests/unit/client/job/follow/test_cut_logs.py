@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._client.job.follow.stream import FollowPolicy, LogStream
+from pai_sdk._client.job.follow.polling import FollowPolicy
+from pai_sdk._client.job.follow.stream import LogStream
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import LogLine
 from tests.support.simulated_time import SimulatedTime

@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.api.responses import api_error
-from pai_sdk._client.job.follow.follower import Follower, FollowPolicy
-from pai_sdk._client.job.follow.stream import LogLine, LogStream
+from pai_sdk._client.job.follow.follower import Follower
+from pai_sdk._client.job.follow.polling import FollowPolicy
+from pai_sdk._client.job.follow.stream import LogStream
 from pai_sdk._client.job.follow.workers import Workers
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._wire.pai.record import JobRecord, LogPage
+from pai_sdk._wire.pai.record import JobRecord, LogLine, LogPage
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
 from tests.support.fake_backend import FAST, FakeBackend
 from tests.support.messages import refused

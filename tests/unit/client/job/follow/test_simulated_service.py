@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.display.base import Silent
-from pai_sdk._client.job.follow.follower import FollowPolicy
+from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord, LogLine
