@@ -14,8 +14,7 @@ from pai_sdk._client.backend.specs import backend_for_job
 from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk._client.job.failure.explain import job_failure, stopped_error
 from pai_sdk._client.job.follow.polling import FollowPolicy
-from pai_sdk._client.job.follow.stream import LogStream
-from pai_sdk._client.job.instance_command import run_in_instance
+from pai_sdk._client.job.follow.stream import LogStream, instances_named
 from pai_sdk._client.job.notebook_card import NotebookCard
 from pai_sdk._client.job.notifications import Notification, notify_all
 from pai_sdk._client.job.outputs import download_output, output_uri, trace_of
@@ -409,7 +408,15 @@ class TrainingJob(Aliased):
             >>> job.exec(["df", "-h", "/ml"])  # doctest: +SKIP
             0
         """
-        return run_in_instance(self, command, instance)
+        if isinstance(command, str) or not command:
+            message = f"{command!r} is not a list of a program and its arguments"
+            raise InvalidInputError([Problem("command", message, "give a list: ['sh', '-c', 'echo hello']")])
+        record = self.refresh()
+        names = record.instance_names
+        if record.status != JobStatus.RUNNING or not names:
+            reason = f"job {self.id} is {record.status}; commands run only in running instances"
+            raise InvalidInputError([Problem("JOB", reason)])
+        return self.backend.enter(self.id, instances_named(instance or None, self.id, names)[0]).run(command)
 
     def error_info(self) -> ErrorInfo | None:
         """The reason of the failure, as reported by the service; None if the job did not fail."""

@@ -234,17 +234,10 @@ class LogStream:
     def _selected_instances(self, record: JobRecord) -> list[str]:
         names = record.instance_names
         self._expand_cursor(names)
-        if self._instance is None:
-            return names
-        matches = [name for name in names if name == self._instance or name.endswith(f"-{self._instance}")]
         # While a job starts, and shortly after its end, an instance may not be listed yet.
         is_list_complete = record.status.is_terminal and not record.may_list_more
-        if names and not matches and (is_list_complete or not self._follow):
-            available = ", ".join(name.removeprefix(f"{self._job_id}-") for name in names)
-            raise InvalidInputError(
-                [Problem("instance", f"{self._instance!r} is not an instance of this job", f"it has {available}")]
-            )
-        return matches
+        must_exist = bool(names) and (is_list_complete or not self._follow)
+        return instances_named(self._instance, self._job_id, names, must_exist=must_exist)
 
     def _expand_cursor(self, names: list[str]) -> None:
         # Users may name an instance by its suffix; the keys of `cursor` become full names.
@@ -252,3 +245,13 @@ class LogStream:
             full = next((name for name in names if name.endswith(f"-{short_name}")), None)
             if full is not None and short_name not in names:
                 self.cursor.setdefault(full, self.cursor.pop(short_name))
+
+
+def instances_named(name: str | None, job_id: str, names: list[str], *, must_exist: bool = True) -> list[str]:
+    """Returns the instances with this full name or suffix (`worker-1`), all for None; raises InvalidInputError."""
+    matches = [each for each in names if name is None or each == name or each.endswith(f"-{name}")]
+    if must_exist and not matches:
+        available = ", ".join(each.removeprefix(f"{job_id}-") for each in names)
+        message = f"{name!r} is not an instance of this job"
+        raise InvalidInputError([Problem("instance", message, f"it has {available}")])
+    return matches
