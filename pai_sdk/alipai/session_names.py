@@ -43,7 +43,7 @@ class SessionAliases:
     """The settings of a session by name, as code written for alipai reads them."""
 
     settings: Settings
-    _credentials: CredentialsProvider
+    credentials: CredentialsProvider
     _default_key: bool
     """The key was not given: it is searched for where Alibaba Cloud's tools do."""
 
@@ -91,7 +91,7 @@ class SessionAliases:
             return None
         from alibabacloud_credentials.models import Config  # for weight: it loads an HTTP client
 
-        key = self._credentials()
+        key = self.credentials()
         if key.bearer_token:
             return Config(type="bearer", bearer_token=key.bearer_token)
         kind = "sts" if key.security_token else "access_key"

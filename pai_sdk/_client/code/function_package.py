@@ -30,7 +30,7 @@ from pai_sdk._client.code.package import package_code
 from pai_sdk._core.files import publish_once
 from pai_sdk._core.function_pickle import pickler_class
 from pai_sdk._core.user_modules import is_of_user
-from pai_sdk._data.run.functions import calling
+from pai_sdk._data.run.functions import calling as calling
 from pai_sdk.errors import InvalidInputError, Problem
 
 FOLDER = "_pai_function"

@@ -175,15 +175,14 @@ class FunctionEstimator(Estimator):
         job_name: str | None = None,
     ) -> Plan:
         """Returns the exact request of a job that makes one call, which is pickled now."""
-        from pai_sdk._client.code.function_package import LABEL, pack_call
+        from pai_sdk._client.code.function_package import LABEL, calling, pack_call
         from pai_sdk._client.submit.planning import make_plan, with_git_labels
-        from pai_sdk._data.run.functions.calling import KEY_VARIABLE
 
         self._check_image(call.name)
         packed = pack_call(call, self.source_dir, self.requirements or (), allow_secrets=self.allow_secrets)
         described = copy.copy(self)
         described.source_dir = packed.path
-        described.environments = {**(self.environments or {}), KEY_VARIABLE: packed.key.hex()}
+        described.environments = {**(self.environments or {}), calling.KEY_VARIABLE: packed.key.hex()}
         labels = self.labels or {}
         if self.git_labels and packed.source is not None:
             labels = with_git_labels(labels, packed.source)
@@ -195,12 +194,11 @@ class FunctionEstimator(Estimator):
 
     def describe(self) -> Description:
         """The description of the jobs: the program that makes the call, and an output for its result."""
-        from pai_sdk._client.code.function_package import PROGRAM
-        from pai_sdk._data.run.functions.calling import RESULT_CHANNEL
+        from pai_sdk._client.code.function_package import PROGRAM, calling
         from pai_sdk._wire.pai.spec import Channel
 
         described = super().describe()
-        result = Channel(name=RESULT_CHANNEL, required=False)
+        result = Channel(name=calling.RESULT_CHANNEL, required=False)
         return replace(described, command=_COMMAND + PROGRAM, output_channels=[*described.output_channels, result])
 
     def _check_image(self, name: str) -> None:

@@ -21,6 +21,7 @@ from pai_sdk._client.tune.functions import FunctionTrials
 from pai_sdk._client.tune.jobs import JobTrials
 from pai_sdk._client.tune.journal import open_journal
 from pai_sdk._client.tune.objectives import Objective
+from pai_sdk._client.tune.plots import plot_study as plot_study  # `Tuner.plot` takes it from here
 from pai_sdk._client.tune.population import PopulationBased
 from pai_sdk._client.tune.progress import TrialsDisplay, shows_functions
 from pai_sdk._client.tune.samplers import checked_pruner, checked_sampler

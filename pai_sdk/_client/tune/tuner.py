@@ -362,10 +362,7 @@ class Tuner:
             InvalidInputError: there is no such plot, or no data yet.
             MissingExtraError: it needs plotly, which is not installed.
         """
-        study = self._opened()  # raises without Optuna, which the plots need too
-        from pai_sdk._client.tune.plots import plot_study
-
-        return plot_study(study, kind, interactive=interactive)
+        return _search_module().plot_study(self._opened(), kind, interactive=interactive)
 
     def _opened(self) -> Study:
         if self._running is not None:
