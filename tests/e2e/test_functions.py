@@ -35,7 +35,7 @@ def counting(config: dict[str, Any]) -> str:
 
             while get_checkpoint() is None or get_checkpoint().step != 3:
                 time.sleep(0.01)
-            session = reporting._bound.get() or reporting._job_session
+            session = reporting.bound_session.get() or reporting._job_session
             session.flush()
             raise MemoryError("killed") if config["killed"] == "thread" else os.kill(os.getpid(), signal.SIGKILL)
     return "the value"

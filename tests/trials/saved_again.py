@@ -41,7 +41,7 @@ sys.path.append(root)
 from pathlib import Path
 from pai_sdk._data.run.report import checkpoints
 from pai_sdk._data.run.report.checkpoints import FolderState
-from pai_sdk._data.run.report.session import ReportSession, StopTraining
+from pai_sdk._data.run.report.report_session import ReportSession, StopTraining
 
 chance, number = random.Random(int(seed)), int(number)
 source = Path(folder, "source")

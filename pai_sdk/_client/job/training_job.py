@@ -14,7 +14,7 @@ from pai_sdk._client.backend.specs import backend_for_job
 from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk._client.job.failure.explain import job_failure, stopped_error
 from pai_sdk._client.job.follow.polling import FollowPolicy
-from pai_sdk._client.job.follow.stream import LogStream, instances_named
+from pai_sdk._client.job.follow.stream import LogStream, select_instances
 from pai_sdk._client.job.notebook_card import NotebookCard
 from pai_sdk._client.job.notifications import Notification, notify_all
 from pai_sdk._client.job.outputs import download_output, output_uri, trace_of
@@ -416,7 +416,7 @@ class TrainingJob(Aliased):
         if record.status != JobStatus.RUNNING or not names:
             reason = f"job {self.id} is {record.status}; commands run only in running instances"
             raise InvalidInputError([Problem("JOB", reason)])
-        return self.backend.enter(self.id, instances_named(instance or None, self.id, names)[0]).run(command)
+        return self.backend.enter(self.id, select_instances(instance or None, self.id, names)[0]).run(command)
 
     def error_info(self) -> ErrorInfo | None:
         """The reason of the failure, as reported by the service; None if the job did not fail."""

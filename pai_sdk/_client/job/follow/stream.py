@@ -237,7 +237,7 @@ class LogStream:
         # While a job starts, and shortly after its end, an instance may not be listed yet.
         is_list_complete = record.status.is_terminal and not record.may_list_more
         must_exist = bool(names) and (is_list_complete or not self._follow)
-        return instances_named(self._instance, self._job_id, names, must_exist=must_exist)
+        return select_instances(self._instance, self._job_id, names, must_exist=must_exist)
 
     def _expand_cursor(self, names: list[str]) -> None:
         # Users may name an instance by its suffix; the keys of `cursor` become full names.
@@ -247,7 +247,7 @@ class LogStream:
                 self.cursor.setdefault(full, self.cursor.pop(short_name))
 
 
-def instances_named(name: str | None, job_id: str, names: list[str], *, must_exist: bool = True) -> list[str]:
+def select_instances(name: str | None, job_id: str, names: list[str], *, must_exist: bool = True) -> list[str]:
     """Returns the instances with this full name or suffix (`worker-1`), all for None; raises InvalidInputError."""
     matches = [each for each in names if name is None or each == name or each.endswith(f"-{name}")]
     if must_exist and not matches:
