@@ -1,4 +1,4 @@
-"""Training jobs: create, get, list, changes, labels, errors, output models, logs, events, metrics."""
+"""Bodies of training jobs, except for the request of a create (`pai.request`) and a job (`pai.record`)."""
 
 from __future__ import annotations
 

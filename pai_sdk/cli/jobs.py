@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 _POLL_INTERVAL_S = 2.0
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
-_COLUMNS = (
+# Lists of jobs in Python have columns of their own: `_job_table` in `_client/display/job_listing.py`.
+_PS_COLUMNS = (
     Column("JOB"),
     Column("NAME", wraps=True),
     Column("STATUS"),
@@ -94,7 +95,7 @@ def ps(
             for record in rows:
                 typer.echo(record.training_job_id if quiet else json_of(record))
         elif rows:
-            print_table(Table(_COLUMNS, [*map(_row, rows)]))
+            print_table(Table(_PS_COLUMNS, [*map(_ps_row, rows)]))
         else:
             typer.echo("no jobs")
 
@@ -131,7 +132,7 @@ def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: b
             time.sleep(_POLL_INTERVAL_S)
 
 
-def _row(record: JobRecord) -> tuple[str | Text, ...]:
+def _ps_row(record: JobRecord) -> tuple[str | Text, ...]:
     return (
         record.training_job_id,
         record.training_job_name or "",

@@ -1,4 +1,8 @@
-"""Notifications about finished jobs, to a webhook or a DingTalk group. The waiting process sends them."""
+"""Notifications about finished jobs, to a webhook or a DingTalk group. The waiting process sends them.
+
+A further destination is a class with `send`, beside `Webhook`. `docs/notify.md`, `docs/reference/jobs.md` and
+`docs/cost-retries-notifications.md` name them all.
+"""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Store(ABC):
     A new store implements `list`, `head`, `read`, `write`, `copy` and `delete`. The other methods have an
     implementation here; a store overrides those that it can do better.
 
-    Behaviors and assumptions, which `tests/unit/storage/stores/store_conformance.py` checks for every store:
+    Behaviors and assumptions, which `tests/unit/data/storage/stores/store_conformance.py` checks for every store:
 
     1. A path never leads out of the root: `..`, an absolute path and an empty part are `InvalidInputError`.
     2. A file that does not exist is `ObjectNotFoundError`; any other failure is another `StorageError`.

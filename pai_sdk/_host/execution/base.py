@@ -206,7 +206,7 @@ class JobFiles(Protocol):
 class Executor(Protocol):
     """Starts, watches and stops the instances of jobs.
 
-    `tests/unit/execution/conformance.py` tests what follows for every executor.
+    `tests/unit/host/execution/conformance.py` tests what follows for every executor.
 
     Behaviours:
         1. *Start once.* `start` returns when the job has been handed over. It does nothing for a job that was

@@ -1,4 +1,4 @@
-"""Fields of algorithms that `schemas.spec` writes strictly and `schemas.definitions` reads tolerantly."""
+"""Fields of algorithms that `pai.spec` writes strictly and `pai.definitions` reads tolerantly."""
 
 from __future__ import annotations
 

@@ -270,7 +270,7 @@ def test_a_wrong_key(market: Market) -> None:
         estimator(market, idempotency_key="a key").plan()
 
 
-# ---- notifications
+# ---- notifications of a job that `fallback` replaces
 
 
 def test_only_the_last_end_is_announced(market: Market) -> None:
