@@ -159,7 +159,7 @@ def test_a_search_whose_client_leaves_is_stopped(
     job_id, _ = begin(one="hit\n" * 50_000)
     looked = []
 
-    def pieces(path: Path, start: int) -> Iterator[tuple[int, bytes]]:
+    def pieces(path: Path, start: int, chunk_bytes: int) -> Iterator[tuple[int, bytes]]:
         for number in range(10_000):
             looked.append(number)
             yield 0, b"hit\n" * 20_000
