@@ -84,7 +84,7 @@ def _ours(service: Session, relay: Relay, near: str) -> dict[str, float | str]:
         oss_bucket_name=service.settings.oss_bucket_name,
         oss_endpoint=relay.endpoint,
         endpoint=relay.endpoint,
-        credentials=service._credentials(),
+        credentials=service.credentials(),
     )
     source = _folder(f"ours-{near}", near)
     values: dict[str, float | str] = {COLD[near].name: _submit(far, source, service)}
@@ -110,7 +110,7 @@ def _theirs(service: Session, relay: Relay, near: str, cache: Path) -> float | s
     python = peers.ALIPAI.python(cache)
     if isinstance(python, str):
         return python
-    key = service._credentials()
+    key = service.credentials()
     place = (relay.endpoint, service.settings.oss_bucket_name or "", key.access_key_id, key.access_key_secret)
     command = [str(python), "-c", THEIR_UPLOAD, str(_folder(f"theirs-{near}", near).resolve()), *place]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

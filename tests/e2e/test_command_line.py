@@ -29,7 +29,7 @@ def pai(session: Session, *arguments: str, timeout: float = PATIENCE_S) -> subpr
 
 def environment(session: Session) -> dict[str, str]:
     """What a shell that is pointed at this session's service has set."""
-    settings, key = session.settings, session._credentials()
+    settings, key = session.settings, session.credentials()
     return {
         **os.environ,
         "PAI_REGION_ID": settings.region_id or "",
