@@ -17,10 +17,10 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["GOLDEN", "read_golden", "refused", "start_update", "write_golden"]
+__all__ = ["GOLDEN", "read_golden", "refused", "start_update", "worded", "write_golden"]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "messages.txt"
-E = TypeVar("E", bound=Exception)
+E = TypeVar("E", bound=BaseException)
 
 # What differs from run to run: folders of a test, ports, identifiers.
 _VARIABLE = (
@@ -28,6 +28,7 @@ _VARIABLE = (
         re.compile(rf"{re.escape(tempfile.gettempdir())}/pytest-of-[^/]+/pytest-\d+/(popen-gw\d+/)?[^/'\",:\s)]+"),
         "<tmp>",
     ),
+    (re.compile(rf"{re.escape(tempfile.gettempdir())}/tmp[a-z0-9_]{{8}}\b"), "<tmp>"),
     # How the command is called here depends on PATH.
     (re.compile(rf"({re.escape(sys.executable)}|\bpython) -m pai_sdk\b"), "pai-sdk"),
     (re.compile(r"(127\.0\.0\.1|localhost):\d+"), r"\1:<port>"),
@@ -36,9 +37,11 @@ _VARIABLE = (
     (re.compile(r"memory://[^/\s]+"), "memory://<name>"),
     (re.compile(r"\b\d{8}-\d{6}-[0-9a-f]{7}\b"), "<run>"),
     (re.compile(r"\blocal-[0-9a-f]{12}\b"), "<job>"),
+    (re.compile(r"(?<=[a-zA-Z]-)[0-9a-f]{8}\b"), "<id>"),
     (re.compile(r"\.py:\d+"), ".py:<line>"),
     (re.compile(r"\b0x[0-9a-f]+\b"), "<address>"),
 )
+_FRAME = re.compile("[\u2500-\u257f]+")
 _updated: dict[str, list[str]] | None = None
 
 
@@ -58,11 +61,12 @@ def refused(expected: type[E], *where: str, code: str = "") -> Iterator[pytest.E
         assert tuple(problem.where for problem in error.problems) == where
     if code:
         assert error.code == code
-    test, message = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0], _normalized(str(error))
-    if _updated is None:
-        assert message in _messages_of(test), f"pytest --update-golden rewrites {GOLDEN.name}:\n{message}"
-    elif message not in _updated.setdefault(test, []):
-        _updated[test].append(message)
+    _compare(str(error))
+
+
+def worded(output: str) -> None:
+    """Expects what a command has written with the wording of the file, without its frame and ends of lines."""
+    _compare(" ".join(_FRAME.sub(" ", output).split()))
 
 
 def start_update() -> None:
@@ -104,6 +108,14 @@ def read_golden() -> dict[str, list[str]]:
     return messages
 
 
+def _compare(text: str) -> None:
+    test, message = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0], _normalized(text)
+    if _updated is None:
+        assert message in _messages_of(test), f"pytest --update-golden rewrites {GOLDEN.name}:\n{message}"
+    elif message not in _updated.setdefault(test, []):
+        _updated[test].append(message)
+
+
 def _section(test: str, messages: list[str]) -> str:
     return "\n".join([test, *("  - " + message.replace("\n", "\n    ") for message in messages)]) + "\n"
 
@@ -111,4 +123,4 @@ def _section(test: str, messages: list[str]) -> str:
 def _normalized(message: str) -> str:
     for pattern, name in _VARIABLE:
         message = pattern.sub(name, message)
-    return message
+    return message.encode("utf-8", "backslashreplace").decode()  # half of a pair is no UTF-8

@@ -98,25 +98,23 @@ def test_a_dry_run_prints_every_request_and_runs_nothing(pai: Pai, file: Path, t
 
 
 @pytest.mark.parametrize(
-    ("content", "arguments", "reported"),
+    ("content", "arguments"),
     [
-        (None, [], "is not a file"),
-        ("x = 1", [], "has no pipeline"),
-        (FILE + "other = Pipeline('other', store=HERE)", [], "has several pipelines .*pipeline, other"),
-        (FILE + "1 / 0", [], r"digits.py:\d+: ZeroDivisionError"),
-        (FILE, ["--set", "lr"], "has no value"),
-        (FILE, ["--set", "lr=fast"], "'fast' is not of type float"),
-        (FILE, ["--set", "policy=1"], "is not a parameter of the pipeline"),
-        (FILE, ["--set", "rl=1"], "is not a parameter of the pipeline"),
+        (None, []),
+        ("x = 1", []),
+        (FILE + "other = Pipeline('other', store=HERE)", []),
+        (FILE + "1 / 0", []),
+        (FILE, ["--set", "lr"]),
+        (FILE, ["--set", "lr=fast"]),
+        (FILE, ["--set", "policy=1"]),
+        (FILE, ["--set", "rl=1"]),
     ],
 )
-def test_wrong_files_and_parameters(
-    pai: Pai, tmp_path: Path, content: str | None, arguments: list[str], reported: str
-) -> None:
+def test_wrong_files_and_parameters(pai: Pai, tmp_path: Path, content: str | None, arguments: list[str]) -> None:
     path = tmp_path / "digits.py"
     if content is not None:
         path.write_text(content)
-    with pytest.raises(InvalidInputError, match=reported):
+    with refused(InvalidInputError):
         pai("pipeline", "run", path, *arguments)
 
 

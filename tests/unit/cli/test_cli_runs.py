@@ -378,28 +378,28 @@ def test_metrics_that_are_asked_for_come_first(pai: Pai, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "where"),
     [
-        (("--sort", "los"), r"sort: no run has 'los' \(did you mean 'loss'\?\)"),
+        (("--sort", "los"), "sort"),
         (
             ("--sort", "-foo"),
-            r"sort: no run has 'foo' \(there are: loss, eval/mape, accuracy, id, name, created, .*\)",
+            "sort",
         ),
-        (("--sort", "mape"), r"sort: no run has 'mape' \(did you mean 'eval/mape'\?\)"),
-        (("--sort", "upated"), r"did you mean 'updated'\?"),
-        (("--sort", "lr"), r"sort: no run has 'lr' \(did you mean 'hparams.lr'\?\)"),
-        (("--sort", "hparams.rl"), r"no run has 'hparams.rl' \(did you mean 'hparams.lr'\?\)"),
-        (("-t", "los"), r"tag: no run has 'los' \(did you mean 'loss'\?\)"),
-        (("-t", "lr", "-t", "loss"), r"tag: no run has 'lr' \(there are: loss, eval/mape, accuracy\)"),
-        (("--filter", "los<3"), r"filter: no run has 'los' \(did you mean 'loss'\?\)"),
-        (("--filter", "hparams.l=3"), r"no run has 'hparams.l' \(did you mean 'hparams.lr'\?\)"),
+        (("--sort", "mape"), "sort"),
+        (("--sort", "upated"), "sort"),
+        (("--sort", "lr"), "sort"),
+        (("--sort", "hparams.rl"), "sort"),
+        (("-t", "los"), "tag"),
+        (("-t", "lr", "-t", "loss"), "tag"),
+        (("--filter", "los<3"), "filter"),
+        (("--filter", "hparams.l=3"), "filter"),
     ],
     ids=str,
 )
-def test_unknown_names_are_errors(pai: Pai, folder: Path, options: tuple[str, ...], message: str) -> None:
+def test_unknown_names_are_errors(pai: Pai, folder: Path, options: tuple[str, ...], where: str) -> None:
     write_run(folder / "one", {"loss": [0.5], "eval/mape": [0.5]}, hparams={"lr": 0.1})
     for how in (), ("--json",):
-        with pytest.raises(InvalidInputError, match=message):
+        with refused(InvalidInputError, where):
             pai("runs", folder, *options, *how)
 
 

@@ -99,7 +99,7 @@ def test_a_query(folder: str) -> None:
 def test_a_wrong_query_or_folder(folder: str, tmp_path: Path) -> None:
     with pytest.raises(TraceError, match="the query failed"):
         CliRunner().invoke(app, ["trace", "query", folder, "SELECT m FROM trace"], catch_exceptions=False)
-    with pytest.raises(TraceError, match="has no trace"):
+    with refused(TraceError):
         CliRunner().invoke(app, ["trace", "head", str(tmp_path / "none/")], catch_exceptions=False)
 
 

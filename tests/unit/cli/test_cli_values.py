@@ -16,6 +16,7 @@ from pai_sdk.cli.pipelines.files import file_and_name, parameters_of
 from pai_sdk.cli.selection.backend import ANYWHERE, SelectedBackend
 from pai_sdk.cli.tables import _finite, wrapped
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 
 @pytest.mark.parametrize("parse", [lambda values: pairs(values, "--set"), parameters_of])
@@ -32,13 +33,13 @@ def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize("text", ["7", "h", "-1h", "1 hour"])
 def test_a_number_without_a_unit_is_no_duration(text: str) -> None:
-    with pytest.raises(typer.BadParameter, match="is not a duration"):
+    with refused(typer.BadParameter):
         duration_s(text, "--older-than")
 
 
 def test_a_moment_without_a_zone_is_in_utc() -> None:
     assert moment_of("2026-11-22T05:00", "--since").isoformat() == "2026-11-22T05:00:00+00:00"
-    with pytest.raises(typer.BadParameter, match="is no duration and no time"):
+    with refused(typer.BadParameter):
         moment_of("soon", "--since")
 
 

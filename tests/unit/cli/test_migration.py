@@ -17,6 +17,7 @@ import pai_sdk
 from pai_sdk._core.extras import install_command
 from pai_sdk.alipai.migration import migrate_notebook, migrate_source
 from pai_sdk.cli.root import app
+from tests.support.messages import refused
 
 CASES = {
     "import": ("import pai\nprint(pai.__version__)\n", "import pai_sdk\nprint(pai_sdk.__version__)\n"),
@@ -249,7 +250,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_back(tmp_path: Path
 
 @pytest.mark.parametrize("text", ["[]", "3", "null", '{"cells": 3}', '{"cells": [3]}', '{"cells": [{}]}'])
 def test_json_that_is_no_notebook_is_refused_in_words(text: str) -> None:
-    with pytest.raises(ValueError, match=r"^not a notebook of format 4: it has no list of cells$"):
+    with refused(ValueError):
         migrate_notebook(text)
 
 

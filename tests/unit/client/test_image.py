@@ -90,7 +90,7 @@ def test_labels_are_right_where_they_say_something(session: Any) -> None:
 
 
 def test_what_is_not_there_is_an_error_that_lists_what_is(session: Any) -> None:
-    with pytest.raises(ImageLookupError, match=r"no CPU image of PyTorch 3\.1.*1\.12\.1 \(CPU\)") as caught:
+    with refused(ImageLookupError, "framework_version") as caught:
         retrieve("PyTorch", "3.1", session=session)
     assert isinstance(caught.value, RuntimeError)  # alipai raises that
     with refused(ImageLookupError, "framework_name"):
@@ -183,7 +183,7 @@ def test_an_estimator_of_a_framework_has_the_image_of_the_version(
     spec = own.plan().request.algorithm_spec
     assert spec is not None
     assert (spec.image, spec.command) == ("mine:1", ["sh", "-c", "python train.py"])
-    with pytest.raises(InvalidInputError, match=f"{parameter}: is missing .*image_uri"):
+    with refused(InvalidInputError, parameter):
         kind("python train.py", instance_type="ecs.c6.large", session=session).plan()
 
 

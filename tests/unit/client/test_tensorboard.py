@@ -40,7 +40,7 @@ def test_it_starts_stops_starts_again_and_is_deleted(tmp_path: Path) -> None:
     assert requests.get(str(board.app_uri), timeout=PATIENCE_S).ok
     board.delete()
     assert repr(board) == "<TensorBoard a 1% Deleted>"
-    with pytest.raises(InvalidInputError, match="was deleted"):
+    with refused(InvalidInputError, "tensorboard"):
         board.start()
 
 
@@ -70,5 +70,5 @@ def test_it_ends_with_the_program(tmp_path: Path) -> None:
 def test_what_cannot_be_is_refused_before_it_starts(tmp_path: Path) -> None:
     with refused(InvalidInputError, "max_runtime_in_minutes"):
         TensorBoard.create(str(tmp_path), max_runtime_in_minutes="long")  # type: ignore[arg-type]
-    with pytest.raises(WrongCallError, match="source_id"):
+    with refused(WrongCallError, "source_id"):
         TensorBoard.create(str(tmp_path), source_id="x")  # type: ignore[call-arg]

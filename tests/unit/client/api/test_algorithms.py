@@ -189,6 +189,6 @@ def test_one_unreadable_item_does_not_hide_the_others(
 @pytest.mark.parametrize("spec", ["{cut", {"HyperParameters": 7}, [1]])
 def test_a_spec_that_cannot_be_read_is_reported(algorithms: Algorithms, server: ScriptedServer, spec: Any) -> None:
     server.script = [Reply({"AlgorithmSpec": spec, "RequestId": "r-7"})]
-    with pytest.raises(InvalidResponseError, match=r"GetAlgorithmVersion: .*AlgorithmSpec") as caught:
+    with refused(InvalidResponseError) as caught:
         algorithms.get_version("algo-1", "v1")
     assert caught.value.request_id == "r-7"

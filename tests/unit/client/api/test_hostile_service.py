@@ -72,7 +72,6 @@ def test_what_the_service_says_moves_no_cursor(server: ScriptedServer, transport
         "no\x1b]52;c;cm0gLXJmCg==\x07 \x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\ \x9b2J\x85\u202eno\u2066\x00\x7f"
     )
     server.script = [Reply({"Code": hostile, "Message": hostile, "RequestId": hostile}, 400)]
-    with pytest.raises(ApiError) as caught:
+    with refused(ApiError) as caught:
         transport.call("GetTrainingJob", "GET", "/x")
     assert all(character.isprintable() for character in str(caught.value))
-    assert "link" in str(caught.value)

@@ -229,10 +229,9 @@ def test_no_value_is_quoted_where_an_answer_cannot_be_read(
     odd = {"Environments": "TOKEN=hush", "Status": "Running"}
     server.script = [Reply({"TrainingJobs": [odd]}), Reply(), Reply(odd)]
     assert [*jobs.list()] == []
-    with pytest.raises(InvalidResponseError) as caught:
+    with refused(InvalidResponseError) as caught:
         jobs.get("t-1")
     assert "JobRecord.TrainingJobId: is missing" in caplog.text
-    assert "Environments" in str(caught.value)
     assert "hush" not in caplog.text + "".join(traceback.format_exception(caught.value))
 
 

@@ -173,20 +173,16 @@ def test_the_request_id_may_be_in_a_header(server: ScriptedServer, transport: Tr
 
 
 @pytest.mark.parametrize(
-    ("code", "date_ahead_s", "sentence"),
+    ("code", "date_ahead_s"),
     [
-        ("InvalidAccessKeyId.NotFound", 0, "the access key id is not known to 127.0.0.1"),
-        ("SignatureDoesNotMatch", 0, "the access key secret does not belong to the access key id"),
-        ("InvalidSecurityToken.Expired", 0, "get a new temporary key"),
-        ("MissingSecurityToken", 0, "needs its security token"),
-        (
-            "InvalidTimeStamp.Expired",
-            3600,
-            "the clock of this machine is 60 minutes behind the service's",
-        ),
-        ("IllegalTimestamp", -90, "the clock of this machine is 90 seconds ahead of the service's"),
-        ("IllegalTimestamp", -86400 * 40, "the clock of this machine is 40 days ahead of the service's"),
-        ("IllegalTimestamp", 0, "the clock of this machine seems to differ"),
+        ("InvalidAccessKeyId.NotFound", 0),
+        ("SignatureDoesNotMatch", 0),
+        ("InvalidSecurityToken.Expired", 0),
+        ("MissingSecurityToken", 0),
+        ("InvalidTimeStamp.Expired", 3600),
+        ("IllegalTimestamp", -90),
+        ("IllegalTimestamp", -86400 * 40),
+        ("IllegalTimestamp", 0),
     ],
 )
 def test_wrong_key_and_wrong_clock_in_one_sentence(
@@ -195,38 +191,37 @@ def test_wrong_key_and_wrong_clock_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     code: str,
     date_ahead_s: int,
-    sentence: str,
 ) -> None:
     now_s = 1_700_000_000
     monkeypatch.setattr("pai_sdk._client.api.responses.time", SimpleNamespace(time=lambda: now_s))
     body = {"Code": code, "Message": "server string to sign is: x-acs-security-token:keep-my-token"}
     server.script = [Reply(body, 400, {"Date": formatdate(now_s + date_ahead_s, usegmt=True)})]
-    with pytest.raises(AuthenticationError, match=sentence) as caught:
+    with refused(AuthenticationError) as caught:
         get(transport)
     assert "keep-my-token" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("reply", "status", "reported"),
+    ("reply", "status"),
     [
-        (Reply(HTML, 404), 404, "HTML or XML"),
-        (Reply(b"plain words", 403), 403, "not JSON"),
-        (Reply({}, 302, {"Location": "http://elsewhere/"}), 302, "a redirection"),
-        (Reply(HTML, 200), 200, "check that the endpoint belongs to PAI"),
-        (Reply([1], 200), 200, "a JSON list instead of an object"),
-        (Reply(b"null", 200), 200, "a JSON NoneType instead of an object"),
-        (Reply(b"", 200), 200, "an empty body"),
-        (Reply(b"\xff\xfe{", 200), 200, "not JSON"),
-        (Reply(b'{"a":' * 100_000, 200), 200, "truncated or damaged JSON"),
-        (Reply(HTML, 502), 502, "HTTP 502 with HTML"),
+        (Reply(HTML, 404), 404),
+        (Reply(b"plain words", 403), 403),
+        (Reply({}, 302, {"Location": "http://elsewhere/"}), 302),
+        (Reply(HTML, 200), 200),
+        (Reply([1], 200), 200),
+        (Reply(b"null", 200), 200),
+        (Reply(b"", 200), 200),
+        (Reply(b"\xff\xfe{", 200), 200),
+        (Reply(b'{"a":' * 100_000, 200), 200),
+        (Reply(HTML, 502), 502),
     ],
 )
 def test_answers_that_are_not_the_services_keep_their_status(
-    server: ScriptedServer, transport: Transport, reply: Reply, status: int, reported: str
+    server: ScriptedServer, transport: Transport, reply: Reply, status: int
 ) -> None:
     server.script = [reply]
-    with pytest.raises(InvalidResponseError, match=reported) as caught:
+    with refused(InvalidResponseError) as caught:
         get(transport)
     assert caught.value.status_code == status
     assert len(caught.value.body) <= 500
@@ -239,7 +234,6 @@ def test_a_truncated_answer_that_stays_is_a_broken_connection(
     with refused(ConnectionFailedError) as caught:
         get(transport)
     assert caught.value.attempts == 10
-    assert "tried 10 times" in str(caught.value)
 
 
 class TestWhatMayNotBeSentTwice:

@@ -43,29 +43,21 @@ def test_a_service_that_cannot_be_started_says_so(retry: RetryPolicy) -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "tries", "sentence"),
+    ("number", "tries"),
     [
-        (
-            socket.EAI_NONAME,
-            1,
-            "there is no host https://pai.cn-nowhere.aliyuncs.com; check region and",
-        ),
-        (
-            socket.EAI_AGAIN,
-            10,
-            "no network: the name of https://pai.cn-nowhere.aliyuncs.com cannot be",
-        ),
+        (socket.EAI_NONAME, 1),
+        (socket.EAI_AGAIN, 10),
     ],
 )
 def test_wrong_region_and_no_network(
-    monkeypatch: pytest.MonkeyPatch, retry: RetryPolicy, number: int, tries: int, sentence: str
+    monkeypatch: pytest.MonkeyPatch, retry: RetryPolicy, number: int, tries: int
 ) -> None:
     def no_such_host(*_: object, **__: object) -> None:
         raise socket.gaierror(number, "no address")
 
     monkeypatch.setattr(socket, "getaddrinfo", no_such_host)
     transport = Transport("pai.cn-nowhere.aliyuncs.com", KEY, version="1", retry=retry)
-    with pytest.raises(ConnectionFailedError, match=sentence) as caught:
+    with refused(ConnectionFailedError) as caught:
         ask(transport, "POST")
     assert (caught.value.attempts, caught.value.maybe_arrived) == (tries, False)
 

@@ -280,9 +280,8 @@ def test_each_state_can_be_had_over_ssh(repository: Repository, ssh_host: Path, 
 
 def test_a_host_that_does_not_know_our_ssh_key(ssh_host: Path) -> None:
     write_program(ssh_host / "ssh", "#!/bin/sh\necho 'git@h: Permission denied (publickey).' >&2\nexit 255\n")
-    with refused(CodeError, "git_config") as caught:
+    with refused(CodeError, "git_config"):
         content({"repo": "git@git.example.com:project.git"})
-    assert "git@git.example.com:project.git" in str(caught.value)
 
 
 # ---- over HTTP, with a login ------------------------------------------------------------------------------

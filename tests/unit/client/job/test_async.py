@@ -137,7 +137,7 @@ def test_the_first_failure_ends_the_wait(backend: Jobs, fail_fast: Any) -> None:
 
 
 def test_a_timeout_is_that_of_a_wait(backend: Jobs) -> None:
-    with pytest.raises(WaitTimeoutError, match="train0"):
+    with refused(WaitTimeoutError):
         asyncio.run(TrainingJob("train0", backend).wait_async(timeout=0.05, policy=FAST))
     with refused(WaitTimeoutError):
         asyncio.run(gather_async(backend.handles(2), timeout=0.05, policy=FAST))

@@ -113,7 +113,7 @@ def test_only_named_metrics_are_asked_for_and_a_wrong_name_is_an_error() -> None
         compare(jobs(2), ["loss", "los"])
     with refused(InvalidInputError, "metrics"):
         compare(jobs(1), "loss")  # type: ignore[arg-type]
-    with pytest.raises(InvalidInputError, match=r"jobs\[0\]"):
+    with refused(InvalidInputError, "jobs[0]"):
         compare(["train1"])  # type: ignore[list-item]
 
 

@@ -81,18 +81,18 @@ def test_an_error_of_any_instance_comes_before_the_value() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "message", "exit_code"),
+    ("content", "exit_code"),
     [
-        (lambda: result("exit", exit_code=3), r"job train1: the function called sys.exit\(3\)", 3),
-        (lambda: result("exit", exit_code=1, message="the function ended by sys.exit: no data"), ".*no data", 1),
-        (lambda: result(payload=b"no pickle"), "job train1 cannot be unpickled here", None),
-        (lambda: result("refused", message="another Python"), "job train1: another Python", None),
+        (lambda: result("exit", exit_code=3), 3),
+        (lambda: result("exit", exit_code=1, message="the function ended by sys.exit: no data"), 1),
+        (lambda: result(payload=b"no pickle"), None),
+        (lambda: result("refused", message="another Python"), None),
     ],
 )
-def test_a_function_that_did_not_return(content: Any, message: str, exit_code: int | None) -> None:
+def test_a_function_that_did_not_return(content: Any, exit_code: int | None) -> None:
     outcome = function_outcome(FinishedJob({"rank-0": content()}))
     assert outcome is not None
-    with pytest.raises(FunctionError, match=message) as caught:
+    with refused(FunctionError) as caught:
         outcome.value("train1")
     assert caught.value.exit_code == exit_code
 

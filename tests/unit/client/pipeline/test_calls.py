@@ -145,9 +145,9 @@ def test_a_step_whose_condition_does_not_hold_is_skipped_with_those_that_need_it
 def test_a_condition_is_not_true_or_false_while_it_is_described(tmp_path: Path) -> None:
     pipeline = make(tmp_path)
     score = pipeline.step(lambda: 0.8, name="score")
-    with pytest.raises(TypeError, match="not known yet; give it to `when=`"):
+    with refused(TypeError):
         assert score.result > 0.5
-    with pytest.raises(TypeError, match=r"pipeline\.each"):
+    with refused(TypeError):
         list(score.result)
 
 
@@ -228,20 +228,20 @@ def test_all_mistakes_are_found_before_anything_runs(tmp_path: Path, calls: Call
 
 
 @pytest.mark.parametrize(
-    ("given", "what"),
+    ("given", "where"),
     [
-        ({"lr": "fast"}, "lr: 'fast' is not of type float"),
-        ({"n": 1.5}, "n: 1.5 is not of type int"),
-        ({"n": True}, "n: True is not of type int"),
-        ({"on": "maybe"}, "on: 'maybe' is not of type bool"),
+        ({"lr": "fast"}, "lr"),
+        ({"n": 1.5}, "n"),
+        ({"n": True}, "n"),
+        ({"on": "maybe"}, "on"),
     ],
 )
-def test_parameters_have_types(tmp_path: Path, given: dict[str, Any], what: str) -> None:
+def test_parameters_have_types(tmp_path: Path, given: dict[str, Any], where: str) -> None:
     pipeline = make(tmp_path)
     for name, type_, default in (("lr", float, 1), ("n", int, 1), ("on", bool, False)):
         pipeline.parameter(name, type_, default)
     pipeline.step(lambda: 1, name="one")
-    with pytest.raises(InvalidInputError, match=what):
+    with refused(InvalidInputError, where):
         pipeline.run(show=False, **given)
     assert pipeline.check(lr="0.5", n="3", on="true") == {"lr": 0.5, "n": 3, "on": True}
 

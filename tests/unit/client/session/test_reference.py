@@ -67,7 +67,7 @@ def test_without_a_session_it_is_that_of_the_default_one(monkeypatch: pytest.Mon
     store = loaded(RunStore.create("oss://models/team"))
     assert store._session == SessionReference("cn-beijing")
     monkeypatch.setattr(pai_sdk._client.session.default, "_default", session())
-    with pytest.raises(SettingsError, match="cn-beijing"):
+    with refused(SettingsError):
         store.exists(store.get_run_path("r1"))
 
 

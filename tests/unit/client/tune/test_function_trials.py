@@ -179,7 +179,7 @@ def test_several_objectives_have_several_best_trials(tmp_path: Path) -> None:
     tuner = Tuner(train, {"n": IntRange(1, 8)}, ["loss", "accuracy"], sampler="grid", study=tmp_path)
     run(tuner)
     assert sorted(one.params["n"] for one in tuner.best_trials) == [1, 2, 3, 4]
-    with pytest.raises(InvalidInputError, match="best_trials"):
+    with refused(InvalidInputError, "best"):
         _ = tuner.best
     assert "accuracy" in repr(tuner.trials)
 
@@ -254,9 +254,9 @@ def test_all_that_is_wrong_with_a_tuner_is_said_at_once(tmp_path: Path) -> None:
     assert places == expected | {"sampler", "pruner"}
     with refused(InvalidInputError, "pruner"):
         Tuner(parabola, SPACE, ["loss", "accuracy"], pruner="asha")
-    with pytest.raises(InvalidInputError, match="infinitely"):
+    with refused(InvalidInputError, "sampler: search['x']"):
         Tuner(parabola, {"x": Uniform(0, 1)}, sampler="grid")
-    with pytest.raises(TypeError, match="is an unknown keyword"):
+    with refused(TypeError, "trails"):
         Tuner(parabola, SPACE, trails=3)  # type: ignore[call-arg]
 
 
@@ -275,7 +275,7 @@ def test_trials_are_a_table_a_frame_and_a_picture(tmp_path: Path, monkeypatch: p
         tuner.plot("histry")
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     assert "<svg" in tuner.plot().svg
-    with pytest.raises(MissingExtraError, match="plotly"):
+    with refused(MissingExtraError):
         tuner.plot("importance")
     assert repr(TrialList([])) == "[]"
     many = TrialList([Trial(number, "complete", {"x": number}) for number in range(1000)])

@@ -280,7 +280,6 @@ def test_a_generation_without_a_success_ends_the_search(tmp_path: Path) -> None:
             run(tuner(tmp_path, train, parallel=2))
         assert caught.value.generation == 1
         assert sorted(caught.value.failures) == [4, 5, 6, 7]
-        assert "no memory" in str(caught.value)
     assert len(Tuner.load(tmp_path).trials) == 8
     calls[0] = 0
     with refused(TuningFailed):  # it is the last one
@@ -329,7 +328,7 @@ def test_a_study_is_loaded_with_its_population_and_continued_with_more_generatio
 def test_another_population_is_not_that_of_the_study(tmp_path: Path) -> None:
     run(tuner(tmp_path / "population"))
     for sampler in ("pbt", PopulationBased(size=4, generations=3, resample=0.5), "random", None):
-        with pytest.raises(InvalidInputError, match=r"PopulationBased\(size=4") as caught:
+        with refused(InvalidInputError, "sampler") as caught:
             run(tuner(tmp_path / "population", sampler=sampler))
         assert [one.where for one in caught.value.problems] == ["sampler"]
     run(tuner(tmp_path / "random", sampler="random", trials=1))

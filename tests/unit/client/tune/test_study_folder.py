@@ -99,9 +99,8 @@ def test_a_search_goes_on_when_a_full_disk_has_room_again(tmp_path: Path) -> Non
     small = Tuner(lambda config: 1.0, space, trials=30, parallel=1, seed=1, study=tmp_path, sampler="random")
     counts = []
     for size_bytes in range(15_000, 64_000, 7_013):
-        with files_of_at_most(size_bytes), pytest.raises(StorageError) as caught:
+        with files_of_at_most(size_bytes), refused(StorageError):
             small.run(show=False)
-        assert str(tmp_path / "journal.jsonl") in str(caught.value)
         counts.append(len(Tuner.load(tmp_path).trials))  # anybody can read it
     assert counts == sorted(counts)
     assert counts[-1] > 2

@@ -13,6 +13,7 @@ import pytest
 
 import pai_sdk
 from pai_sdk._core.names.lazy_names import lazy_names
+from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
 
@@ -37,7 +38,7 @@ def test_every_name_of_a_stub_can_be_loaded(stub: Path) -> None:
 
 
 def test_another_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="module 'pai_sdk' has no attribute 'Estimater'"):
+    with refused(AttributeError):
         _ = pai_sdk.Estimater
 
 

@@ -125,7 +125,7 @@ def test_a_keyword_that_is_switched_off_asks_for_nothing() -> None:
 
 def test_keywords_of_sessions() -> None:
     assert Session("cn-hangzhou", default_bucket="models").default_bucket() == "models"  # type: ignore[call-arg]
-    with pytest.raises(WrongCallError, match="workspace_id='12345'"):
+    with refused(WrongCallError, "resource_group_name"):
         setup_default_session("cn-hangzhou", resource_group_name="group")
 
 
@@ -144,9 +144,9 @@ def test_a_call_names_the_object_that_takes_the_parameter() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("package", ["pai_sdk", "pai_sdk.estimator", "pai_sdk.job"])
 def test_the_import_of_a_name_says_what_replaces_it(package: str, name: str) -> None:
-    with pytest.raises(NotOfferedError, match=re.escape(NAMES[name])) as caught:
+    with pytest.raises(NotOfferedError) as caught:
         exec(f"from {package} import {name}")  # the statement, which would hide an AttributeError
-    assert caught.value.name == name
+    assert (caught.value.name, caught.value.instead) == (name, NAMES[name])
 
 
 def test_no_name_is_one_of_ours() -> None:
@@ -168,10 +168,13 @@ def test_an_attribute_says_what_replaces_it(owner: str, name: str) -> None:
     for kind in KINDS:
         if issubclass(kind, CLASSES[owner]):
             made = object.__new__(kind)
-            with pytest.raises(NotOfferedAttributeError, match=re.escape(ATTRIBUTES[owner][name])) as caught:
+            with pytest.raises(NotOfferedAttributeError) as caught:
                 getattr(made, name)
+            assert (caught.value.name, caught.value.instead) == (
+                f"{kind.__name__}.{name}",
+                ATTRIBUTES[owner][name],
+            )
             assert isinstance(caught.value, AttributeError | PaiError)
-            assert f"{kind.__name__!r} object has no attribute {name!r}" in str(caught.value)
             assert not hasattr(made, name)
 
 

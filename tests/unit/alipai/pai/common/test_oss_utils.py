@@ -66,7 +66,7 @@ def test_an_endpoint_is_taken_with_its_scheme() -> None:
     uri = OssUriObj.from_bucket_key_endpoint("bkt", "/a", "https://storage.example.com")
     assert (uri.endpoint, uri.object_key) == ("storage.example.com", "a")
     assert OssUriObj("oss://bkt/a").get_uri_with_endpoint("http://h:80") == "oss://bkt.h:80/a"
-    with pytest.raises(InvalidInputError, match="oss-<region>"):
+    with refused(InvalidInputError, "endpoint"):
         OssUriObj("oss://bkt/a").get_uri_with_endpoint()
     with refused(ValueError, "'s3://bkt/a'"):
         OssUriObj("s3://bkt/a")

@@ -350,17 +350,14 @@ def test_ctrl_c_is_that_of_one_job(on_interrupt: Any) -> None:
     jobs = [MadeUpJob(f"train{n}", ends_at=10.0 if n == 0 else 1e6) for n in range(6)]
     backend = ManyJobsBackend(ManyJobsService(clock, random.Random(7), jobs, offers_changes=True))
     before = signal.getsignal(signal.SIGINT)
-    with pytest.raises(KeyboardInterrupt) as caught:
+    with refused(KeyboardInterrupt):
         gather(backend.handles(), show=False, on_interrupt=on_interrupt, policy=policy(clock))
     assert signal.getsignal(signal.SIGINT) is before
     assert shared_pollers()._pollers == {}
     if on_interrupt == "stop":
         assert len(backend.calls) == 5
-        assert str(caught.value) == "5 jobs have ended"
     else:
         assert backend.calls == []
-        assert str(caught.value).startswith("5 jobs are still running. To list them: ")
-        assert str(caught.value).endswith(" ps")
 
 
 def test_one_job_that_goes_on_is_named() -> None:
@@ -374,22 +371,24 @@ def test_one_job_that_goes_on_is_named() -> None:
 
     service.clock = Pressed()
     for wait in (gather, as_completed):
-        with pytest.raises(KeyboardInterrupt, match=r"train0 is still running\. To follow it: .* logs -f train0"):
+        with refused(KeyboardInterrupt):
             list(wait(backend.handles(), policy=policy(service.clock)))
 
 
 @pytest.mark.parametrize(
-    ("jobs", "more", "match"),
+    ("jobs", "more", "where"),
     [
-        ("train1", {}, "jobs: is of type str"),
-        (["train1", 7], {}, r"jobs\[1\]: is of type int"),
-        ([], {"fail_fast": "now"}, "fail_fast: 'now' is not known"),
-        ([], {"on_interrupt": "kill"}, "on_interrupt: 'kill' is not known"),
-        ([], {"timeout": "soon"}, "timeout: 'soon' is not a number"),
+        ("train1", {}, ("jobs",)),
+        (["train1", 7], {}, ("jobs[0]", "jobs[1]")),
+        ([], {"fail_fast": "now"}, ("fail_fast",)),
+        ([], {"on_interrupt": "kill"}, ("on_interrupt",)),
+        ([], {"timeout": "soon"}, ("timeout",)),
     ],
 )
-def test_what_cannot_be_waited_for_is_an_error_at_once(jobs: Any, more: dict[str, Any], match: str) -> None:
-    with pytest.raises(InvalidInputError, match=match):
+def test_what_cannot_be_waited_for_is_an_error_at_once(
+    jobs: Any, more: dict[str, Any], where: tuple[str, ...]
+) -> None:
+    with refused(InvalidInputError, *where):
         gather(jobs, show=False, **more)
 
 

@@ -18,6 +18,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 from pai_sdk.errors import JobFailed, NotFoundError
+from tests.support.messages import refused
 from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.job.simulated_service import (
     JOB,
@@ -212,12 +213,11 @@ def test_a_traceback_that_comes_late_is_waited_for_and_if_it_does_not_come_that_
     service = SimulatedService(
         clock, random.Random(5), is_ours=False, instances=[broken], ends_at=60.0, ends_as="Failed"
     )
-    with pytest.raises(JobFailed) as caught:
+    with refused(JobFailed) as caught:
         TrainingJob(JOB, SimulatedBackend(service)).wait(
             show_logs=show_logs, display=shown, policy=FollowPolicy(schedule=clock)
         )
-    assert ("no column 'age'" in str(caught.value)) == is_told
-    assert ("its log showed no reason within 15 s" in str(caught.value)) == (not is_told)
+    assert bool(caught.value.traceback) == is_told
     assert clock.time < 60 + 8 + 15 + 10, "and it is waited for once"
 
 
@@ -227,7 +227,7 @@ def test_a_log_that_shows_the_reason_is_not_waited_for_any_longer_than_another()
     service = SimulatedService(
         clock, random.Random(5), is_ours=False, instances=[broken], ends_at=60.0, ends_as="Failed"
     )
-    with pytest.raises(JobFailed, match="no column 'age'"):
+    with refused(JobFailed):
         TrainingJob(JOB, SimulatedBackend(service)).wait(display=Shown(), policy=FollowPolicy(schedule=clock))
     assert clock.time < 60 + 8 + 5 + 3
 
@@ -255,7 +255,7 @@ def test_an_end_in_a_status_that_is_not_known_ends_the_wait(show_logs: bool) -> 
     service = SimulatedService(clock, random.Random(5), is_ours=False, instances=[there], ends_at=60.0)
     service.ends_as, service.tells_transitions = "Evicted", True
     job = TrainingJob(JOB, SimulatedBackend(service))
-    with pytest.raises(JobFailed, match="this version of pai_sdk does not know that status") as caught:
+    with refused(JobFailed) as caught:
         job.wait(7200, show_logs=show_logs, display=shown, policy=FollowPolicy(schedule=clock))
     assert caught.value.status == "Evicted"
     assert clock.time < 60 + 60

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from pai_sdk._data.run.events.series import Point, Series, empty_series, is_tensor_kind
+from tests.support.messages import refused
 
 values = arrays.arrays(np.float64, st.integers(0, 300), elements=st.floats(width=64))
 
@@ -61,7 +62,7 @@ def test_fewer_points_keep_the_first_the_last_and_the_extremes(column: np.ndarra
 
 
 def test_too_few_points_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 4"):
+    with refused(ValueError):
         series([1]).downsample(3)
 
 

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pai_sdk._data.run.events import writer as events
 from pai_sdk._data.run.events.records import read_records, read_scalars
 from pai_sdk._data.run.events.writer import EventWriter, crc32c
+from tests.support.messages import refused
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.interpreter
@@ -193,12 +194,12 @@ def test_a_record_without_google_crc32c_is_the_same(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("value", "problem"),
-    [("0.5", "is text"), (b"1", "is text"), (None, "NoneType"), ([1], "list"), (1j, "complex"), ({}, "dict")],
+    "value",
+    ["0.5", b"1", None, [1], 1j, {}],
 )
-def test_what_is_no_number_is_refused_by_name(tmp_path: Path, value: object, problem: str) -> None:
+def test_what_is_no_number_is_refused_by_name(tmp_path: Path, value: object) -> None:
     with EventWriter(tmp_path) as writer:
-        with pytest.raises(TypeError, match=f"'odd'.*{problem}"):
+        with refused(TypeError):
             writer.scalars({"loss": 1.0, "odd": value}, 1)
         writer.scalars({"loss": 2.0}, 2)
     assert all_scalars(tmp_path) == [("loss", 2, 2.0)]
@@ -221,9 +222,9 @@ def test_all_kinds_of_numbers_are_taken(tmp_path: Path) -> None:
     }
     with EventWriter(tmp_path) as writer:
         writer.scalars(values, 1)
-        with pytest.raises(OverflowError, match="'huge'"):
+        with refused(OverflowError):
             writer.scalars({"huge": 10**400}, 2)
-        with pytest.raises(OverflowError, match="64 bits"):
+        with refused(OverflowError):
             writer.scalars({"a": 1}, 2**63)
     assert {tag: same(value) for tag, _, value in all_scalars(tmp_path)} == {
         tag: same(float(value)) for tag, value in values.items()

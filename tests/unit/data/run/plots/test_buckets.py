@@ -17,6 +17,7 @@ from pai_sdk._data.run.plots.curve_view import CurveView
 from pai_sdk._data.run.plots.figures import Comparison
 from pai_sdk._data.run.plots.smoothing import smoothed, smoothed_together, smoothed_together_by_x
 from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 numbers = st.floats(width=64) | st.sampled_from([math.nan, math.inf, -math.inf, 0.0, -0.0, 1.0])
 xs = st.floats(-1e9, 1e9) | st.integers(-100, 100).map(float)
@@ -227,7 +228,7 @@ def test_a_missing_step_does_not_change_the_weight_of_others() -> None:
 
 @pytest.mark.parametrize("weight", [-0.1, 1.0, math.nan])
 def test_a_weight_out_of_range_is_refused(weight: float) -> None:
-    with pytest.raises(ValueError, match="weight"):
+    with refused(ValueError):
         smoothed([1.0], weight)
 
 

@@ -119,7 +119,7 @@ def test_every_axis_holds_its_values(one: float, other: float, is_log: bool) -> 
 
 
 def test_an_unknown_axis_names_the_others() -> None:
-    with pytest.raises(InvalidInputError, match="relative_time"):
+    with refused(InvalidInputError, "x"):
         x_axis("epoch", 0, 1)
 
 

@@ -229,7 +229,7 @@ def test_what_is_no_metric_is_an_error_in_the_caller(tmp_path: Path, metrics: di
 def test_nan_and_huge_numbers_are_recorded(tmp_path: Path) -> None:
     with ReportSession(tmp_path) as session, session.bound():
         report({"nan": math.nan, "inf": math.inf, "huge": 1e300}, checkpoint=made(tmp_path / "model"))
-        with pytest.raises(OverflowError, match="'x'"):
+        with refused(OverflowError):
             report({"x": 10**400})
     assert {tag: str(value) for tag, _, value in scalars(tmp_path)} == {
         "nan": "nan",
@@ -524,7 +524,7 @@ def test_an_action_added_during_close_does_not_keep_the_closed_thread(monkeypatc
 @pytest.mark.parametrize("checkpoint", [{"weights": 1}, 3, b"x"])
 def test_a_checkpoint_is_the_path_of_a_folder(tmp_path: Path, checkpoint: object) -> None:
     with ReportSession(tmp_path) as session, session.bound():
-        with pytest.raises(TypeError, match="path of a folder"):
+        with refused(TypeError):
             report({"x": 1}, checkpoint=checkpoint)
         with refused(CheckpointError):
             report({"x": 1}, checkpoint=made(tmp_path / "m"), checkpoint_upload_mode="LATER")
@@ -535,7 +535,7 @@ def test_a_checkpoint_is_the_path_of_a_folder(tmp_path: Path, checkpoint: object
 
 def test_a_checkpoint_dir_keeps_metrics(tmp_path: Path) -> None:
     with ReportSession(tmp_path) as session, session.bound():
-        with pytest.raises(TypeError, match="'eval/name' is text"), checkpoint_dir(1, {"eval": {"name": "a"}}):
+        with refused(TypeError), checkpoint_dir(1, {"eval": {"name": "a"}}):
             pass
         with checkpoint_dir(2, {"loss": numpy.float32(0.5), "eval": {"loss": 1}}) as folder:
             made(folder)

@@ -20,6 +20,7 @@ from pai_sdk._data.storage.oss import v4 as oss_v4
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.uri import OssUri
 from tests.support.fake_oss import FakeOss
+from tests.support.messages import refused
 from tests.unit.data.storage.conftest import BUCKET, client, oss, retry
 
 __all__ = ["client", "oss", "retry"]
@@ -67,7 +68,7 @@ def test_an_end_of_an_upload_whose_response_was_lost(oss: FakeOss, folder: OssFo
 def test_a_refusal_is_final_and_shows_no_secret(oss: FakeOss, folder: OssFolder, file: Path) -> None:
     file.write_bytes(LARGE)
     oss.fail("status", status=403, code="AccessDenied", times=100)
-    with pytest.raises(PermissionError, match="HTTP 403 AccessDenied") as caught:
+    with refused(PermissionError) as caught:
         folder.send(file, "a")
     assert len(oss.seen) == 1
     assert "the-secret" not in str(caught.value)
@@ -104,7 +105,7 @@ def test_a_file_that_is_written_while_it_is_read(
     folder.send(file, "a")
     assert oss.buckets[BUCKET]["run/a"].content == content
     change(b"2" * len(content), "wb")
-    with pytest.raises(OSError, match="was rewritten while it was read"):
+    with refused(OSError):
         folder.send(file, "a")
     assert oss.buckets[BUCKET]["run/a"].content == content
 
@@ -114,7 +115,7 @@ def test_where_it_is_comes_with_it_or_from_the_environment(monkeypatch: pytest.M
         monkeypatch.delenv(name, raising=False)
     there = {"bucket": "b", "key": "", "endpoint": "http://127.0.0.1:1", "region": "cn-test"}
     assert endpoint_of(there) == ("http://127.0.0.1:1", "cn-test")
-    with pytest.raises(RuntimeError, match="PAI_REGION_ID"):
+    with refused(RuntimeError):
         endpoint_of({})
     monkeypatch.setenv("PAI_REGION_ID", "cn-hangzhou")
     assert endpoint_of({}) == ("https://oss-cn-hangzhou.aliyuncs.com", "cn-hangzhou")

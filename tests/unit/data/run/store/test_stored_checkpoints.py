@@ -184,7 +184,7 @@ def test_a_damaged_checkpoint_is_not_downloaded(run: Path, tmp_path: Path) -> No
     store.write("checkpoints/100/weights", b"1.1")
     newest = latest_checkpoint(store)
     assert newest is not None
-    with pytest.raises(CheckpointError, match="damaged"):
+    with refused(CheckpointError):
         newest.download(tmp_path / "here")
     assert read_checkpoint(tmp_path / "here", checksums=True) == earlier.download(tmp_path / "here")
     assert sorted(entry.name for entry in (tmp_path / "here").iterdir()) == [MARKER, "part", "weights"]

@@ -434,7 +434,7 @@ def test_compare(manager: RunManager, root: Path) -> None:
     assert [curve.name for curve in one.curves] == ["run-2"]
     with refused(InvalidInputError, "runs"):
         manager.compare(["x"], "loss")
-    with pytest.raises(InvalidInputError, match="buckets"):
+    with refused(InvalidInputError, "buckets"):
         manager.compare("", "loss", buckets=0)
     assert manager.compare("", "missing").curves == ()
 
@@ -713,7 +713,7 @@ def test_questions_do_not_wait_for_files(tmp_path: Path, monkeypatch: pytest.Mon
         assert last(manager, "a") == 1.0
         assert manager.run("a").scalars("loss").value.tolist() == [1.0]
         assert len(manager.compare("", "loss").curves) == 1
-        with pytest.raises(TimeoutError, match=r"not all runs are read after 0.01 s; 2 runs are known"):
+        with refused(TimeoutError):
             manager.refresh(timeout_s=0.01)
         go_on.set()
         waiting.join(60)
@@ -734,7 +734,7 @@ def test_close_says_what_it_could_not_end(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(store, "read", slow_read)
     manager = RunManager(store, refresh_s=0).start()
     assert reading.wait(60)
-    with pytest.raises(TimeoutError, match="is still being read"):
+    with refused(TimeoutError):
         manager.close(deadline_s=0.01)
     go_on.set()
     manager.close()
@@ -809,7 +809,7 @@ def test_points_that_are_not_in_memory_do_not_come_back_by_themselves(tmp_path: 
 )
 def test_settings_are_checked(tmp_path: Path, wrong: dict[str, object]) -> None:
     """MGR-B4: the original took True for an interval, and ignored the number of threads."""
-    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+    with refused(InvalidInputError, *wrong):
         RunManager(tmp_path, **wrong)  # type: ignore[arg-type]
 
 
@@ -853,7 +853,7 @@ def test_times_and_hands_off_at_import(manager: RunManager, root: Path) -> None:
 def test_a_closed_manager_starts_nothing(tmp_path: Path) -> None:
     manager = RunManager(tmp_path, refresh_s=0)
     manager.close()
-    with pytest.raises(TimeoutError, match="the manager was closed"):
+    with refused(TimeoutError):
         manager.refresh(10)
     assert manager.subscribe().get() is None
 

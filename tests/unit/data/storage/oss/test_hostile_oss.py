@@ -16,6 +16,7 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import StorageError
 from tests.support.fake_oss import FakeOss, StoredObject
+from tests.support.messages import refused
 from tests.unit.data.storage.conftest import BUCKET
 
 
@@ -34,7 +35,7 @@ def test_nothing_goes_where_a_redirection_leads(oss: FakeOss, retry: RetryPolicy
     try:
         with OssClient(oss.endpoint, lambda: key, region="cn-test", retry=retry) as client:
             for ask in (client.get_bytes, client.head, lambda uri: client.put_bytes(uri, b"our code")):
-                with pytest.raises(StorageError, match=f"HTTP {status}"):
+                with refused(StorageError):
                     ask(uri("k"))
     finally:
         elsewhere.close()

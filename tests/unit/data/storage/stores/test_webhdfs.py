@@ -16,6 +16,7 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.store import FsspecStore, Store
 from pai_sdk._data.storage.stores.hdfs import HadoopFiles
 from pai_sdk.errors import StorageError
+from tests.support.messages import refused
 from tests.unit.data.storage.stores.store_conformance import StoreConformance
 from tests.unit.data.storage.stores.webhdfs_server import Asked, RemoteException, WebHdfs
 
@@ -79,11 +80,11 @@ class TestWebHdfs(StoreConformance):
     def test_refusals_are_errors_of_storage(self, store: Store, hdfs: WebHdfs) -> None:
         store.write("a", b"1")
         hdfs.forbidden.add("dr.who")
-        with pytest.raises(StorageError, match="Permission denied"):
+        with refused(StorageError):
             store.head("a")
-        with pytest.raises(StorageError, match="Permission denied"):
+        with refused(StorageError):
             store.write("b", b"1")
-        with pytest.raises(StorageError, match="Permission denied"):
+        with refused(StorageError):
             list(store.list())
 
     def test_the_user_is_the_one_of_the_uri(self, hdfs: WebHdfs) -> None:

@@ -260,9 +260,8 @@ def test_a_link_to_the_same_content_is_replaced(client: OssClient, oss: FakeOss,
 def test_a_file_in_the_place_of_a_folder(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     oss.buckets[BUCKET] |= {"run/a/b": StoredObject(b"1"), "run/c": StoredObject(b"2")}
     (tmp_path / "file").write_bytes(b"mine")
-    says = f"^{tmp_path / 'file'} is a file, but a folder is needed there; move the file away$"
     for uri, target in (("run/", "file"), ("run/", "file/deeper"), ("run/c", "file/c")):
-        with pytest.raises(PathConflictError, match=says):
+        with refused(PathConflictError):
             download(client, OssUri(BUCKET, uri), tmp_path / target)
     (tmp_path / "down").mkdir()
     (tmp_path / "down" / "a").write_bytes(b"mine")
