@@ -111,8 +111,8 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
     "OutputChannels.VersionName": ({"OutputChannels": [{**OUTPUT, "VersionName": "v1"}]}, "o.VersionName"),
 }
 
-# Field: the part of a request that sets it to what cannot be done here, and what the error says.
-REFUSED: dict[str, tuple[dict[str, Any], str]] = {  # with the place of the problem
+# Field: the part of a request that sets it to what cannot be done here, and the place of the problem.
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "ComputeResource.ResourceId": ({"ComputeResource": {"ResourceId": "q"}}, "resource_id"),
     "InputChannels.DatasetId": ({"InputChannels": [{"Name": "c", "DatasetId": "d-1"}]}, "inputs['c']"),
     "OutputChannels.DatasetId": ({"OutputChannels": [{"Name": "o", "DatasetId": "d-1"}]}, "outputs['o']"),
