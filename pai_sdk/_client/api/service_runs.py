@@ -108,19 +108,11 @@ class ServiceRuns(Resource):
         with _Reading(response):
             return _comparison(response.json["comparisons"][0])
 
-    def _call(
-        self,
-        action: str,
-        method: str,
-        path: str,
-        path_params: Mapping[str, str] | None = None,
-        query: Mapping[str, Any] | None = None,
-        **options: Any,  # of Transport.call
-    ) -> ApiResponse:
+    def _call(self, *arguments: Any, **options: Any) -> ApiResponse:
         if not self.is_offered():
             hint = "read them where they are stored: RunManager(uri)"
             raise InvalidInputError([Problem("session", "its service does not offer runs over HTTP", hint)])
-        return super()._call(action, method, path, path_params, query, **options)
+        return super()._call(*arguments, **options)
 
 
 class _Reading:

@@ -131,7 +131,7 @@ class SinkSender:
         self.changed.notify_all()
 
     def stop(self, error: BaseException) -> None:
-        """Stops the threads at once, also those that would retry; an earlier error is not replaced."""
+        """Stops the threads at once, without further retries; an earlier error is not replaced."""
         self.fail(error)
         self._waiting.clear()
 

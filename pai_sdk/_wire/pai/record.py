@@ -169,7 +169,7 @@ class RecordSource(NamedTuple):
     etag: str | None = None  # its version tag of this snapshot, by which a caller can wait for the next one
     lists_all: bool = False  # it lists an instance before it has a line
     may_wait: bool = False  # it has long polls (`Prefer: wait`)
-    reads_reports: bool = False  # its metrics are also those that jobs report
+    reads_reports: bool = False  # its metrics include reported ones
 
 
 class JobState(Received):

@@ -1,6 +1,6 @@
 """alipai's exceptions, by the names that its users catch; all errors of pai_sdk are in `pai_sdk.errors`.
 
-Nothing here raises those that are defined below: programs that catch them can be imported.
+Nothing here raises the exceptions defined below: programs that catch them can be imported.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     jobs.lock              of all jobs, for a moment: a new job, a change of `facts.json`
     <job>/submit.lock      while a process takes a step of the job: start, upload, save; see `LocalJob.step_lock`
-    <job>/readers.lock     shared by those that read the job; see `Readers`
+    <job>/readers.lock     shared by the readers of the job; see `Readers`
 
 A process that has the lock of a job may take `jobs.lock`. The reverse happens only for a job that is being
 created, whose lock no other process has.

@@ -85,7 +85,7 @@ class LocalStaging(Staging):
 
 
 def copy_tree(tree: FileTree, target: Path) -> None:
-    """Copies the current files of a tree into a folder; lists those that were deleted since it was read."""
+    """Copies the current files of a tree into a folder; lists the files deleted since it was read."""
     problems = []
     for entry in tree.entries:
         destination = target / entry.path

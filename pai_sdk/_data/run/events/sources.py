@@ -102,7 +102,7 @@ def lanes(files: Sequence[HostFiles]) -> list[tuple[int, str]]:
                 members.extend(candidates)
                 break
         else:
-            # The machine that started first, and those that continue its training, have an empty name.
+            # The machine that started first, and machines that continue its training, have an empty name.
             lane_by_host[rank, host] = host if existing else ""
             existing.append((lane_by_host[rank, host], [*candidates]))
     return [(file.rank, lane_by_host[file.rank, file.host]) for file in files]

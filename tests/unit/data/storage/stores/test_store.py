@@ -93,7 +93,7 @@ def test_a_change_within_a_second_and_an_older_file_have_another_etag(tmp_path: 
 
 def test_a_write_through_a_link_that_leads_outside_is_refused(tmp_path: Path) -> None:
     (tmp_path / "outside").mkdir()
-    store = LocalStore(tmp_path / "root")
+    store = LocalStore(tmp_path / "store")
     store.write("a", b"")
     (store.root / "link").symlink_to("../outside")
     with refused(StorageError):
