@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 # The package is imported from where this process found it, with the lowest precedence in sys.path.
@@ -37,9 +38,10 @@ def start_detached(
             # Ctrl-C in the terminal does not reach it.
             start_new_session=True,
         )
-    assert process.stdin is not None  # noqa: S101 - it is a pipe
-    with process.stdin:
-        process.stdin.write(content)
     # It may exit before this process: without wait() it would stay a zombie.
     threading.Thread(target=process.wait, name=f"pai-reaper-{process.pid}", daemon=True).start()
+    assert process.stdin is not None  # noqa: S101 - it is a pipe
+    # It may have exited before it read anything; the reason is in its log.
+    with suppress(BrokenPipeError), process.stdin:
+        process.stdin.write(content)
     return process
