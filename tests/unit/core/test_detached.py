@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pai_sdk._core.detached import start_detached
 from tests.support.waiting import PATIENCE_S
+
+pytestmark = pytest.mark.interpreter
 
 
 def test_a_process_that_exits_before_it_reads_its_input_is_no_error_here(tmp_path: Path) -> None:

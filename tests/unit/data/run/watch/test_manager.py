@@ -42,6 +42,7 @@ __all__ = ["client", "oss", "retry"]
 def manager(tmp_path: Path) -> Iterator[RunManager]:
     """Of a folder, without passes of its own."""
     with RunManager(tmp_path / "runs", refresh_s=0) as made:
+        made.wait_until_loaded()  # otherwise the first pass could still see what a test writes
         yield made
 
 
