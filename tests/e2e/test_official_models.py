@@ -23,6 +23,8 @@ PER_KIND = 150
 
 # Settings of the build of this client that alipai brings along; the public one has no such fields.
 ONLY_IN_ALIPAI = {"AIMasterType", "Priority"}
+# For executors of this package; no client of PAI has them.
+ONLY_OURS = {"Roles", "Mounts"}
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,8 @@ def without_empty(value: Any) -> Any:
 
 def known_to_it(body: dict[str, Any]) -> dict[str, Any]:
     given = body.get("Settings", {})
-    return {**body, "Settings": {key: item for key, item in given.items() if key not in ONLY_IN_ALIPAI}}
+    settings = {key: item for key, item in given.items() if key not in ONLY_IN_ALIPAI}
+    return {key: item for key, item in body.items() if key not in ONLY_OURS} | {"Settings": settings}
 
 
 @pytest.fixture(scope="module")

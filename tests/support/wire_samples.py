@@ -9,7 +9,9 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
+from pai_sdk._wire.pai.compute import InstanceSpec
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.roles import Mount, Role, StartAfter
 from pai_sdk._wire.pai.spec import InputChannel, OssLocation, OutputChannel
 
 __all__ = ["models", "requests"]
@@ -24,6 +26,31 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(min_value=0, allow_nan=False, allow_infinity=False),
     Any: TEXT,
 }
+# Roles name each other, and a mount has a path of its own.
+_ROLES = st.builds(
+    lambda image, command, count, spec: [
+        Role(
+            name="PS", count=count, is_chief=False, counts_for_success=False, instance_spec=InstanceSpec(cpu=spec)
+        ),
+        Role(
+            name="Worker",
+            image=image,
+            command=[command],
+            ecs_spec=spec,
+            restart_policy="Never",
+            start_after=[StartAfter(role="PS", phase="Running", min_count=1)],
+        ),
+    ],
+    TEXT,
+    TEXT,
+    st.integers(1, 9),
+    TEXT,
+)
+_MOUNTS = st.builds(
+    lambda access, options: [Mount(path="/mnt/data", uri="oss://bucket/data/", access=access, options=options)],
+    st.sampled_from(["RO", "RW"]),
+    TEXT,
+)
 # Of these exactly one may be given.
 _EITHER = {InputChannel: ("input_uri", "dataset_id"), OutputChannel: ("output_uri", "dataset_id")}
 
@@ -64,6 +91,8 @@ def _values(annotation: Any, *, full: bool) -> st.SearchStrategy[Any]:
         return _values(inside[0], full=full)
     if origin is Literal:
         return st.sampled_from(inside)
+    if origin is list and inside[0] in (Role, Mount):
+        return _ROLES if inside[0] is Role else _MOUNTS
     if origin is list:
         return st.lists(_values(inside[0], full=full), min_size=1, max_size=2)
     if origin is dict:

@@ -10,9 +10,15 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._core.names.hints import name_hint
-from pai_sdk._wire.pai.fields import ChannelFields, ParameterFields, RangeFields
 from pai_sdk._wire.pai.secret_values import masked_command
-from pai_sdk._wire.pai.spec import AlgorithmSpec, Channel, HyperParameter
+from pai_sdk._wire.pai.spec import (
+    AlgorithmSpec,
+    Channel,
+    ChannelFields,
+    HyperParameter,
+    ParameterFields,
+    RangeFields,
+)
 from pai_sdk._wire.pai.wire import NullableList, Received
 from pai_sdk.errors import Problem
 

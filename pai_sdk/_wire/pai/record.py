@@ -219,6 +219,8 @@ class JobRecord(JobState):
     experiment_config: dict[str, Any] | None = None
     scheduler: dict[str, Any] | None = None
     settings: dict[str, Any] | None = None
+    roles: list[dict[str, Any]] | None = None  # of services of this package only, as `mounts`
+    mounts: list[dict[str, Any]] | None = None
 
     _source: RecordSource = PrivateAttr(default=RecordSource())
 
@@ -275,6 +277,8 @@ class JobRecord(JobState):
     @property
     def num_instances(self) -> int:
         """The number of instances that the job has in all; 1 where none is stated."""
+        if self.roles:
+            return sum(role["Count"] if isinstance(role.get("Count"), int) else 1 for role in self.roles)
         resource = self.compute_resource or {}
         count = resource.get("InstanceCount") or resource.get("EcsCount")
         return count if isinstance(count, int) else 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from pai_sdk._wire.pai.compute import (
     AssignNodeSpec,
@@ -14,6 +14,7 @@ from pai_sdk._wire.pai.compute import (
     UserVpcConfig,
 )
 from pai_sdk._wire.pai.numbers import Integer
+from pai_sdk._wire.pai.roles import Mount, Role, mount_problems, role_problems
 from pai_sdk._wire.pai.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk._wire.pai.wire import Sent
 
@@ -60,9 +61,23 @@ class TrainingJobRequest(Sent):
     assign_node_spec: AssignNodeSpec | None = None
     credential_config: CredentialConfig | None = None
 
+    # PAI's TrainingJob API has neither; executors of this package and local Docker take both.
+    roles: list[Role] | None = None
+    mounts: list[Mount] | None = None
+
+    @model_validator(mode="after")
+    def _check_roles_and_mounts(self) -> TrainingJobRequest:
+        problems = [] if self.roles is None else list(role_problems(self.roles))
+        problems += mount_problems(self.mounts or ())
+        if problems:
+            raise ValueError("; ".join(problems))
+        return self
+
     @property
     def instance_count(self) -> int:
-        """The number of instances."""
+        """The number of instances; with roles, of all roles together."""
+        if self.roles:
+            return sum(role.count for role in self.roles)
         return self.compute_resource.ecs_count or self.compute_resource.instance_count or 1
 
     @property

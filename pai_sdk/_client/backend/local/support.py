@@ -85,6 +85,10 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
     if code and code.location_type not in _CODE_TYPES:
         hint = "give a local folder or an oss:// URI"
         yield Problem("source_dir", f"code in {code.location_type!r} cannot be read from this machine", hint)
+    if request.roles is not None:
+        yield Problem("roles", "a local run has no unlike roles", "use instance_count for like instances")
+    if request.mounts:
+        yield Problem("mounts", "a local run has no mounts", "give the folders as inputs and outputs")
     if compute and compute.resource_id:
         yield Problem("resource_id", "is a quota of the service", "leave it out for a local run")
     for channels in (map(_input_problem, request.input_channels), map(_output_problem, request.output_channels)):

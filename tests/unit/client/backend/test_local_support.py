@@ -113,6 +113,8 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
 
 # Field: the part of a request that sets it to what cannot be done here, and the place of the problem.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "Roles": ({"Roles": [{"Name": "Worker"}]}, "unlike roles"),
+    "Mounts": ({"Mounts": [{"Path": "/data", "Uri": "oss://b/d/"}]}, "mounts"),
     "ComputeResource.ResourceId": ({"ComputeResource": {"ResourceId": "q"}}, "resource_id"),
     "InputChannels.DatasetId": ({"InputChannels": [{"Name": "c", "DatasetId": "d-1"}]}, "inputs['c']"),
     "OutputChannels.DatasetId": ({"OutputChannels": [{"Name": "o", "DatasetId": "d-1"}]}, "outputs['o']"),
@@ -146,7 +148,7 @@ def fields(model: type[BaseModel], above: str = "") -> Iterator[str]:
     for name, field in model.model_fields.items():
         path = above + (field.alias or _wire_name(model, name))
         nested = next(_models_in(field.annotation), None)
-        if nested is None or path in KEPT or path in NOTICED:
+        if nested is None or path in KEPT or path in NOTICED or path in REFUSED:
             yield path
         else:
             yield from fields(nested, f"{path}.")

@@ -18,12 +18,12 @@ from tests.support.wire_samples import requests
 pytestmark = pytest.mark.interpreter
 
 # CreateTrainingJob of paistudio 2022-01-12, as its public client 2.6.2 writes it. `+` stands before what only the
-# build of that client within alipai knows.
+# build of that client within alipai knows, and before what only executors of this package take.
 FIELDS = """
 TrainingJobRequest: AlgorithmName AlgorithmProvider AlgorithmSpec AlgorithmVersion AssignNodeSpec CodeDir
   ComputeResource CredentialConfig Environments ExperimentConfig HyperParameters InputChannels Labels
   OutputChannels Priority PythonRequirements RoleArn Scheduler Settings TrainingJobDescription TrainingJobName
-  UserVpc WorkspaceId
+  UserVpc WorkspaceId +Mounts +Roles
 AlgorithmSpec: CodeDir Command ComputeResource Customization HyperParameters Image InputChannels JobType
   MetricDefinitions OutputChannels ProgressDefinitions ResourceRequirements SupportedInstanceTypes
   SupportsDistributedTraining
@@ -57,6 +57,9 @@ Settings: AdvancedSettings BusinessUserId Caller Driver EnableErrorMonitoringInA
   EnableSanityCheck EnableTideResource ErrorMonitoringArgs JobReservedMinutes JobReservedPolicy OversoldType
   PipelineId SanityCheckArgs Tags +AIMasterType +Priority
 UserVpcConfig: DefaultRoute ExtendedCIDRs SecurityGroupId SwitchId VpcId
+Role: +Command +Count +CountsForSuccess +EcsSpec +Image +InstanceSpec +IsChief +Name +RestartPolicy +StartAfter
+StartAfter: +MinCount +Phase +Role
+Mount: +Access +Options +Path +Uri
 """
 
 

@@ -12,8 +12,8 @@ import pai_sdk._wire.pai.request  # noqa: F401 - all models that are sent
 from pai_sdk._service.services.jobs.reading import read_model
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.compute import ComputeResource, SchedulerConfig, SpotSpec
-from pai_sdk._wire.pai.fields import RangeFields
 from pai_sdk._wire.pai.numbers import checked_number
+from pai_sdk._wire.pai.spec import RangeFields
 from pai_sdk._wire.pai.wire import Sent
 from pai_sdk.errors import InvalidInputError
 
