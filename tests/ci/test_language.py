@@ -44,6 +44,7 @@ ALLOWED = {
     "passed_over": PUBLIC,
     "place": PUBLIC,
     "queue_place": API,
+    "show_own": API,
     "shown": API,
     "tell": "the position of a file",
     "texts": PUBLIC,

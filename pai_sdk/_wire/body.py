@@ -1,0 +1,241 @@
+"""Base of bodies that are read tolerantly and written exactly: those of DLC, and of what its jobs refer to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, TypeAlias, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
+from pydantic.alias_generators import to_pascal
+
+from pai_sdk._core.names.hints import name_hint
+from pai_sdk._wire.pai.numbers import checked_number
+from pai_sdk.errors import Problem
+
+__all__ = [
+    "AnyMap",
+    "Body",
+    "Boolean",
+    "Integer",
+    "Number",
+    "Query",
+    "String",
+    "StringMap",
+    "Strings",
+    "read_body",
+    "received",
+    "unknown_fields",
+    "unknown_problems",
+]
+
+_BodyT = TypeVar("_BodyT", bound="Body")
+_MAX_PASSES = 20  # each removes values of a wrong type, one level of nesting at a time
+_Location: TypeAlias = tuple[int | str, ...]
+
+
+def _text(value: object) -> object:
+    """Converts a truth value to text; pydantic converts numbers."""
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _json_object(value: object) -> object:
+    """Parses an object that is JSON text, as in parameters of a query."""
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError("is no JSON object") from None
+    return value
+
+
+def _string_map(value: object) -> object:
+    value = _json_object(value)
+    if not isinstance(value, Mapping):
+        return value
+    return {key: _text(item) for key, item in value.items() if item is not None}
+
+
+def _strings(value: object) -> object:
+    """Splits a list that is text: JSON, or items between commas."""
+    if isinstance(value, str):
+        if not value.lstrip().startswith("["):
+            return [item.strip() for item in value.split(",") if item.strip()]
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            raise ValueError("is no JSON list") from None
+    return [_text(item) for item in value if item is not None] if isinstance(value, list) else value
+
+
+String: TypeAlias = Annotated[str | None, BeforeValidator(_text)]
+Integer: TypeAlias = Annotated[int | None, BeforeValidator(checked_number)]
+Number: TypeAlias = Annotated[float | None, BeforeValidator(checked_number)]
+Boolean: TypeAlias = bool | None
+Strings: TypeAlias = Annotated[list[str], BeforeValidator(_strings)]
+StringMap: TypeAlias = Annotated[dict[str, str], BeforeValidator(_string_map)]
+AnyMap: TypeAlias = Annotated[dict[str, Any], BeforeValidator(_json_object)]
+
+
+class Body(BaseModel):
+    """A body of a request or a response. Every field may be absent; unknown ones are kept.
+
+    Null, `""`, `[]` and `{}` are read as absent: clients send them for fields that were not set. Absent lists and
+    objects of text are empty for readers, and are not written.
+    """
+
+    model_config = ConfigDict(
+        alias_generator=to_pascal,
+        populate_by_name=True,
+        extra="allow",
+        coerce_numbers_to_str=True,
+        frozen=True,
+        protected_namespaces=(),
+        defer_build=True,  # importing this library must cost almost nothing
+    )
+
+    # Fields in which an empty value is one, by their names on the wire and in Python.
+    keeps_empty: ClassVar[frozenset[str]] = frozenset()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_unset(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {
+            key: item
+            for key, item in value.items()
+            if item is not None and (item not in ("", [], {}) or key in cls.keeps_empty)
+        }
+
+    @model_validator(mode="after")
+    def _drop_empty_objects(self: _BodyT) -> _BodyT:
+        for name in tuple(self.model_fields_set):
+            value = self.__dict__.get(name)
+            if isinstance(value, Body) and not value.model_fields_set:
+                # The model is frozen for its readers, but still under construction in this validator.
+                self.__dict__[name] = None
+                self.model_fields_set.discard(name)
+        return self
+
+    def to_wire(self) -> dict[str, Any]:
+        """Returns the JSON object: names of the wire, without unset fields."""
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+
+    def to_json(self) -> str:
+        """Returns the compact JSON text that is sent."""
+        return json.dumps(self.to_wire(), ensure_ascii=False, separators=(",", ":"))
+
+
+class Query(Body):
+    """The parameters of a query. Objects are JSON text; fields of objects can also have names with a dot."""
+
+    @classmethod
+    def from_query(cls: type[_BodyT], parameters: Mapping[str, str]) -> _BodyT:
+        """Returns the parameters of a query.
+
+        Raises:
+            ValidationError: of pydantic; a value has a wrong type.
+        """
+        fields: dict[str, Any] = {}
+        for name, value in parameters.items():
+            above, _, below = name.partition(".")
+            if below:
+                inner = fields.setdefault(above, {})
+                if isinstance(inner, dict):
+                    inner[below] = value
+            else:
+                fields[name] = value
+        return cls.model_validate(fields)
+
+    def to_query(self) -> dict[str, str]:
+        """Returns the parameters that are sent, as text."""
+        parameters: dict[str, str] = {}
+        for name, value in self.to_wire().items():
+            field = getattr(self, _python_name(type(self), name), None)
+            if isinstance(field, Body):
+                parameters |= {f"{name}.{key}": _query_text(item) for key, item in value.items()}
+            else:
+                parameters[name] = _query_text(value)
+        return parameters
+
+
+def _python_name(model: type[Body], name: str) -> str:
+    return next((key for key, field in model.model_fields.items() if field.alias == name), name)
+
+
+def _query_text(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def received(model: type[_BodyT], body: object) -> _BodyT:
+    """Reads a body of somebody else's: a value of a wrong type is absent, not an error."""
+    return read_body(model, body)[0]
+
+
+def read_body(model: type[_BodyT], body: object) -> tuple[_BodyT, list[Problem]]:
+    """Reads what can be read of a body; returns also the problems of the values that are left out."""
+    if not isinstance(body, Mapping):
+        return model(), [Problem("body", "is no JSON object")]
+    problems: list[Problem] = []
+    remaining: Any = body
+    for _ in range(_MAX_PASSES):
+        try:
+            return model.model_validate(remaining), problems
+        except ValidationError as error:
+            details = error.errors(include_url=False, include_input=False)
+        problems += (
+            Problem(path_text(each["loc"]), each["msg"].removeprefix("Value error, ")) for each in details
+        )
+        # The last item of a list first: the indices of the ones before it do not change.
+        for location in sorted((detail["loc"] for detail in details), key=_order, reverse=True):
+            remaining = _without(remaining, location)
+    return model(), problems
+
+
+def path_text(location: _Location) -> str:
+    """Returns the path of a value as text, such as `JobSpecs[0].Image`."""
+    return "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in location).removeprefix(".")
+
+
+def _order(location: _Location) -> list[tuple[int, int, str]]:
+    return [(0, part, "") if isinstance(part, int) else (1, 0, part) for part in location]
+
+
+def _without(value: Any, location: _Location) -> Any:
+    """Returns a copy without the value at a path; paths that do not exist are ignored."""
+    part, *below = location
+    if isinstance(value, Mapping) and part in value:
+        remaining = {key: item for key, item in value.items() if key != part}
+        return {**remaining, part: _without(value[part], tuple(below))} if below else remaining
+    if isinstance(value, list) and isinstance(part, int) and part < len(value):
+        middle = [_without(value[part], tuple(below))] if below else []
+        return [*value[:part], *middle, *value[part + 1 :]]
+    return value
+
+
+def unknown_fields(body: Body) -> list[str]:
+    """Returns the paths of fields that no model has, such as `JobSpecs[0].Foo`."""
+    return [path_text((*above, name)) for above, name, _ in _unknown(body, ())]
+
+
+def unknown_problems(body: Body) -> list[Problem]:
+    """Returns a problem for each unknown field, with the nearest known one."""
+    return [
+        Problem(path_text((*above, name)), "is not known", name_hint(name, names))
+        for above, name, names in _unknown(body, ())
+    ]
+
+
+def _unknown(value: Any, path: _Location) -> Iterator[tuple[_Location, str, list[str]]]:
+    if isinstance(value, Body):
+        fields = type(value).model_fields
+        names = [field.alias or to_pascal(key) for key, field in fields.items()]
+        yield from ((path, name, names) for name in value.model_extra or {})
+        for name, key in zip(names, fields, strict=True):
+            yield from _unknown(getattr(value, key), (*path, name))
+    elif isinstance(value, list):
+        for index, item in enumerate(value):
+            yield from _unknown(item, (*path, index))

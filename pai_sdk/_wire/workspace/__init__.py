@@ -1,0 +1,1 @@
+"""Bodies of the workspace API that jobs of DLC refer to: data sets, code sources, quotas."""
