@@ -23,7 +23,9 @@ __all__ = [
     "String",
     "StringMap",
     "Strings",
+    "comma_list",
     "read_body",
+    "read_query",
     "received",
     "unknown_fields",
     "unknown_problems",
@@ -60,7 +62,7 @@ def _strings(value: object) -> object:
     """Splits a list that is text: JSON, or items between commas."""
     if isinstance(value, str):
         if not value.lstrip().startswith("["):
-            return [item.strip() for item in value.split(",") if item.strip()]
+            return comma_list(value)
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
@@ -137,16 +139,7 @@ class Query(Body):
         Raises:
             ValidationError: of pydantic; a value has a wrong type.
         """
-        fields: dict[str, Any] = {}
-        for name, value in parameters.items():
-            above, _, below = name.partition(".")
-            if below:
-                inner = fields.setdefault(above, {})
-                if isinstance(inner, dict):
-                    inner[below] = value
-            else:
-                fields[name] = value
-        return cls.model_validate(fields)
+        return cls.model_validate(_nested(parameters))
 
     def to_query(self) -> dict[str, str]:
         """Returns the parameters that are sent, as text."""
@@ -158,6 +151,30 @@ class Query(Body):
             else:
                 parameters[name] = _query_text(value)
         return parameters
+
+
+def read_query(model: type[_BodyT], parameters: Mapping[str, str]) -> tuple[_BodyT, list[Problem]]:
+    """Reads what can be read of the parameters of a query; returns also the problems of the ones left out."""
+    return read_body(model, _nested(parameters))
+
+
+def comma_list(text: str | None) -> list[str]:
+    """Returns the items of a field that is a list between commas, such as `JobIds`; empty for None."""
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
+
+
+def _nested(parameters: Mapping[str, str]) -> dict[str, Any]:
+    """Collects the fields of objects, whose names have a dot."""
+    fields: dict[str, Any] = {}
+    for name, value in parameters.items():
+        above, _, below = name.partition(".")
+        if below:
+            inner = fields.setdefault(above, {})
+            if isinstance(inner, dict):
+                inner[below] = value
+        else:
+            fields[name] = value
+    return fields
 
 
 def _python_name(model: type[Body], name: str) -> str:

@@ -18,7 +18,12 @@ class ImageRecord(Received):
     description: str | None = None
     accessibility: str | None = None
     workspace_id: str | None = None
+    user_id: str | None = None
+    source_type: str | None = None
+    source_id: str | None = None
+    size: int | None = None
     gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
     labels: NullableList[KeyValue] = Field(default_factory=list)
 
 

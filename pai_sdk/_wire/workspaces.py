@@ -18,6 +18,15 @@ class NewWorkspace(Sent):
     env_types: list[str] | None = None
 
 
+class WorkspaceOwner(Received):
+    """The owner of a workspace."""
+
+    user_id: str | None = None
+    user_kp: str | None = None
+    user_name: str | None = None
+    display_name: str | None = None
+
+
 class WorkspaceRecord(Received):
     """A workspace, as the service describes it."""
 
@@ -28,7 +37,11 @@ class WorkspaceRecord(Received):
     env_types: NullableList[str] = Field(default_factory=list)
     status: str | None = None
     is_default: bool | None = None
+    creator: str | None = None
+    admin_names: NullableList[str] = Field(default_factory=list)
+    owner: WorkspaceOwner | None = None
     gmt_create_time: str | None = None
+    gmt_modified_time: str | None = None
 
 
 class WorkspaceList(Received):

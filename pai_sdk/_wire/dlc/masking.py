@@ -50,7 +50,7 @@ def _masked_text(key: str, text: str) -> str:
         body = json.loads(text)  # the body of CreateJob, in a template
     except (ValueError, RecursionError):
         return text
-    return json.dumps(_masked_object(body), ensure_ascii=False) if isinstance(body, dict) else text
+    return json.dumps(public_body(body), ensure_ascii=False) if isinstance(body, dict) else text
 
 
 def _masked_item(key: str, item: Any) -> Any:

@@ -64,7 +64,7 @@ class DatasetVersion(Body):
     version_name: String = None
     uri: String = None
     data_source_type: String = None
-    property: String = None
+    property_type: String = Field(default=None, alias="Property")
     options: String = None
     mount_access: String = None
     data_count: Integer = None
@@ -91,7 +91,7 @@ class DatasetRecord(Body):
     workspace_id: String = None
     uri: String = None
     data_source_type: String = None
-    property: String = None
+    property_type: String = Field(default=None, alias="Property")
     options: String = None
     mount_access: String = None
     latest_version: DatasetVersion | None = None
@@ -127,7 +127,7 @@ class NewDataset(Body):
     workspace_id: String = None
     uri: String = None
     data_source_type: String = None
-    property: String = None
+    property_type: String = Field(default=None, alias="Property")
     options: String = None
     accessibility: String = None
     accessible_role_id_list: Strings = Field(default_factory=list)
@@ -173,7 +173,7 @@ class NewDatasetVersion(Body):
 
     uri: String = None
     data_source_type: String = None
-    property: String = None
+    property_type: String = Field(default=None, alias="Property")
     options: String = None
     data_count: Integer = None
     data_size: Integer = None
