@@ -24,6 +24,33 @@ OF_A_WORKSPACE = re.compile(
     r"|Dataset|DatasetVersion|DatasetSharingConfig|DatasetShareRelationship|CodeSourceItem|Label|UserMetricsEndpoint"
 )
 
+_GOLDEN = Path(__file__).parents[1] / "golden" / "dlc_fields.json"
+_PLAIN = {"str": "text", "int": 7, "float": 0.5, "bool": True, "Any": "text"}
+_MAX_DEPTH = 6  # pods have pods
+
+
+def golden_fields() -> dict[str, Any]:
+    """Client and release to its models and actions, as this script has written them."""
+    golden: dict[str, Any] = json.loads(_GOLDEN.read_text(encoding="utf-8"))
+    return golden
+
+
+def full_body(client: dict[str, dict[str, str]], name: str, depth: int = 0) -> dict[str, Any]:
+    """A body of a client with every field of a model."""
+    values = {field: _value(client, kind, depth + 1) for field, kind in client[name].items()}
+    return {field: each for field, each in values.items() if each not in ([], {})}
+
+
+def _value(client: dict[str, dict[str, str]], kind: str, depth: int) -> Any:
+    if kind in _PLAIN:
+        return _PLAIN[kind]
+    if kind.startswith("["):
+        item = _value(client, kind[1:-1], depth)
+        return [item] if item else []
+    if kind.startswith("{"):
+        return {"key": {} if kind == "{dict]" else "text"}
+    return full_body(client, kind, depth) if depth < _MAX_DEPTH else {}
+
 
 def main(arguments: list[str]) -> None:
     golden: dict[str, Any] = {}

@@ -6,19 +6,17 @@ The names are in `tests/golden/dlc_fields.json`; `tests/support/client_fields.py
 from __future__ import annotations
 
 import importlib
-import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 from pydantic.alias_generators import to_pascal
 
 from pai_sdk._wire.body import Body, unknown_fields
 from pai_sdk._wire.dlc.actions import ACTIONS
+from tests.support.client_fields import full_body, golden_fields
 
 pytestmark = pytest.mark.interpreter
 
-GOLDEN = json.loads(Path(__file__).parents[3].joinpath("golden/dlc_fields.json").read_text(encoding="utf-8"))
+GOLDEN = golden_fields()
 
 # Module and model of ours: models of the clients.
 OURS = """
@@ -230,8 +228,6 @@ OURS_ONLY = {
         "TemplateVersion",
     },
 }
-PLAIN = {"str": "text", "int": 7, "float": 0.5, "bool": True, "Any": "text"}
-MAX_DEPTH = 6  # pods have pods
 
 
 def table(text: str) -> dict[str, dict[str, list[str]]]:
@@ -258,23 +254,6 @@ def wire_names(ours: type[Body]) -> set[str]:
     return {field.alias or to_pascal(name) for name, field in ours.model_fields.items()}
 
 
-def full(client: dict[str, dict[str, str]], name: str, depth: int = 0) -> dict[str, Any]:
-    """A body of a client with every field."""
-    values = {field: value(client, kind, depth + 1) for field, kind in client[name].items()}
-    return {field: each for field, each in values.items() if each not in ([], {})}
-
-
-def value(client: dict[str, dict[str, str]], kind: str, depth: int) -> Any:
-    if kind in PLAIN:
-        return PLAIN[kind]
-    if kind.startswith("["):
-        item = value(client, kind[1:-1], depth)
-        return [item] if item else []
-    if kind.startswith("{"):
-        return {"key": {} if kind == "{dict]" else "text"}
-    return full(client, kind, depth) if depth < MAX_DEPTH else {}
-
-
 PAIRS = [
     (client, module, ours, theirs)
     for client, golden in GOLDEN.items()
@@ -287,7 +266,7 @@ PAIRS = [
 
 @pytest.mark.parametrize(("client", "module", "ours", "theirs"), PAIRS)
 def test_a_body_with_every_field_is_read_and_written(client: str, module: str, ours: str, theirs: str) -> None:
-    body = full(GOLDEN[client]["models"], theirs)
+    body = full_body(GOLDEN[client]["models"], theirs)
     read = model(module, ours).model_validate(body)
     assert unknown_fields(read) == []
     assert read.to_wire() == body
