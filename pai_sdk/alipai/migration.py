@@ -1,5 +1,6 @@
 """Rewrites programs and notebooks that were written for alipai: `pai` becomes `pai_sdk`, by syntax tree.
 
+DLC jobs that programs, notebooks and shell scripts submit are shown as estimators; their code is not changed.
 Only imports and uses of the imported name are changed; strings, comments and other names are not. Names that
 pai_sdk does not have are detected by resolving them in pai_sdk itself, and are listed with their replacements.
 """
@@ -19,6 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._core.extras import install_command
+from pai_sdk.alipai.dlc.estimators import Suggestion
+from pai_sdk.alipai.dlc.programs import read_program
+from pai_sdk.alipai.dlc.scripts import read_script
+from pai_sdk.alipai.dlc.shell import ShellError
 from pai_sdk.alipai.replacements import CALLED_OTHERWISE, instead_of
 from pai_sdk.alipai.session_names import SESSION_REPLACEMENTS
 from pai_sdk.errors import NotOfferedError
@@ -27,6 +32,8 @@ _OLD, _NEW = "pai", "pai_sdk"
 _LINE_END = re.compile(r"(?<=\n)|(?<=\r)(?!\n)")
 _MAGIC = re.compile(r"^(\s*)([%!?]|[\w, ]*=\s*[%!]|[\w.]+\?\??\s*$).*$")
 _OF_PYTHON = re.compile(r"[\w, =]*%%?(time|timeit|prun|memit|writefile|file|python3?)\b")
+_SUBMITS = re.compile(r"\bdlc\b")
+_OF_SHELL = re.compile(r"\s*%%(bash|sh|script\s+(ba|da|z)?sh)\b")
 _USE = re.compile(rf"^\s*(from|import)\s+{_OLD}\b|(?<![\w.]){_OLD}\.\w")
 _OF_ALIPAI = re.compile(r"\balipai\b|\bpai\.toolkit\b")
 _FROM = re.compile(rf"from(?:\s|\\\r?\n)+{_OLD}\b")
@@ -53,6 +60,17 @@ class Migrated:
     # Label (of a cell), old lines, new lines, for a diff.
     changes: list[tuple[str, list[str], list[str]]] = field(default_factory=list)
     findings: list[Leftover] = field(default_factory=list)
+    suggestions: list[Suggestion] = field(default_factory=list)  # programs for DLC jobs that it submits
+
+
+def migrate_script(text: str, folder: Path | None = None) -> Migrated:
+    """Reads the DLC jobs that a shell script submits; raises ValueError if the text is none."""
+    if not _SUBMITS.search(text):  # what other scripts contain does not matter
+        return Migrated(text)
+    try:
+        return Migrated(text, suggestions=read_script(text, folder))
+    except ShellError as error:
+        raise ValueError(f"not a shell script: line {error.line}: {error}") from None
 
 
 def migrate_source(text: str) -> Migrated:
@@ -60,7 +78,7 @@ def migrate_source(text: str) -> Migrated:
     tree = ast.parse(text)
     new, findings = _rewritten(text, tree, binds_old=_binds_old(tree))
     changes = [("", _lines(text), _lines(new))] if new != text else []
-    return Migrated(new, changes, findings)
+    return Migrated(new, changes, findings, read_program(tree))
 
 
 def migrate_notebook(text: str) -> Migrated:
@@ -75,8 +93,10 @@ def migrate_notebook(text: str) -> Migrated:
         raise ValueError("not a notebook of format 4: it has no list of cells") from None
     numbers = {id(cell): number for number, cell in enumerate(notebook["cells"], 1)}
     migrated, binds_old = Migrated(text), False
+    parsed: list[tuple[int, ast.Module]] = []
     for cell, source in zip(cells, sources, strict=True):
         number = numbers[id(cell)]
+        migrated.suggestions += _of_shell_cell(source, number)
         python, findings = _without_magics(source)
         try:
             tree = ast.parse(python)
@@ -85,15 +105,63 @@ def migrate_notebook(text: str) -> Migrated:
             findings.append(Leftover(line, "this cell is not Python", "change it by hand"))
             migrated.findings += _in_cell(findings, number)
             continue
+        parsed.append((number, tree))
         binds_old = binds_old or _binds_old(tree)  # an import in one cell holds for the cells behind it
         new, more = _rewritten(source, tree, binds_old=binds_old)
         migrated.findings += _in_cell([*findings, *more], number)
         if new != source:
             migrated.changes.append((f"cell {number}", _lines(source), _lines(new)))
             cell["source"] = _lines(new) if isinstance(cell["source"], list) else new
+    migrated.suggestions += _of_cells(parsed)
+    migrated.suggestions.sort(key=lambda each: (each.cell, each.line))
     if migrated.changes:
         migrated.text = _written_like(text, notebook)
     return migrated
+
+
+def _of_shell_cell(source: str, number: int) -> Iterator[Suggestion]:
+    """Yields the jobs that lines with `!`, or a cell with `%%bash`, submit."""
+    lines = _lines(source)
+    if not _OF_SHELL.match(source):
+        lines = [
+            line.replace("!", "", 1) if line.lstrip().startswith("!") else "\n" for line in _joined_lines(lines)
+        ]
+    else:
+        lines[0] = "\n"
+    try:
+        for suggestion in read_script("".join(lines)):
+            suggestion.cell = number
+            yield suggestion
+    except ShellError:
+        return
+
+
+def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Yields lines together with those that continue them."""
+    waiting = ""
+    for line in lines:
+        waiting += line
+        if not line.rstrip("\r\n").endswith("\\"):
+            # As many lines as before: their numbers are shown.
+            yield waiting if waiting.lstrip().startswith("!") else "\n" * len(_lines(waiting))
+            waiting = ""
+    yield waiting
+
+
+def _of_cells(cells: Sequence[tuple[int, ast.Module]]) -> Iterator[Suggestion]:
+    """Yields the jobs of cells, which are read as one program: names of one cell are used in those behind it."""
+    body: list[ast.stmt] = []
+    starts: list[tuple[int, int]] = []
+    end = 0
+    for number, tree in cells:
+        starts.append((end, number))
+        last = max((getattr(node, "end_lineno", 0) or 0 for node in ast.walk(tree)), default=0)
+        body += [ast.increment_lineno(statement, end) for statement in tree.body]
+        end += last
+    for suggestion in read_program(ast.Module(body, [])):
+        start, number = [each for each in starts if each[0] < suggestion.line][-1]
+        suggestion.line, suggestion.cell = suggestion.line - start, number
+        yield suggestion
 
 
 def _in_cell(findings: Sequence[Leftover], number: int) -> list[Leftover]:

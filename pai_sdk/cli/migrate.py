@@ -1,9 +1,10 @@
-"""`pai-sdk migrate`: rewrites programs and notebooks that were written for alipai."""
+"""`pai-sdk migrate`: rewrites what was written for alipai, and shows estimators for DLC jobs."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 
 from pai_sdk._core.files import replace_file
 from pai_sdk._core.terminal_text import visible_text
-from pai_sdk.alipai.migration import migrate_notebook, migrate_source, read_source
+from pai_sdk.alipai.migration import migrate_notebook, migrate_script, migrate_source, read_source
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.tables import print_error, print_json
 from pai_sdk.errors import InvalidInputError, Problem
@@ -21,12 +22,15 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     from pai_sdk.alipai.migration import Migrated
 
+_SCRIPTS = (".sh", ".bash", ".zsh")
+_SHEBANG = re.compile(rb"#!.*\b(ba|da|k|z)?sh\b")
 _SKIPPED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 
 
 def migrate(
     paths: Annotated[
-        list[Path], typer.Argument(metavar="PATH…", help="Programs, notebooks, or folders with them.")
+        list[Path],
+        typer.Argument(metavar="PATH…", help="Programs, notebooks, shell scripts, or folders with them."),
     ],
     write: Annotated[
         bool, typer.Option("--write", "-w", help="Change the files; without it, only show the changes.")
@@ -34,6 +38,9 @@ def migrate(
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, for scripts.")] = False,
 ) -> None:
     """Rewrite programs and notebooks that use alipai: `pai` becomes `pai_sdk`. Shows the changes and what is left.
+
+    For DLC jobs, of `dlc submit` or the official client, it shows an Estimator that does the same. Those files are
+    not changed: `pai-sdk dlc` runs scripts as they are.
 
     Imports and uses of the package are changed; texts and comments are not. Names that pai_sdk lacks are listed
     with their replacements. The exit code is 1 if a file cannot be read.
@@ -43,7 +50,7 @@ def migrate(
     missing = [Problem("PATH", f"{path} does not exist") for path in paths if not path.exists()]
     if missing:
         raise InvalidInputError(missing)
-    changed = num_findings = failed = 0
+    changed = num_findings = num_jobs = failed = 0
     for path in _files(paths):
         try:
             migrated = _migrate(path, write=write)
@@ -57,12 +64,16 @@ def migrate(
             continue
         changed += bool(migrated.changes)
         num_findings += len(migrated.findings)
+        num_jobs += len(migrated.suggestions)
         if as_json:
             findings = [asdict(finding) for finding in migrated.findings]
-            print_json({"path": str(path), "changed": bool(migrated.changes), "findings": findings})
+            jobs = [asdict(suggestion) for suggestion in migrated.suggestions]
+            print_json({"path": str(path), "changed": bool(migrated.changes), "findings": findings, "jobs": jobs})
         else:
             _show(path, migrated)
     if not as_json:
+        if num_jobs:
+            typer.echo(f"{num_jobs} DLC job{'' if num_jobs == 1 else 's'} shown as an estimator: copy the code")
         outcome = "changed" if write else "to change; --write changes them"
         typer.echo(f"{changed} file{'' if changed == 1 else 's'} {outcome}")
         if num_findings:
@@ -101,13 +112,17 @@ def _walk(paths: Iterable[Path]) -> Iterator[Path]:
                 and name not in _SKIPPED_FOLDERS
                 and not Path(folder, name, "pyvenv.cfg").exists()
             )
-            yield from (Path(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb")))
+            yield from (
+                Path(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb", *_SCRIPTS))
+            )
 
 
 def _migrate(path: Path, *, write: bool) -> Migrated:
     if path.suffix == ".ipynb":
         text, encoding = path.read_bytes().decode("utf-8"), "utf-8"
         migrated = migrate_notebook(text)
+    elif _is_script(path):
+        return migrate_script(path.read_bytes().decode("utf-8"), path.parent)
     else:
         text, encoding = read_source(path)
         migrated = migrate_source(text)
@@ -115,6 +130,13 @@ def _migrate(path: Path, *, write: bool) -> Migrated:
         target = path.resolve()  # a link stays a link
         replace_file(target, migrated.text.encode(encoding), mode=target.stat().st_mode & 0o777)
     return migrated
+
+
+def _is_script(path: Path) -> bool:
+    if path.suffix in _SCRIPTS or path.suffix == ".py":
+        return path.suffix != ".py"
+    with path.open("rb") as file:
+        return _SHEBANG.match(file.readline(200)) is not None
 
 
 def _show(path: Path, migrated: Migrated) -> None:
@@ -127,3 +149,10 @@ def _show(path: Path, migrated: Migrated) -> None:
         cell = f"cell {finding.cell}, " if finding.cell else ""
         location = f"{path}, {cell}line {finding.line}"
         typer.echo(f"{visible_text(location)}: {visible_text(finding.what)}: {visible_text(finding.instead)}")
+    for suggestion in migrated.suggestions:
+        cell = f"cell {suggestion.cell}, " if suggestion.cell else ""
+        typer.echo(visible_text(f"{path}, {cell}line {suggestion.line}: {suggestion.what}, as an estimator:"))
+        for line in suggestion.code.splitlines():
+            typer.secho(f"    {visible_text(line)}" if line else "", fg="green")
+        for note in suggestion.notes:
+            typer.echo(f"  - {visible_text(note)}")

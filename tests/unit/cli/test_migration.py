@@ -240,7 +240,7 @@ def test_a_file_that_cannot_be_read_does_not_keep_the_others_back(tmp_path: Path
         ["error", "path"],
         ["error", "path"],
         ["error", "path"],
-        ["changed", "findings", "path"],
+        ["changed", "findings", "jobs", "path"],
     ]
     assert objects[0]["error"].startswith("not valid Python: line 1: ")
     assert objects[1]["error"] == "not a notebook of format 4: it has no list of cells"
@@ -291,3 +291,45 @@ def test_a_name_that_may_be_the_attribute_of_its_class_is_listed() -> None:
 def test_a_global_on_a_later_line_is_listed() -> None:
     migrated = migrate_source("import pai\ndef f():\n    global a, \\\n        pai\n    pai = 1\n")
     assert [found.line for found in migrated.findings] == [3]
+
+
+SUBMISSION = "dlc submit pytorchjob --name=n --workers=1 --worker_image=i --worker_spec=s --command=x\n"
+
+
+def test_jobs_of_shell_scripts_are_shown_and_nothing_is_written(tmp_path: Path) -> None:
+    script, other = tmp_path / "train.sh", tmp_path / "other.sh"
+    script.write_text(f"#!/bin/bash\n{SUBMISSION}")
+    other.write_text("echo 'not closed\n")  # no job of DLC, so it does not matter
+    (tmp_path / "submit").write_text(f"#!/usr/bin/env bash\n{SUBMISSION}")
+    status, output = pai(str(tmp_path), str(tmp_path / "submit"), "--write")
+    assert (status, output.count("estimator = Estimator(")) == (0, 2)
+    assert script.read_text().endswith(SUBMISSION)
+    status, output = pai(str(script), "--json")
+    [job] = json.loads(output)["jobs"]
+    assert (job["line"], job["what"], job["notes"]) == (2, "dlc submit pytorchjob", [])
+    ast.parse(job["code"])
+
+
+def test_a_script_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    script = tmp_path / "train.sh"
+    script.write_text("dlc submit 'x\n")
+    status, output = pai(str(script))
+    assert (status, "line 1" in output) == (1, True)
+
+
+def test_jobs_of_a_notebook_have_cell_and_line() -> None:
+    migrated = migrate_notebook(
+        notebook(
+            "from alibabacloud_pai_dlc20201203.models import CreateJobRequest, JobSpec\nspec = JobSpec(image='i')",
+            "%time\n\nrequest = CreateJobRequest(job_specs=[spec])",
+            "x = 1\n!ls \\\n  /tmp\n!dlc submit tfjob \\\n   --workers=1",
+            f"%%bash\n{SUBMISSION}",
+        )
+    )
+    places = [(each.cell, each.line, each.what) for each in migrated.suggestions]
+    assert places == [
+        (3, 3, "CreateJobRequest"),
+        (4, 4, "dlc submit tfjob"),
+        (5, 2, "dlc submit pytorchjob"),
+    ]
+    assert 'image_uri="i"' in migrated.suggestions[0].code

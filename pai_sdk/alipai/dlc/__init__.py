@@ -1,0 +1,1 @@
+"""Scripts and programs that submit DLC jobs, shown as estimators."""

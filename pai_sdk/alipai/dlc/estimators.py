@@ -1,0 +1,340 @@
+"""The body of CreateJob as a program with an `Estimator` that does the same."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pai_sdk._wire.body import Body
+from pai_sdk._wire.dlc import job_specs, settings, sources
+from pai_sdk._wire.pai.compute import Settings
+from pai_sdk.alipai.dlc.scope import Definition
+from pai_sdk.alipai.dlc.values import Computed, Name, as_number, is_set, source_of
+
+__all__ = ["Suggestion", "suggest"]
+
+_OF_SECRET = re.compile(r"(?i)(^|_)(access_?key(_?id)?|api_?key|key|password|passwd|secret|token)(_|$)")
+# Of these types the first instance is the master, also where a role has that name.
+_MASTER_AND_WORKERS = ("PyTorchJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob")
+_RESOURCES = ("Image", "EcsSpec", "ResourceConfig", "SpotSpec")
+# Fields of the body and of its roles that are parameters of DLC jobs only.
+_OPTIONS = ("DataSources", "CodeSource", "SuccessPolicy", "CredentialConfig", "Accessibility", "ElasticSpec")
+_SPEC_OPTIONS = ("ImageConfig", "RestartPolicy", "AssignNodeSpec", "SystemDisk", "ElasticSpotSpecs", "Driver")
+_NAMES = {
+    info.alias or name: name
+    for module in (job_specs, settings, sources)
+    for model in map(vars(module).__getitem__, module.__all__)
+    if issubclass(model, Body)
+    for name, info in model.model_fields.items()
+}
+_OF_SETTINGS = {info.alias or name: name for name, info in Settings.model_fields.items()}
+_FIRST = ("image_uri", "command", "job_type")  # of the arguments
+_FREE_KEYS = ("AdvancedSettings", "Tags", "Envs", "PodLabels", "PodAnnotations")
+
+
+@dataclass
+class Suggestion:
+    """A program that submits the job of one place in a script or program."""
+
+    line: int
+    what: str
+    code: str
+    notes: list[str] = field(default_factory=list)
+    cell: int = 0  # from 1, in a notebook; 0 elsewhere
+
+
+@dataclass
+class _Draft:
+    """The arguments of the program, as they are read from the body."""
+
+    arguments: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+    imports: set[str] = field(default_factory=set)
+    notes: list[str] = field(default_factory=list)
+
+
+def suggest(
+    body: Mapping[str, Any],
+    *,
+    region: object = None,
+    waits: bool = False,
+    definitions: Mapping[str, Definition] | None = None,
+) -> tuple[str, list[str]]:
+    """Returns the program for a body, and what it does in another way; values may be `Computed`."""
+    draft = _Draft(imports={"from pai_sdk import Estimator"})
+    remaining = {key: value for key, value in body.items() if is_set(value)}
+    _roles(remaining, draft)
+    _plain_fields(remaining, draft)
+    _environment(remaining, draft)
+    _settings(remaining, draft)
+    name, workspace = remaining.pop("DisplayName", None), remaining.pop("WorkspaceId", None)
+    draft.options |= {key: _pythonic(remaining.pop(key)) for key in _OPTIONS if key in remaining}
+    draft.notes += [f"{key} has no counterpart, and is left out" for key in remaining]
+    session = {"region_id": region, "workspace_id": workspace}
+    program = _program(draft, name, session, waits=waits)
+    used = _used(program, definitions or {})
+    draft.imports |= {each.needs for each in used.values() if each.needs}
+    draft.notes[:0] = [each.note for each in used.values() if each.note]
+    variables = [f"{variable} = {each.source}" for variable, each in used.items() if each.source]
+    head = [*_import_lines(draft.imports), "", *variables, *([""] if variables else [])]
+    return "\n".join([*head, program]), draft.notes
+
+
+def _used(program: str, definitions: Mapping[str, Definition]) -> dict[str, Definition]:
+    """Returns the definitions that a program needs, in their order."""
+    names, used = _names_in(program), set[str]()
+    for name in list(definitions)[::-1]:  # those that a definition needs stand before it
+        if name in names:
+            used.add(name)
+            names |= _names_in(definitions[name].source)
+    return {name: definition for name, definition in definitions.items() if name in used}
+
+
+def _names_in(source: str) -> set[str]:
+    return {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+
+
+def _program(draft: _Draft, name: object, session: Mapping[str, object], *, waits: bool) -> str:
+    arguments = {key: draft.arguments[key] for key in _FIRST if key in draft.arguments} | draft.arguments
+    lines = []
+    if any(value is not None for value in session.values()):
+        draft.imports.add("from pai_sdk.session import setup_default_session")
+        lines = [_call("setup_default_session", session), ""]
+    if draft.options:
+        draft.imports.add("from pai_sdk.jobs import DlcOptions")
+        options = {_option(key): value for key, value in draft.options.items()}
+        arguments["dlc"] = Computed((Name(_call("DlcOptions", options, 4), is_text=False),))
+    arguments["api"] = "dlc"
+    lines += [
+        _call("estimator = Estimator", arguments, is_long=True),
+        _call("job = estimator.fit", {"job_name": name, "wait": waits}),
+        "print(job.training_job_id)",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _option(name: str) -> str:
+    """Returns the name of a field of the body in `DlcOptions`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+
+
+def _call(function: str, arguments: Mapping[str, object], indent: int = 0, *, is_long: bool = False) -> str:
+    items = [f"{key}={source_of(value, indent + 4)}" for key, value in arguments.items() if value is not None]
+    line = f"{function}({', '.join(items)})"
+    if not is_long and len(line) + indent <= 100 and "\n" not in line:
+        return line
+    before = "\n" + " " * (indent + 4)
+    return f"{function}(" + "".join(f"{before}{item}," for item in items) + f"\n{' ' * indent})"
+
+
+def _import_lines(imports: Iterable[str]) -> list[str]:
+    """Returns the lines of imports, with the names of one module in one line."""
+    names: dict[str, set[str]] = {}
+    for each in imports:
+        module, _, imported = each.removeprefix("from ").partition(" import ")
+        names.setdefault(module, set()).update(imported.split(", ") if imported else ())
+    lines = [
+        f"from {module} import {', '.join(sorted(each))}" if each else module for module, each in names.items()
+    ]
+    lines.sort(key=lambda line: (line.startswith("from "), line))
+    standard = [line for line in lines if "pai_sdk" not in line]
+    return [*standard, *([""] if standard else []), *(line for line in lines if "pai_sdk" in line)]
+
+
+# ---- roles --------------------------------------------------------------------------------------------------
+
+
+def _roles(body: dict[str, Any], draft: _Draft) -> None:
+    specs = body.pop("JobSpecs", [])
+    if not isinstance(specs, list) or not all(isinstance(each, Mapping) for each in specs):
+        draft.notes.append("the roles are not written there: give image_uri, instance_type and instance_count")
+        return
+    specs = [
+        {key: value for key, value in each.items() if is_set(value)} for each in specs if each.get("PodCount") != 0
+    ]
+    job_type = body.get("JobType")
+    if not specs:
+        draft.notes.append("no role has instances: give image_uri, instance_type and instance_count")
+        return
+    if _are_alike(specs, job_type):
+        _like_instances(specs, draft)
+    else:
+        draft.arguments["image_uri"] = specs[0].get("Image")
+        draft.arguments["roles"] = {_role_name(each): _role(each, specs[0], draft) for each in specs}
+        _spec_options(specs, draft)
+
+
+def _are_alike(specs: Sequence[Mapping[str, Any]], job_type: object) -> bool:
+    """Returns whether the instances differ by their number only, as those of an Estimator do."""
+    types = [spec.get("Type", "Worker") for spec in specs]
+    parts = [{key: value for key, value in spec.items() if key not in ("Type", "PodCount")} for spec in specs]
+    if len(specs) == 1:
+        return types[0] == "Worker" or (types[0] == "Master" and job_type in _MASTER_AND_WORKERS)
+    return (
+        job_type in _MASTER_AND_WORKERS
+        and set(types) == {"Master", "Worker"}
+        and all(part == parts[0] for part in parts)
+    )
+
+
+def _like_instances(specs: Sequence[Mapping[str, Any]], draft: _Draft) -> None:
+    spec = dict(specs[0])
+    counts = [as_number(each.get("PodCount", 1)) for each in specs]
+    numbers = [each for each in counts if isinstance(each, int)]
+    if len(numbers) == len(counts):
+        count: Any = sum(numbers)
+    else:
+        count = Computed((Name(" + ".join(source_of(each) for each in counts), is_text=False),))
+    spot = spec.get("SpotSpec")
+    draft.arguments |= {
+        "image_uri": spec.get("Image"),
+        "instance_type": spec.get("EcsSpec"),
+        "instance_spec": _pythonic(spec["ResourceConfig"]) if "ResourceConfig" in spec else None,
+        "instance_count": None if count == 1 else count,
+        "spot_spec": None if spot is None else _spot_terms(spot, draft),
+    }
+    if "EcsSpec" not in spec and "ResourceConfig" not in spec:
+        draft.notes.append("no size is given: give instance_type, or instance_spec with resource_id")
+    if spec.get("UseSpotInstance") and spot is None:
+        draft.notes.append("UseSpotInstance has no terms: give spot_spec")
+    _spec_options(specs, draft)
+
+
+def _role_name(spec: Mapping[str, Any]) -> Any:
+    return spec.get("Type", "Worker")
+
+
+def _role(spec: Mapping[str, Any], first: Mapping[str, Any], draft: _Draft) -> dict[str, Any]:
+    if "SpotSpec" in spec:
+        draft.notes.append(f"SpotSpec of the role {source_of(_role_name(spec))} is left out: give spot_spec")
+    image = spec.get("Image")
+    values = {
+        "count": as_number(spec.get("PodCount", 1)),
+        "image": None if image == first.get("Image") else image,
+        "command": spec.get("UserCommand"),
+        "ecs_spec": spec.get("EcsSpec"),
+        "instance_spec": _pythonic(spec["ResourceConfig"]) if "ResourceConfig" in spec else None,
+        "restart_policy": spec.get("RestartPolicy"),
+        "is_chief": spec.get("IsChief"),
+        "counts_for_success": spec.get("ConsiderInSuccessPolicy"),
+        "start_after": [_wait(each) for each in spec.get("StartupDependencies", [])] or None,
+    }
+    return {key: value for key, value in values.items() if value is not None}
+
+
+def _wait(dependency: Mapping[str, Any]) -> dict[str, Any]:
+    names = {"Type": "role", "OnPhase": "phase", "MinReplicas": "min_count"}
+    return {names[key]: value for key, value in dependency.items() if key in names and is_set(value)}
+
+
+def _spec_options(specs: Sequence[Mapping[str, Any]], draft: _Draft) -> None:
+    """Reads what roles have beside their size; where roles differ in it, that of the first one that has it."""
+    is_of_role = "roles" in draft.arguments
+    of_roles = ("UserCommand", "RestartPolicy", "IsChief", "ConsiderInSuccessPolicy", "StartupDependencies")
+    for key in dict.fromkeys(key for spec in specs for key in spec):
+        value = next(spec[key] for spec in specs if key in spec)
+        if key in ("Type", "PodCount", "UseSpotInstance", *_RESOURCES) or (is_of_role and key in of_roles):
+            continue
+        if key == "UserCommand":
+            draft.arguments["command"] = value
+        elif key in _SPEC_OPTIONS:
+            draft.options[key] = _image_login(value, draft) if key == "ImageConfig" else _pythonic(value)
+        elif key not in ("IsChief", "ConsiderInSuccessPolicy"):
+            draft.notes.append(f"{key} of a role has no counterpart, and is left out")
+
+
+def _image_login(config: object, draft: _Draft) -> object:
+    if not isinstance(config, Mapping):
+        return config
+    login = _pythonic({key: value for key, value in config.items() if is_set(value)})
+    for key in ("password", "auth"):
+        if key in login:
+            login[key] = _secret(f"REGISTRY_{key.upper()}", draft)
+    return login
+
+
+def _spot_terms(spot: object, draft: _Draft) -> object:
+    if not isinstance(spot, Mapping):
+        return spot
+    if is_set(spot.get("SpotPriceLimit")):
+        draft.notes.append("SpotPriceLimit has no counterpart: give spot_discount_limit, a part of the full price")
+    values = {key: value for key, value in spot.items() if is_set(value) and key != "SpotPriceLimit"}
+    return _pythonic(values)
+
+
+# ---- other fields -------------------------------------------------------------------------------------------
+
+
+def _plain_fields(body: dict[str, Any], draft: _Draft) -> None:
+    arguments = draft.arguments
+    command = body.pop("UserCommand", None)
+    arguments.setdefault("command", command)
+    job_type = body.pop("JobType", None)
+    arguments["job_type"] = None if job_type == "PyTorchJob" else job_type
+    for key, name in (("ResourceId", "resource_id"), ("Description", "description")):
+        arguments[name] = body.pop(key, None)
+    arguments["priority"] = as_number(body.pop("Priority", None))
+    arguments["requirements"] = body.pop("ThirdpartyLibs", None)
+    if "ThirdpartyLibDir" in body:
+        folder = source_of(body.pop("ThirdpartyLibDir"))
+        draft.notes.append(f"begin the command with: pip install -r {folder.strip(chr(34))}/requirements.txt")
+    vpc = body.pop("UserVpc", None)
+    arguments["user_vpc_config"] = None if vpc is None else _pythonic(vpc)
+    minutes = as_number(body.pop("JobMaxRunningTimeMinutes", None))
+    if isinstance(minutes, Computed):
+        arguments["max_run_time"] = Computed((Name(f"60 * {source_of(minutes)}", is_text=False),))
+    elif isinstance(minutes, int) and minutes > 0:
+        arguments["max_run_time"] = 60 * minutes
+
+
+def _environment(body: dict[str, Any], draft: _Draft) -> None:
+    variables = body.pop("Envs", None) or {}
+    custom = body.pop("CustomEnvs", None) or []
+    if not isinstance(variables, Mapping) or not isinstance(custom, list):
+        draft.arguments["environments"] = variables
+        return
+    pairs = {each["Key"]: each.get("Value", "") for each in custom if isinstance(each, Mapping) and "Key" in each}
+    pairs |= variables
+    draft.arguments["environments"] = {key: _variable(key, value, draft) for key, value in pairs.items()} or None
+
+
+def _variable(name: object, value: Any, draft: _Draft) -> Any:
+    if not isinstance(name, str) or not _OF_SECRET.search(name):
+        return value if isinstance(value, str | Computed) else str(value)
+    return _secret(name, draft)
+
+
+def _secret(name: str, draft: _Draft) -> Computed:
+    """Returns `Secret("NAME")`: the value itself is in none of our outputs."""
+    draft.imports.add("from pai_sdk import Secret")
+    draft.notes.append(f"{name} is read from the environment of the program that submits the job")
+    return Computed((Name(f'Secret("{name}")', is_text=False),))
+
+
+def _settings(body: dict[str, Any], draft: _Draft) -> None:
+    values = body.pop("Settings", None)
+    if not isinstance(values, Mapping):
+        draft.arguments["settings"] = values
+        return
+    values = {key: value for key, value in values.items() if is_set(value)}
+    draft.arguments["labels"] = values.pop("Tags", None)
+    more = {key: values.pop(key) for key in list(values) if key not in _OF_SETTINGS}
+    draft.arguments["settings"] = _pythonic(values) or None
+    if more:
+        draft.options["Settings"] = _pythonic(more)
+
+
+def _pythonic(value: Any) -> Any:
+    """Returns a part of the body with the names that it has in Python."""
+    if isinstance(value, Mapping):
+        return {
+            _NAMES.get(key, key): dict(each)
+            if key in _FREE_KEYS and isinstance(each, Mapping)
+            else _pythonic(each)
+            for key, each in value.items()
+            if is_set(each)
+        }
+    return [_pythonic(each) for each in value] if isinstance(value, list) else value
