@@ -30,6 +30,7 @@ from pai_sdk.cli import (
     transfers,
     ui,
 )
+from pai_sdk.cli.dlc import command as dlc_command
 from pai_sdk.cli.instances import exec_command, top
 from pai_sdk.cli.pipelines import commands as pipelines
 from pai_sdk.cli.selection.backend import with_backend_options
@@ -55,6 +56,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "run": submitting.run,
         "submit": submitting.submit,
         "clone": submitting.clone,
+        "dlc": dlc_command.dlc,
         "tune": tune.tune,
         "demo": demo.demo,
     },
@@ -107,13 +109,13 @@ _GROUPS: dict[str, dict[str, typer.Typer]] = {
 # These use neither a job nor the service of a session.
 _WITHOUT_BACKEND = {"migrate", "pack", "serve", "wheel"}
 # The plan, the job or the files select the backend of these; `doctor` checks Docker in any case.
-_WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui"}
+_WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui", "dlc"}
+_SETTINGS = {"exec": exec_command.TAKES_ALL, "dlc": dlc_command.TAKES_ALL}
 for _panel, _commands in _COMMANDS.items():
     for _name, _command in _commands.items():
         if _name not in _WITHOUT_BACKEND:
             _command = with_backend_options(_command, with_local=_name not in _WITHOUT_LOCAL)
-        _settings = exec_command.TAKES_ALL if _name == "exec" else None
-        app.command(_name, rich_help_panel=_panel, context_settings=_settings)(_command)
+        app.command(_name, rich_help_panel=_panel, context_settings=_SETTINGS.get(_name))(_command)
 for _panel, _apps in _GROUPS.items():
     for _name, _app in _apps.items():
         app.add_typer(_app, name=_name, rich_help_panel=_panel)

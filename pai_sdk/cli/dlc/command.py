@@ -1,0 +1,173 @@
+"""`pai-sdk dlc`: runs a command of DLC's command line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pai_sdk._core.names.hints import name_hint
+from pai_sdk._core.version import __version__
+from pai_sdk.cli.dlc import jobs, submitting
+from pai_sdk.cli.dlc.config_file import DEFAULT_PATH, KEYS, write_config
+from pai_sdk.cli.dlc.connection import GLOBAL_FLAGS, DlcConnection, connect
+from pai_sdk.cli.dlc.flags import Arguments, Flag, parse
+from pai_sdk.cli.dlc.output import refusal_text
+from pai_sdk.cli.dlc.submit_flags import SUBMIT_FLAGS
+from pai_sdk.cli.tables import print_error
+from pai_sdk.errors import ApiError, InvalidInputError, PaiError, Problem, SettingsError
+
+TAKES_ALL = {"allow_interspersed_args": False, "ignore_unknown_options": True}
+"""Settings of the command: `dlc` parses its words itself."""
+
+_ERROR = 1
+_USAGE = 2
+_FORMATS = ("table", "json")
+
+
+@dataclass(frozen=True)
+class _Command:
+    """A command.
+
+    Attributes:
+        run: takes the arguments and a function that connects; returns the exit code.
+        flags: those it has beside the global ones.
+        usage: the words behind its name.
+    """
+
+    run: Callable[[Arguments, Callable[[], DlcConnection]], int]
+    flags: Sequence[Flag]
+    usage: str
+
+
+def dlc(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="COMMAND...", help="submit, get, logs, stop, delete, events, …")
+    ] = None,
+) -> None:
+    """Run a command of the command line `dlc`: its scripts run with `alias dlc="pai-sdk dlc"`.
+
+    `pai-sdk dlc help submit` shows the flags of a command. Exit codes: 0 accepted or succeeded, 1 refused or
+    failed, 2 wrong usage.
+
+    Example: pai-sdk dlc get job --status Running
+    """
+    raise typer.Exit(run(words or []))
+
+
+def run(words: Sequence[str]) -> int:
+    """Runs a command, and prints errors as the original does; returns the exit code."""
+    try:
+        return _run(words)
+    except InvalidInputError as error:
+        print_error(f"error: {error}")
+        return _USAGE
+    except SettingsError as error:
+        print_error(f"error: {error}")
+        return _USAGE
+    except ApiError as error:
+        print_error(refusal_text(error))
+        return _ERROR
+    except PaiError as error:
+        print_error(f"error: {error}")
+        return _ERROR
+
+
+def _run(words: Sequence[str]) -> int:
+    before = parse(words, GLOBAL_FLAGS, until_word=True)
+    before.check()
+    name, *rest = before.words or ["help"]
+    if name not in _COMMANDS:
+        raise InvalidInputError([Problem(name, "is no command of dlc", name_hint(name, _COMMANDS))])
+    command = _COMMANDS[name]
+    own = {flag.short for flag in command.flags}
+    globals_ = (Flag(f.name, f.help, f.kind, "" if f.short in own else f.short) for f in GLOBAL_FLAGS)
+    arguments = parse(rest, (*command.flags, *globals_))
+    arguments.values = {**before.values, **arguments.values}
+    if arguments.boolean("help"):
+        _print_help(name)
+        return 0
+    if (arguments.text("output") or "table") not in _FORMATS:
+        arguments.problems.append(
+            Problem("--output", f"{arguments.text('output')!r} is no format", "table or json")
+        )
+    return command.run(arguments, partial(connect, arguments))
+
+
+def _config(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
+    """Writes the config file; asks for what no flag says."""
+    arguments.problems += (Problem(word, "is not expected") for word in arguments.words)
+    values = {key: value for key in KEYS if (value := arguments.text(key))}
+    arguments.check()
+    if not values:
+        for key in KEYS:
+            answer = typer.prompt(key, default="", show_default=False, hide_input=key == "access_key")
+            values |= {key: answer.strip()} if answer.strip() else {}
+    path = Path(arguments.text("config") or DEFAULT_PATH).expanduser()
+    write_config(path, values)
+    typer.echo(f"saved to {path}")
+    return 0
+
+
+def _version(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
+    arguments.check()
+    typer.echo(f"pai-sdk dlc {__version__}")
+    return 0
+
+
+def _help(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
+    arguments.check()
+    name = next(iter(arguments.words), "")
+    if name and name not in _COMMANDS:
+        raise InvalidInputError([Problem(name, "is no command of dlc", name_hint(name, _COMMANDS))])
+    _print_help(name)
+    return 0
+
+
+def _completion(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
+    hint = "pai-sdk --install-completion"
+    raise InvalidInputError([Problem("completion", "is not supported", hint)])
+
+
+def _print_help(name: str) -> None:
+    if not name:
+        typer.echo("Usage: pai-sdk dlc COMMAND\n\nCommands:")
+        for each, command in _COMMANDS.items():
+            typer.echo(f"  {each} {command.usage}".rstrip())
+        _print_flags("Flags of all commands", GLOBAL_FLAGS)
+        return
+    command = _COMMANDS[name]
+    typer.echo(f"Usage: pai-sdk dlc {name} {command.usage}".rstrip())
+    _print_flags("Flags", command.flags)
+    _print_flags("Flags of all commands", GLOBAL_FLAGS)
+
+
+def _print_flags(title: str, flags: Sequence[Flag]) -> None:
+    offered = [flag for flag in flags if not flag.refusal]
+    if not offered:
+        return
+    typer.echo(f"\n{title}:")
+    for flag in offered:
+        names = f"-{flag.short}, --{flag.name}" if flag.short else f"    --{flag.name}"
+        typer.echo(f"  {names:34} {flag.help}")
+
+
+_JOB_TYPES = "pytorchjob|tfjob|xgboostjob|mpijob|rayjob|…"
+_COMMANDS = {
+    "submit": _Command(submitting.submit, SUBMIT_FLAGS, _JOB_TYPES),
+    "get": _Command(jobs.get, jobs.GET_FLAGS, "job [ID] | pod JOB POD | specs | quota"),
+    "list": _Command(jobs.get, jobs.GET_FLAGS, "jobs"),
+    "logs": _Command(jobs.logs, jobs.WINDOW_FLAGS, "JOB [POD]"),
+    "events": _Command(jobs.events, jobs.WINDOW_FLAGS, "JOB [POD]"),
+    "stop": _Command(jobs.stop, jobs.STOP_FLAGS, "job ID…"),
+    "delete": _Command(jobs.delete, jobs.STOP_FLAGS, "job ID…"),
+    "config": _Command(_config, (), ""),
+    "create": _Command(submitting.create, submitting.CREATE_FLAGS, "job --kind TYPE, of an older generation"),
+    "version": _Command(_version, (), ""),
+    "help": _Command(_help, (), "[COMMAND]"),
+    "completion": _Command(_completion, (), "SHELL"),
+}
