@@ -16,6 +16,7 @@ from pai_sdk._wire.dlc.limits import PAGE_SIZES
 from pai_sdk._wire.dlc.logs import EventQuery, JobEvents, PodEvents, PodLogQuery, PodLogs
 from pai_sdk._wire.dlc.metrics import JobMetrics, JobMetricsQuery
 from pai_sdk._wire.dlc.records import JobDetail, JobItem, JobList
+from pai_sdk._wire.dlc.resources.ecs_specs import EcsSpec, EcsSpecList, EcsSpecQuery
 from pai_sdk.errors import InvalidResponseError
 
 __all__ = ["BEGINNING", "VERSION", "DlcJobs", "ItemPage"]
@@ -64,11 +65,15 @@ class DlcJobs(Resource):
 
     def get(self, job_id: str) -> JobDetail:
         """Calls GetJob."""
-        content = self._send("GetJob", job_id=job_id).json
+        content = self.get_body(job_id)
         # Without the id of the request, which would make each snapshot differ from the one before.
         return received(
             JobDetail, {"JobId": job_id, **{name: item for name, item in content.items() if name != "RequestId"}}
         )
+
+    def get_body(self, job_id: str) -> dict[str, Any]:
+        """Calls GetJob; returns the response as it is, with empty values."""
+        return self._send("GetJob", job_id=job_id).json
 
     def list(
         self, query: JobQuery | None = None, *, page_size: int = _MAX_PAGE_SIZE, skip: int = 0
@@ -128,6 +133,13 @@ class DlcJobs(Resource):
     def metrics(self, job_id: str, query: JobMetricsQuery) -> JobMetrics:
         """Calls GetJobMetrics: values of one kind by pod."""
         return received(JobMetrics, self._send("GetJobMetrics", query, job_id=job_id).json)
+
+    def ecs_specs(self, query: EcsSpecQuery | None = None) -> Iterator[EcsSpec]:
+        """Calls ListEcsSpecs, all pages."""
+        action = ACTIONS["ListEcsSpecs"]
+        parameters = (query or EcsSpecQuery()).to_query()
+        for page in self._pages(EcsSpecList, action.name, action.path, query=parameters):
+            yield from (received(EcsSpec, each) for each in page)
 
     def _send(
         self, name: str, query: Query | Mapping[str, Any] | None = None, *, body: Any = None, **options: Any

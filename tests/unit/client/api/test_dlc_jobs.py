@@ -16,6 +16,7 @@ from pai_sdk._wire.dlc.logs import EventQuery, PodLogQuery
 from pai_sdk._wire.dlc.metrics import JobMetricsQuery
 from pai_sdk.errors import ConnectionFailedError, InvalidRequestError, InvalidResponseError
 from tests.unit.client.api.scripted_server import Asked, Reply, Reset, ScriptedServer
+from tests.unit.client.api.test_training_jobs import paged
 
 
 @pytest.fixture
@@ -137,3 +138,14 @@ class TestList:
         page = jobs.list_page(1)
         assert ([job.job_id for job in page.items], page.total) == (["dlc1"], 3)
         assert server.asked[0].query["PageNumber"] == "1"
+
+
+def test_instance_types(jobs: DlcJobs, server: ScriptedServer) -> None:
+    server.answer = paged("EcsSpecs", [{"InstanceType": f"ecs.{n}", "Cpu": "4"} for n in range(3)])
+    specs = [*jobs.ecs_specs()]
+    assert [(spec.instance_type, spec.cpu) for spec in specs] == [("ecs.0", 4), ("ecs.1", 4), ("ecs.2", 4)]
+
+
+def test_a_job_as_it_was_received(jobs: DlcJobs, server: ScriptedServer) -> None:
+    server.script = [Reply({"JobId": "dlc1", "ReasonCode": "", "Priority": "soon"})]
+    assert jobs.get_body("dlc1") == {"JobId": "dlc1", "ReasonCode": "", "Priority": "soon"}
