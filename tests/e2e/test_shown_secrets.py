@@ -102,6 +102,7 @@ OTHER_COMMANDS = {
         "submit",
         "clone",
         "demo",
+        "dlc",
         "pipeline",
         "tune",
         "stop",

@@ -22,7 +22,7 @@ from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import ApiError, InvalidInputError, PaiError, Problem, SettingsError
 
 TAKES_ALL = {"allow_interspersed_args": False, "ignore_unknown_options": True}
-"""Settings of the command: `dlc` parses its words itself."""
+"""Settings of the command: `dlc` parses its arguments itself."""
 
 _ERROR = 1
 _USAGE = 2
@@ -36,7 +36,7 @@ class _Command:
     Attributes:
         run: takes the arguments and a function that connects; returns the exit code.
         flags: those it has beside the global ones.
-        usage: the words behind its name.
+        usage: the arguments behind its name.
     """
 
     run: Callable[[Arguments, Callable[[], DlcConnection]], int]
@@ -45,7 +45,7 @@ class _Command:
 
 
 def dlc(
-    words: Annotated[
+    tokens: Annotated[
         list[str] | None, typer.Argument(metavar="COMMAND...", help="submit, get, logs, stop, delete, events, …")
     ] = None,
 ) -> None:
@@ -56,13 +56,13 @@ def dlc(
 
     Example: pai-sdk dlc get job --status Running
     """
-    raise typer.Exit(run(words or []))
+    raise typer.Exit(run(tokens or []))
 
 
-def run(words: Sequence[str]) -> int:
+def run(tokens: Sequence[str]) -> int:
     """Runs a command, and prints errors as the original does; returns the exit code."""
     try:
-        return _run(words)
+        return _run(tokens)
     except InvalidInputError as error:
         print_error(f"error: {error}")
         return _USAGE
@@ -77,16 +77,16 @@ def run(words: Sequence[str]) -> int:
         return _ERROR
 
 
-def _run(words: Sequence[str]) -> int:
-    before = parse(words, GLOBAL_FLAGS, until_word=True)
+def _run(tokens: Sequence[str]) -> int:
+    before = parse(tokens, GLOBAL_FLAGS, until_positional=True)
     before.check()
-    name, *rest = before.words or ["help"]
+    name, *remaining = before.positionals or ["help"]
     if name not in _COMMANDS:
         raise InvalidInputError([Problem(name, "is no command of dlc", name_hint(name, _COMMANDS))])
     command = _COMMANDS[name]
-    own = {flag.short for flag in command.flags}
-    globals_ = (Flag(f.name, f.help, f.kind, "" if f.short in own else f.short) for f in GLOBAL_FLAGS)
-    arguments = parse(rest, (*command.flags, *globals_))
+    shorts = {flag.short for flag in command.flags}
+    globals_ = (Flag(f.name, f.help, f.kind, "" if f.short in shorts else f.short) for f in GLOBAL_FLAGS)
+    arguments = parse(remaining, (*command.flags, *globals_))
     arguments.values = {**before.values, **arguments.values}
     if arguments.boolean("help"):
         _print_help(name)
@@ -100,13 +100,13 @@ def _run(words: Sequence[str]) -> int:
 
 def _config(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
     """Writes the config file; asks for what no flag says."""
-    arguments.problems += (Problem(word, "is not expected") for word in arguments.words)
+    arguments.problems += (Problem(word, "is not expected") for word in arguments.positionals)
     values = {key: value for key in KEYS if (value := arguments.text(key))}
     arguments.check()
     if not values:
         for key in KEYS:
-            answer = typer.prompt(key, default="", show_default=False, hide_input=key == "access_key")
-            values |= {key: answer.strip()} if answer.strip() else {}
+            entered = typer.prompt(key, default="", show_default=False, hide_input=key == "access_key")
+            values |= {key: entered.strip()} if entered.strip() else {}
     path = Path(arguments.text("config") or DEFAULT_PATH).expanduser()
     write_config(path, values)
     typer.echo(f"saved to {path}")
@@ -121,7 +121,7 @@ def _version(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
 
 def _help(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
     arguments.check()
-    name = next(iter(arguments.words), "")
+    name = next(iter(arguments.positionals), "")
     if name and name not in _COMMANDS:
         raise InvalidInputError([Problem(name, "is no command of dlc", name_hint(name, _COMMANDS))])
     _print_help(name)

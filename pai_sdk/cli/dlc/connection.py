@@ -42,6 +42,11 @@ class DlcConnection:
     to_workspaces: Transport
 
 
+def default_workspace() -> str | None:
+    """Returns the workspace of the settings; starts no embedded service."""
+    return get_default_session(local=True).settings.workspace_id
+
+
 def connect(arguments: Arguments) -> DlcConnection:
     """Connects to the service that flags, config file or settings select."""
     values = _explicit_values(arguments)

@@ -39,11 +39,11 @@ class Flag:
 
 @dataclass
 class Arguments:
-    """What the words of a command say; each flag has its values in the order of the words."""
+    """The parsed arguments of a command; each flag has its values in the order in which they were given."""
 
     flags: Mapping[str, Flag]
     values: dict[str, list[str]] = field(default_factory=dict)
-    words: list[str] = field(default_factory=list)  # that belong to no flag
+    positionals: list[str] = field(default_factory=list)  # that belong to no flag
     problems: list[Problem] = field(default_factory=list)
 
     def __contains__(self, name: str) -> bool:
@@ -99,25 +99,25 @@ class Arguments:
             raise InvalidInputError([*dict.fromkeys(self.problems)])
 
 
-def parse(words: Sequence[str], flags: Iterable[Flag], *, until_word: bool = False) -> Arguments:
-    """Parses the words of a command; problems are collected in the result.
+def parse(tokens: Sequence[str], flags: Iterable[Flag], *, until_positional: bool = False) -> Arguments:
+    """Parses the arguments of a command; problems are collected in the result.
 
     Args:
-        words: what follows the name of the command.
+        tokens: what follows the name of the command.
         flags: those of the command.
-        until_word: stop before the first word that belongs to no flag; it and all others are in `words`.
+        until_positional: stop before the first word that belongs to no flag; it and the others are positionals.
     """
     arguments = Arguments({flag.name: flag for flag in flags})
     shorts = {flag.short: flag for flag in arguments.flags.values() if flag.short}
-    remaining = [*words]
+    remaining = [*tokens]
     while remaining:
         word = remaining.pop(0)
         if word == "--" or not word.startswith("-") or word == "-":
-            arguments.words += remaining if word == "--" else [word]
+            arguments.positionals += remaining if word == "--" else [word]
             if word == "--":
                 break
-            if until_word:
-                arguments.words += remaining
+            if until_positional:
+                arguments.positionals += remaining
                 break
         elif word.startswith("--"):
             name, equals, value = word[2:].partition("=")

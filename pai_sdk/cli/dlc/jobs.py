@@ -70,13 +70,13 @@ _FIRST_PODS = ("master", "chief", "head")
 
 def get(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     """Prints a job, jobs, events of a pod, instance types or quotas."""
-    subject, *words = arguments.words or [""]
-    if subject in ("job", "jobs") and words:
-        return _print_job(arguments, words, connect)
+    subject, *positionals = arguments.positionals or [""]
+    if subject in ("job", "jobs") and positionals:
+        return _print_job(arguments, positionals, connect)
     if subject in ("job", "jobs"):
         return _print_jobs(arguments, connect)
     if subject == "pod":
-        return _print_events(arguments, words, connect)
+        return _print_events(arguments, positionals, connect)
     if subject in ("specs", "spec"):
         return _print_specs(arguments, connect)
     if subject in ("quota", "quotas"):
@@ -86,9 +86,9 @@ def get(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     return 0
 
 
-def _print_job(arguments: Arguments, words: list[str], connect: Callable[[], DlcConnection]) -> int:
+def _print_job(arguments: Arguments, positionals: list[str], connect: Callable[[], DlcConnection]) -> int:
     query = _event_query(arguments)
-    (job_id,) = _ids(arguments, words, "JOB")
+    (job_id,) = _ids(arguments, positionals, "JOB")
     jobs = connect().jobs
     if arguments.boolean("events_only"):
         print_lines(jobs.events(job_id, query))
@@ -214,7 +214,7 @@ def _change(
     done: str,
     change: Callable[[DlcJobs, str], object],
 ) -> int:
-    subject, *job_ids = arguments.words or [""]
+    subject, *job_ids = arguments.positionals or [""]
     if subject not in ("job", "jobs"):
         arguments.problems.append(Problem(verb, f"{subject!r} is not supported", f"write: {verb} job ID"))
     elif not job_ids:
@@ -249,19 +249,16 @@ def logs(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
         start_time=_time(arguments, "start_time"),
         end_time=_time(arguments, "end_time"),
     )
-    job_id, *pods = _ids(arguments, arguments.words, "JOB", "POD")
+    job_id, *pods = _ids(arguments, arguments.positionals, "JOB", "POD")
     jobs = connect().jobs
     pod_id = _pod(job_id, pods[0]) if pods else _first_pod(jobs, job_id)
     try:
         lines = jobs.pod_logs(job_id, pod_id, query).logs
-    except NotFoundError as error:
-        pods = [pod.pod_id or "" for pod in jobs.get(job_id).pods]
-        if pod_id in pods:
-            raise
-        hint = f"there is: {', '.join(pods)}" if pods else "it has none yet; `dlc get job ID --events` says why"
-        arguments.problems.append(Problem("POD", f"{job_id} has no pod {pod_id}", hint))
-        typer.echo(refusal_text(error), err=True)
-        arguments.check()
+    except NotFoundError:
+        names = [pod.pod_id or "" for pod in jobs.get(job_id).pods]
+        if pod_id not in names:
+            hint = f"there is: {', '.join(names)}" if names else f"`dlc get job {job_id} --events` says why"
+            typer.echo(f"job {job_id} has no pod {pod_id}; {hint}", err=True)
         raise
     print_lines(lines)
     return 0
@@ -269,12 +266,12 @@ def logs(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
 
 def events(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     """Prints the events of a job or a pod."""
-    return _print_events(arguments, arguments.words, connect)
+    return _print_events(arguments, arguments.positionals, connect)
 
 
-def _print_events(arguments: Arguments, words: list[str], connect: Callable[[], DlcConnection]) -> int:
+def _print_events(arguments: Arguments, positionals: list[str], connect: Callable[[], DlcConnection]) -> int:
     query = _event_query(arguments)
-    job_id, *pods = _ids(arguments, words, "JOB", "POD")
+    job_id, *pods = _ids(arguments, positionals, "JOB", "POD")
     jobs = connect().jobs
     print_lines(jobs.pod_events(job_id, _pod(job_id, pods[0]), query) if pods else jobs.events(job_id, query))
     return 0
@@ -289,15 +286,15 @@ def _event_query(arguments: Arguments) -> EventQuery:
     )
 
 
-def _ids(arguments: Arguments, words: list[str], *names: str) -> list[str]:
-    """Returns the ids among the words, of which only the first one is required."""
-    if not words:
+def _ids(arguments: Arguments, positionals: list[str], *names: str) -> list[str]:
+    """Returns the ids among the positionals, of which only the first one is required."""
+    if not positionals:
         arguments.problems.append(Problem(names[0], "is missing", "give the id of the job"))
     arguments.problems += (
-        Problem(word, "is not expected", f"give {' '.join(names)}") for word in words[len(names) :]
+        Problem(word, "is not expected", f"give {' '.join(names)}") for word in positionals[len(names) :]
     )
     arguments.check()
-    return words
+    return positionals
 
 
 def _pod(job_id: str, text: str) -> str:

@@ -80,6 +80,7 @@ COMMON = (
     Flag("aimaster_args", "its arguments"),
     Flag("interactive", "wait until the job has ended", "boolean"),
     Flag("exit_code_on_stopped", "exit code of --interactive for a stopped job", "number"),
+    Flag("dry_run", "print the request, and send nothing (not in the original)", "boolean"),
     Flag("enable_priority_preemption", kind="boolean", refusal="CreateJob has no field for it"),
     Flag(
         "enable_preemptible_job",

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import typer
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
+from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.jobs import JobReference, NewJob
 from pai_sdk._wire.dlc.limits import MIN_POLL_S
 from pai_sdk._wire.dlc.names import JOB_TYPES, job_type_for
 from pai_sdk._wire.dlc.status import is_terminal
 from pai_sdk.cli.dlc.body import new_job
-from pai_sdk.cli.dlc.connection import DlcConnection
+from pai_sdk.cli.dlc.connection import DlcConnection, default_workspace
 from pai_sdk.cli.dlc.flags import Arguments, Flag, read_job_file
 from pai_sdk.cli.dlc.output import print_body, print_box
 from pai_sdk.cli.dlc.submit_flags import SUBMIT_FLAGS
@@ -43,7 +46,7 @@ CREATE_FLAGS = (
 
 def submit(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     """Submits a job; returns the exit code."""
-    kind, *more = arguments.words or [""]
+    kind, *more = arguments.positionals or [""]
     job_type = _job_type(arguments, kind)
     arguments.problems += (Problem(word, "is no flag", "quote values that have spaces") for word in more)
     return _submit(arguments, job_type, connect)
@@ -51,7 +54,7 @@ def submit(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
 
 def create(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     """Submits a job that is described as the older generation did; returns the exit code."""
-    if arguments.words != ["job"]:
+    if arguments.positionals != ["job"]:
         arguments.problems.append(Problem("create", "is of an older generation", "write: submit pytorchjob …"))
     kind = arguments.text("kind") or "PyTorchJob"
     job_type = _job_type(arguments, _KINDS.get(kind.lower(), kind))
@@ -77,23 +80,20 @@ def _submit(arguments: Arguments, job_type: str, connect: Callable[[], DlcConnec
         arguments.replace(read_job_file(Path(file).expanduser(), arguments.flags))
     stopped_code = arguments.number("exit_code_on_stopped")
     is_interactive = arguments.boolean("interactive")
-    # Mistakes are reported before the settings are needed; the workspace of the settings can make none.
+    is_dry, as_json = arguments.boolean("dry_run"), arguments.text("output") == "json"
+    # Mistakes are reported before the service is needed: the workspace of the settings adds none.
     new_job(arguments, job_type, workspace_id=None)
     arguments.check()
-    connection = connect()
-    body, warnings = new_job(arguments, job_type, workspace_id=connection.workspace_id)
+    connection = None if is_dry else connect()
+    workspace_id = default_workspace() if connection is None else connection.workspace_id
+    body, warnings = new_job(arguments, job_type, workspace_id=workspace_id)
     for warning in warnings:
         print_error(f"warning: {warning}")
-    as_json = arguments.text("output") == "json"
-    if not as_json:
+    if connection is None or not as_json:
         print_body(body)
-    try:
-        created = connection.jobs.create_once(body)
-    except PaiError as error:
-        if error.maybe_arrived:
-            name = arguments.text("name")
-            print_error(f"the job may have been created; to see it: pai-sdk dlc get job --display_name {name}")
-        raise
+    if connection is None:
+        return SUCCEEDED
+    created = _create(connection.jobs, body)
     job_id = created.job_id or ""
     ids = {"JobId": job_id, "RequestId": created.request_id or ""}
     if as_json:
@@ -101,6 +101,16 @@ def _submit(arguments: Arguments, job_type: str, connect: Callable[[], DlcConnec
     else:
         print_box(ids)
     return follow(connection.jobs, job_id, stopped_code=stopped_code) if is_interactive else SUCCEEDED
+
+
+def _create(jobs: DlcJobs, body: Mapping[str, Any]) -> JobReference:
+    try:
+        return jobs.create_once(body)
+    except PaiError as error:
+        if error.maybe_arrived:
+            name = received(NewJob, body).display_name
+            print_error(f"the job may have been created; to see it: pai-sdk dlc get job --display_name {name}")
+        raise
 
 
 def follow(
