@@ -51,6 +51,7 @@ from pai_sdk._service.process import allow_open_files, prepare_threads
 from pai_sdk._service.routes.api_app import Dispatcher, create_api
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
 from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.dlc.records import Records
 from pai_sdk._service.services.experiments import ExperimentTable
 from pai_sdk._service.services.job_metrics import MetricPages
 from pai_sdk._service.services.jobs.changes import Changes
@@ -319,9 +320,11 @@ def _identity(
     return users, BucketRights(database, users), AuditLog(database), workspaces
 
 
-def _registries(database: Database) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry, ScheduleTable]:
+def _registries(
+    database: Database,
+) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry, ScheduleTable, Records]:
     registries = AlgorithmRegistry(database), ExperimentTable(database), ModelRegistry(database)
-    return (*registries, ScheduleTable(database))
+    return (*registries, ScheduleTable(database), Records(database))
 
 
 def _start_schedules(context: ServiceContext, leadership: Leadership, stack: ExitStack) -> ScheduleRunner:

@@ -190,5 +190,5 @@ def test_the_jobs_of_a_workspace_are_counted_without_reading_them(tmp_path: Path
     with database.read() as session:
         find_jobs(session, JobQuery(EVERYONE, workspace_id="1"))
     database.close()
-    assert len(plans) == 1
+    assert [plan for plan in plans[1:] if "SEARCH ON TABLE dlc_jobs" not in plan] == []
     assert "COVERING INDEX jobs_by_workspace" in plans[0]

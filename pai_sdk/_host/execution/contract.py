@@ -18,6 +18,7 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._host.agent.distributed import Instance, name_instances
 from pai_sdk._host.agent.sandbox import Sandbox, output_channels
 from pai_sdk._host.execution.base import Environment, LaunchSpec, Limits, Mounts
+from pai_sdk._wire.dlc.names import JOB_PREFIX
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.names import variable_name
 from pai_sdk.errors import InvalidInputError, Problem
@@ -173,6 +174,11 @@ def environment(
     ):
         variables.update(_variables(prefix, kind, values, problems))
     user_variables = request.environments or {}
+    if job_id.startswith(JOB_PREFIX):
+        # Jobs of DLC have no contract: their clients set the same variables, with paths of their own mounts.
+        for variables in (contract_variables, paths):
+            for name in user_variables.keys() & variables.keys():
+                del variables[name]
     problems += [
         Problem(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         for name in user_variables

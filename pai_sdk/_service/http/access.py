@@ -1,8 +1,8 @@
 """Authorizes each request of the API, by the right of its user and by the owner of the job.
 
 The check covers every route. A route that changes something needs the right `submit`, one for users needs `admin`.
-Jobs and schedules of other users do not exist for a user, nor do models, experiments and algorithms of workspaces
-that they are no member of.
+Jobs, schedules and private records of other users do not exist for a user, nor do models, experiments and
+algorithms of workspaces that they are no member of.
 """
 
 from __future__ import annotations
@@ -90,6 +90,10 @@ def _registries(context: ServiceContext) -> dict[str, _Registry]:
         "algorithm_id": context.algorithms,
         "experiment_id": context.experiments,
         "schedule_id": context.schedules,
+        "dataset_id": context.records,
+        "code_source_id": context.records,
+        "template_id": context.records,
+        "tensorboard_id": context.records,
     }
 
 

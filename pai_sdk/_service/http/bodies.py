@@ -24,6 +24,22 @@ def accepts(model: type[BaseModel]) -> Callable[[_Endpoint], _Endpoint]:
     return declared
 
 
+def queries(model: type[BaseModel]) -> Callable[[_Endpoint], _Endpoint]:
+    """Declares the model that a route reads the parameters of its query with."""
+
+    def declared(endpoint: _Endpoint) -> _Endpoint:
+        endpoint.__dict__["query_model"] = model
+        return endpoint
+
+    return declared
+
+
+def query_model(endpoint: Callable[..., Any]) -> type[BaseModel] | None:
+    """Returns the model that `queries` has declared."""
+    model: type[BaseModel] | None = getattr(endpoint, "query_model", None)
+    return model
+
+
 def body_model(endpoint: Callable[..., Any]) -> type[BaseModel] | None:
     """Returns the model that `accepts` has declared."""
     model: type[BaseModel] | None = getattr(endpoint, "body_model", None)

@@ -12,15 +12,17 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from pai_sdk._service.http.bodies import body_model
+from pai_sdk._service.http.bodies import body_model, query_model
 from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._wire.base import AnyResponse, ErrorBody, Received
+from pai_sdk._wire.body import Body
 
 PATH = "/openapi.json"
 """Its path, for clients with and without a key."""
 
 _SCHEMAS = "#/components/schemas/"
 _JSON = "application/json"
+_DLC = "Dlc"  # before the names of models of DLC: training jobs have models of the same names
 _SIGNATURE = {
     "type": "apiKey",
     "in": "header",
@@ -64,10 +66,26 @@ def _add_bodies(operation: dict[str, Any], method: str, route: BudgetedRoute, sc
         if issubclass(response, Received):  # an action of the API; responses about runs have no id
             schema = {"allOf": [schema, schemas.of(AnyResponse)]}
         responses["200"]["content"][_JSON] = {"schema": schema}
+    if (query := query_model(route.endpoint)) is not None:
+        operation.setdefault("parameters", []).extend(_parameters(query))
     if (request := body_model(route.endpoint)) is not None:
         operation["requestBody"] = {"content": {_JSON: {"schema": schemas.of(request)}}}
     elif method in ("POST", "PUT"):
         operation.setdefault("requestBody", {"content": {_JSON: {"schema": {"type": "object"}}}})
+
+
+def _parameters(model: type[BaseModel]) -> list[dict[str, Any]]:
+    """Returns the parameters of a query that is read with a model; lists and objects are text there."""
+    schema = model.model_json_schema(schema_generator=_SchemaGenerator)
+    return [
+        {"name": name, "in": "query", "required": False, "schema": _simple(field)}
+        for name, field in schema["properties"].items()
+    ]
+
+
+def _simple(field: dict[str, Any]) -> dict[str, Any]:
+    kinds = {each.get("type") for each in field.get("anyOf", [field])} & {"integer", "number", "boolean"}
+    return {"type": kinds.pop()} if kinds else {"type": "string"}
 
 
 class _SchemaGenerator(GenerateJsonSchema):
@@ -83,8 +101,11 @@ class _Schemas:
 
     def of(self, model: type[BaseModel]) -> dict[str, str]:
         """Adds the schema of a model and those of the models in it; returns the reference to it."""
-        name = model.__name__.lstrip("_")
+        prefix = _DLC if issubclass(model, Body) else ""
+        name = prefix + model.__name__.lstrip("_")
         if name not in self._schemas:
-            schema = model.model_json_schema(ref_template=_SCHEMAS + "{model}", schema_generator=_SchemaGenerator)
-            self._schemas.update({**schema.pop("$defs", {}), name: schema})
+            template = f"{_SCHEMAS}{prefix}{{model}}"
+            schema = model.model_json_schema(ref_template=template, schema_generator=_SchemaGenerator)
+            inner = {prefix + key: value for key, value in schema.pop("$defs", {}).items()}
+            self._schemas.update({**inner, name: schema})
         return {"$ref": f"{_SCHEMAS}{name}"}

@@ -14,6 +14,7 @@ from sqlalchemy.orm import Session
 
 from pai_sdk._service.identity.principal import Principal, Right
 from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.dlc_models import RecordRow
 from pai_sdk._service.state.models import (
     Algorithm,
     ExperimentRow,
@@ -36,7 +37,7 @@ ROLES: dict[str, Right] = {
 
 _ROLE_OF: dict[str, str] = {"admin": "PAI.WorkspaceAdmin", "submit": "PAI.AlgoDeveloper"}
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,62}")
-_CONTENTS = (Job, ModelRow, ExperimentRow, Algorithm, ScheduleRow)
+_CONTENTS = (Job, ModelRow, ExperimentRow, Algorithm, ScheduleRow, RecordRow)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,11 @@ from typing import Annotated, Any, TypeVar
 from fastapi import Depends, Request, Response
 from pydantic import BaseModel
 
-from pai_sdk._service.http.bodies import accepts, read_json
+from pai_sdk._service.http.bodies import accepts, queries, read_json
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._wire.base import Empty
+from pai_sdk._wire.body import Query
 
 _Model = TypeVar("_Model", bound=BaseModel)
 
@@ -54,7 +55,9 @@ class ActionRoute(BudgetedRoute):
         for name, parameter in signature.parameters.items():
             model = parameter.annotation
             if isinstance(model, type) and issubclass(model, BaseModel):
-                if not has_schema:
+                if issubclass(model, Query):
+                    queries(model)(action)
+                elif not has_schema:
                     accepts(model)(action)
                 parameter = parameter.replace(annotation=Annotated[model, self._body(model)])
             parameters[name] = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)

@@ -36,6 +36,7 @@ from pai_sdk._service.routes import (
     users,
     workspaces,
 )
+from pai_sdk._service.routes.dlc import routers as dlc_routers
 from pai_sdk._service.routes.json_responses import add_refusals, refusal
 from pai_sdk._service.routes.runs.routers import ROUTERS
 from pai_sdk._service.services.budgets import Shares
@@ -81,7 +82,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         page_links,
         run_jobs,
     )
-    routers = [*(module.router for module in resources), users.audit_router, *ROUTERS]
+    routers = [*dlc_routers.ROUTERS, *(module.router for module in resources), users.audit_router, *ROUTERS]
     for router in routers:
         app.include_router(router, dependencies=[AccessChecked, TokenChecked])
     app.state.routes = [route for router in routers for route in router.routes]

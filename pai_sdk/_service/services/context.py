@@ -15,6 +15,7 @@ from pai_sdk._service.identity.principal import OPERATOR, Principal
 from pai_sdk._service.identity.users import Users
 from pai_sdk._service.identity.workspaces import WorkspaceTable
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
+from pai_sdk._service.services.dlc.records import Records
 from pai_sdk._service.services.experiments import ExperimentTable
 from pai_sdk._service.services.job_metrics import MetricPages
 from pai_sdk._service.services.jobs.changes import Changes
@@ -64,6 +65,7 @@ class ServiceContext:
     experiments: ExperimentTable
     models: ModelRegistry
     schedules: ScheduleTable
+    records: Records
     bucket_exists: Callable[[str], bool]
     create_bucket: Callable[[str], bool]
     runs: RunSource

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,13 +24,16 @@ from pai_sdk._service.services.jobs.snapshot import LinkOf, job_in_full
 from pai_sdk._service.state.models import Job
 
 
-def check_job(context: ServiceContext, body: dict[str, Any], principal: Principal) -> Resolved:
+def check_job(
+    context: ServiceContext, body: dict[str, Any], principal: Principal, *, is_of_dlc: bool = False
+) -> Resolved:
     """Checks the request of a user for a job; returns the job."""
     job = read_request(
         body,
         workspace_of=partial(context.workspace_for, principal),
         slots=context.settings.slots,
         algorithms=context.algorithms,
+        is_of_dlc=is_of_dlc,
     )
     refuse_oversized(job.request, Capacity.of(context.settings, context.executor))
     if job.request.experiment_config is not None:
@@ -49,12 +52,16 @@ def create_job(
     body: dict[str, Any],
     principal: Principal,
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
+    *,
+    dlc_body: Mapping[str, Any] | None = None,
 ) -> tuple[str, str]:
-    """Creates a job of a user; returns its id and the notice about it. For `in_transaction` see `NewJob`."""
-    job = check_job(context, body, principal)
+    """Creates a job of a user; returns its id and the notice about it. The options are those of `NewJob`."""
+    job = check_job(context, body, principal, is_of_dlc=dlc_body is not None)
     notice = unused_notice(job.request, context.executor)
     notices = (notice, image_notice(job.request, context.executor))
-    submission = NewJob(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, in_transaction)
+    submission = NewJob(
+        job.request, job.workspace_id, principal.user, job.algorithm_id, notices, in_transaction, dlc_body
+    )
     job_id = context.jobs.create(submission)
     return job_id, notice
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, column, delete, func, insert, inspect, select, table, text, update
 
+from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Base, Job, LatestMetric, Metric
 from pai_sdk._service.state.schema import Schema
 
@@ -89,4 +90,5 @@ _MIGRATIONS = (
     _with_workspace_lists,
     _with_created_ids,
 )
-JOBS = Schema("jobs", Base.metadata, _MIGRATIONS)
+# By a table of DLC: its module adds tables to the metadata, which must be complete.
+JOBS = Schema("jobs", DlcJobRow.metadata, _MIGRATIONS)

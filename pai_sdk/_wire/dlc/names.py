@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 __all__ = [
+    "JOB_PREFIX",
     "JOB_TYPES",
     "ROLE_TYPES",
     "PodName",
@@ -27,6 +28,9 @@ __all__ = [
     "parse_pod",
     "pods_of",
 ]
+
+JOB_PREFIX: Final = "dlc"
+"""What the id of every job begins with, and that of no training job."""
 
 JOB_TYPES: Final = (
     "TFJob",
@@ -73,7 +77,7 @@ _CODE_SOURCE_ID = re.compile(r"code-[0-9a-z-]{4,}")
 
 def new_job_id() -> str:
     """Returns a random id of a job: `dlc` and 13 characters."""
-    return f"dlc{_random(13)}"
+    return f"{JOB_PREFIX}{_random(13)}"
 
 
 def new_dataset_id() -> str:

@@ -16,6 +16,7 @@ from pai_sdk._service.services.jobs.progress_figures import progress_patterns
 from pai_sdk._service.services.jobs.reading import join_problems, read_body, read_model
 from pai_sdk._service.services.jobs.resolution import Resolved, resolve, spec_problems
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
+from pai_sdk._wire.dlc.names import JOB_PREFIX as DLC_PREFIX
 from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -28,7 +29,12 @@ _MAX_TIME_LIMIT = (1 << 31) - 1  # of a job's running time, in seconds or minute
 
 
 def read_request(
-    body: dict[str, Any], *, workspace_of: Callable[[str | None], str], slots: int, algorithms: AlgorithmRegistry
+    body: dict[str, Any],
+    *,
+    workspace_of: Callable[[str | None], str],
+    slots: int,
+    algorithms: AlgorithmRegistry,
+    is_of_dlc: bool = False,
 ) -> Resolved:
     """Parses a job, and resolves its algorithm; WireError lists all problems.
 
@@ -43,7 +49,7 @@ def read_request(
         )
     # Bounds are checked first: later checks allocate memory for instances and compiled patterns.
     _refuse([*_bound_problems(request, slots), *_pattern_problems(request.algorithm_spec)])
-    _refuse([*_problems(request), *spec_problems(request), *_contract_problems(request)])
+    _refuse([*_problems(request), *spec_problems(request), *_contract_problems(request, is_of_dlc)])
     return resolved
 
 
@@ -146,7 +152,7 @@ def _repeated(where: str, names: Iterable[str]) -> Iterator[str]:
             yield f"{where}: {name!r} is defined {times} times"
 
 
-def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
+def _contract_problems(request: TrainingJobRequest, is_of_dlc: bool) -> Iterator[str]:
     """Yields the names that cannot be folders or variables of the job."""
     sandbox = Sandbox(Path("/"))
     try:
@@ -154,7 +160,8 @@ def _contract_problems(request: TrainingJobRequest) -> Iterator[str]:
             sandbox.input_dir(channel.name)
         for name in output_channels(request):
             sandbox.output_dir(name)
-        contract.environment("train", request, contract.instances("train", request)[0], input_files={})
+        job_id = DLC_PREFIX if is_of_dlc else "train"
+        contract.environment(job_id, request, contract.instances(job_id, request)[0], input_files={})
     except InvalidInputError as error:
         for problem in error.problems:
             yield str(problem)

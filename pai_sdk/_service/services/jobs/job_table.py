@@ -157,7 +157,7 @@ class Jobs:
         ended_at: float | None = None,
     ) -> bool:
         """Sets the status of a job, with the event `text`; returns False if it has finished or has this status."""
-        with self._change(job_id) as (session, job):
+        with self.changing(job_id) as (session, job):
             if JobStatus(job.status).is_terminal or job.status == status:
                 return False
             if instances is not None:  # None: the states do not change
@@ -177,7 +177,7 @@ class Jobs:
         self, job_id: str, *, attempt: int, wait_s: float, ending: Ending, instances: Sequence[InstanceState]
     ) -> bool:
         """Puts a job back into the queue after a failed attempt (idempotent); False if it is not to be retried."""
-        with self._change(job_id) as (session, job):
+        with self.changing(job_id) as (session, job):
             # `attempt` differs if a step is repeated whose commit succeeded although it raised (PostgreSQL: the
             # connection was lost). With False, the caller would fail a job that waits for its next attempt.
             if job.attempt != attempt:
@@ -201,18 +201,18 @@ class Jobs:
 
     def set_instances(self, job_id: str, instances: Sequence[InstanceState]) -> None:
         """Stores the states of the instances."""
-        with self._change(job_id) as (session, job):
+        with self.changing(job_id) as (session, job):
             _set_instances(session, job, instances)
 
     def add_event(self, job_id: str, text: str, *, instance: str | None = None) -> None:
         """Adds an event."""
-        with self._change(job_id) as (session, _):
+        with self.changing(job_id) as (session, _):
             _add_event(session, job_id, text, time.time(), instance)
 
     def set_latest_metrics(self, job_id: str, values: Mapping[str, Mapping[str, Any]]) -> None:
         """Stores the last values of metrics: by name, the columns of `LatestMetric`."""
         names = list(values)
-        with self._change(job_id) as (session, _):
+        with self.changing(job_id) as (session, _):
             # Databases limit the number of parameters of a statement (SQLite before 3.32: 999).
             for start in range(0, len(names), _NAMES_PER_QUERY):
                 batch = names[start : start + _NAMES_PER_QUERY]
@@ -226,13 +226,13 @@ class Jobs:
     def set_progress(self, job_id: str, values: Mapping[str, float]) -> None:
         """Stores the last progress values of a job, by their names in the REST API."""
         now = time.time()
-        with self._change(job_id) as (session, _):
+        with self.changing(job_id) as (session, _):
             for name, value in values.items():
                 session.merge(Progress(job_id=job_id, name=name, timestamp=now, value=value))
 
     def request_stop(self, job_id: str) -> bool:
         """Requests a stop; a queued job finishes at once. Returns True if the scheduler has to stop the job."""
-        with self._change(job_id) as (session, job):
+        with self.changing(job_id) as (session, job):
             if JobStatus(job.status).is_terminal or job.stop_requested:
                 return False
             job.stop_requested = True
@@ -251,7 +251,7 @@ class Jobs:
             job_ids = list(session.scalars(waiting))
         for job_id in job_ids:
             # A WireError means that the job was deleted since the query.
-            with suppress(WireError), self._change(job_id) as (session, job):
+            with suppress(WireError), self.changing(job_id) as (session, job):
                 # Checked again in the transaction: the job may have started since the query.
                 if job.status in QUEUED:
                     cause = f": its user {job.owner!r} was removed"
@@ -278,7 +278,7 @@ class Jobs:
                 )
                 raise invalid_parameter(message)
         accessibility = accessibility_of(labels)
-        with self._change(job_id) as (session, job):
+        with self.changing(job_id) as (session, job):
             job.accessibility = accessibility or job.accessibility
             for key, value in labels.items():
                 session.merge(JobLabel(job_id=job_id, key=key, value=value))
@@ -286,13 +286,14 @@ class Jobs:
     def delete_labels(self, job_id: str, keys: Iterable[str]) -> None:
         """Deletes labels; missing ones are ignored."""
         gone = list(keys)
-        with self._change(job_id) as (session, job):
+        with self.changing(job_id) as (session, job):
             if ACCESSIBILITY_LABEL in gone:
                 job.accessibility = PRIVATE
             session.execute(delete(JobLabel).where(JobLabel.job_id == job_id, JobLabel.key.in_(gone)))
 
     @contextmanager
-    def _change(self, job_id: str) -> Iterator[tuple[Session, Job]]:
+    def changing(self, job_id: str) -> Iterator[tuple[Session, Job]]:
+        """Opens a transaction that changes a job; notifies waiting requests after it."""
         with self.database.write() as session:
             job = existing_job(session, job_id)
             status = job.status

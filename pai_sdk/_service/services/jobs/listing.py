@@ -14,6 +14,7 @@ from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.visibility import visible_jobs
+from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Job, JobAlgorithm, JobLabel
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.pai.status import STATUSES
@@ -113,7 +114,9 @@ def read_labels(text: str | None) -> dict[str, str]:
 
 
 def _filtered(selection: Select[Any], query: JobQuery) -> Select[Any]:
-    conditions: list[ColumnElement[bool]] = [visible_jobs(query.principal)]
+    # Jobs of the API of DLC are no training jobs.
+    is_training_job = Job.number.not_in(select(DlcJobRow.number))
+    conditions: list[ColumnElement[bool]] = [visible_jobs(query.principal), is_training_job]
     if query.job_id:
         conditions.append(Job.id == query.job_id)
     if query.status:

@@ -18,8 +18,10 @@ from pai_sdk._service.identity.principal import OPERATOR
 from pai_sdk._service.identity.visibility import PRIVATE, PUBLIC
 from pai_sdk._service.services.jobs.queueing.quota_checks import check_quota
 from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Event, Job, JobAlgorithm, JobLabel, Transition
 from pai_sdk._service.wire_errors import invalid_parameter
+from pai_sdk._wire.dlc import names as dlc_names
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 
@@ -29,7 +31,7 @@ _ID_LENGTH = 12
 
 # Built once: building a statement takes longer than running it, and each submission needs all of them.
 _NEW_JOB, _NEW_STATUSES, _NEW_LABELS = insert(Job), insert(Transition), insert(JobLabel)
-_NEW_ALGORITHM, _NEW_EVENTS = insert(JobAlgorithm), insert(Event)
+_NEW_ALGORITHM, _NEW_EVENTS, _NEW_DLC_JOB = insert(JobAlgorithm), insert(Event), insert(DlcJobRow)
 _COUNT_QUEUED = select(func.count()).select_from(
     select(Job.number)
     .where(
@@ -74,6 +76,7 @@ class NewJob:
     # Called with the job's id in the transaction of the creation; again in another one if that was rolled back.
     # An error of it rolls the creation back.
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None
+    dlc_body: Mapping[str, Any] | None = None  # of CreateJob, for a job of the API of DLC
     job_id: str | None = None
     error: BaseException | None = None
 
@@ -138,7 +141,7 @@ class Submissions:
         job_id = self._submitted_before(session, labels, owner)
         if job_id is None:
             check_quota(session, owner, request)
-            job_id = new_job_id()
+            job_id = new_job_id() if submission.dlc_body is None else dlc_names.new_job_id()
             _insert(session.connection(), job_id, submission, labels)
         submission.in_transaction(session, job_id)
         return job_id
@@ -164,7 +167,7 @@ def accessibility_of(labels: Mapping[str, str]) -> str | None:
 def _insert(connection: Connection, job_id: str, submission: NewJob, labels: Mapping[str, str]) -> None:
     """Inserts the rows of a job without the ORM's unit of work, which is slower than all statements together."""
     request, owner, now = submission.request, submission.owner, time.time()
-    connection.execute(
+    created = connection.execute(
         _NEW_JOB,
         {
             "id": job_id,
@@ -190,6 +193,9 @@ def _insert(connection: Connection, job_id: str, submission: NewJob, labels: Map
         connection.execute(_NEW_LABELS, rows)
     if submission.algorithm_id is not None:
         connection.execute(_NEW_ALGORITHM, _algorithm(job_id, submission.algorithm_id, request))
+    if submission.dlc_body is not None:
+        (number,) = created.inserted_primary_key or (0,)
+        connection.execute(_NEW_DLC_JOB, _dlc_job(number, submission.dlc_body))
     ahead = _ahead(connection, owner, request.priority or 0)
     messages = [f"The job was created and waits in the queue{ahead}.", *filter(None, submission.notices)]
     connection.execute(_NEW_EVENTS, [{"job_id": job_id, "happened_at": now, "text": text} for text in messages])
@@ -213,3 +219,8 @@ def _algorithm(job_id: str, algorithm_id: str, request: TrainingJobRequest) -> d
         "provider": request.algorithm_provider,
         "version": request.algorithm_version,
     }
+
+
+def _dlc_job(number: int, body: Mapping[str, Any]) -> dict[str, Any]:
+    images = "\n".join(dict.fromkeys(str(spec["Image"]) for spec in body["JobSpecs"] if spec.get("Image")))
+    return {"number": number, "job_type": body["JobType"], "images": images, "body": dict(body)}

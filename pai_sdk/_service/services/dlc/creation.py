@@ -1,0 +1,58 @@
+"""Creates jobs of DLC."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.dlc.conversion import mount, mount_problems, training_request, unrunnable_problems
+from pai_sdk._service.services.dlc.problems import refuse_problems
+from pai_sdk._service.services.training_jobs import create_job
+from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.checks import job_problems
+from pai_sdk._wire.dlc.jobs import NewJob
+from pai_sdk._wire.dlc.sources import DataSource
+from pai_sdk._wire.workspace.checks import default_mount_path
+from pai_sdk.errors import Problem
+
+
+def create_dlc_job(
+    context: ServiceContext,
+    body: Mapping[str, Any],
+    principal: Principal,
+    in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
+) -> str:
+    """Creates a job of a user; returns its id. Raises WireError with all problems of the body."""
+    refuse_problems(job_problems(body))
+    job = received(NewJob, body)
+    refuse_problems(unrunnable_problems(job))
+    request = training_request(job, _mounts(context, job, principal))
+    job_id, _ = create_job(context, request, principal, in_transaction, dlc_body=job.to_wire())
+    return job_id
+
+
+def _mounts(context: ServiceContext, job: NewJob, principal: Principal) -> list[dict[str, Any]]:
+    return [
+        _mount(f"DataSources[{index}]", source, context, principal)
+        for index, source in enumerate(job.data_sources)
+    ]
+
+
+def _mount(where: str, source: DataSource, context: ServiceContext, principal: Principal) -> dict[str, Any]:
+    """Returns the mount of a data source: of a URI, or of a registered data set."""
+    uri, options, access = source.uri, source.options, source.mount_access
+    path = source.mount_path
+    if uri is None:
+        dataset = context.records.data_set(source.data_source_id or "", source.data_source_version, principal)
+        uri, access = dataset["Uri"], access or dataset.get("MountAccess")
+        path = path or default_mount_path(dataset.get("Options"))
+        options = options or dataset.get("Options")
+        refuse_problems(mount_problems(f"{where}.DataSourceId", uri))
+        if path is None:
+            what = "is missing, and the data set has no default"
+            refuse_problems([Problem(f"{where}.MountPath", what, "such as /mnt/data")])
+    return mount(path or "", uri, access, options)

@@ -1,0 +1,149 @@
+"""What the pods of a job have written, what happened to them, and what they use."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+from sqlalchemy import select
+
+from pai_sdk._data.logs.reader import LogReader, LogWindow
+from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.dlc.job_records import existing_dlc_job, pod_uid, pods_of_job
+from pai_sdk._service.services.dlc.problems import missing_error, refuse_problems
+from pai_sdk._service.services.usage import MEASURED, read_usage
+from pai_sdk._service.state.models import Event, Job
+from pai_sdk._wire.dlc.limits import DEFAULT_MAX_EVENTS, DEFAULT_MAX_LINES, DEFAULT_WINDOW_S, METRICS_WINDOW_S
+from pai_sdk._wire.dlc.logs import EventQuery, PodLogQuery
+from pai_sdk._wire.dlc.metrics import JobMetricsQuery, MetricValue, PodMetric
+from pai_sdk._wire.dlc.resources.checks import event_query_problems
+from pai_sdk._wire.dlc.times import milliseconds, seconds_of, wire_time
+from pai_sdk.errors import Problem
+
+METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
+"""What GetJobMetrics can be asked for."""
+
+_MAX_LINES = 100_000
+_STEP = re.compile(r"([1-9][0-9]{0,5})([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def read_logs(
+    context: ServiceContext, job_id: str, pod_id: str, query: PodLogQuery, spend: Callable[[int], None]
+) -> list[str]:
+    """Returns the last lines of a window of time; `spend` is called with the bytes of each part."""
+    limit = DEFAULT_MAX_LINES if query.max_lines is None else query.max_lines
+    problems: list[Problem] = []
+    if not 1 <= limit <= _MAX_LINES:
+        problems.append(Problem("MaxLines", f"{limit} is not between 1 and {_MAX_LINES}"))
+    if query.download_to_file:
+        problems.append(Problem("DownloadToFile", "is not supported by this service", "leave it out"))
+    window = _window(query.start_time, query.end_time, DEFAULT_WINDOW_S, problems)
+    refuse_problems(problems)
+    job, _, instance = _find_pod(context, job_id, pod_id, query.pod_uid)
+    log = context.logs.open(job, instance)
+    numbers = _lines_in(log, window, job)
+    lines: list[str] = []
+    start = max(numbers.start, numbers.stop - limit)
+    while start < numbers.stop:
+        size = context.settings.log_page_bytes
+        page = log.page(start, numbers.stop - start, max_bytes=size, has_full_lines=True)
+        if not page.count:
+            break
+        spend(sum(len(block.content) for _, block in page.blocks))
+        lines += page.decoded_lines
+        start += page.count
+    return lines
+
+
+def _lines_in(reader: LogReader, window: LogWindow, job: Job) -> range:
+    """Returns the numbers of the lines of one instance in a window, so that adjoining windows share none."""
+    reader.page(0, 0)  # reads what was written since
+    (log,) = reader.instances
+    lifetime = LogWindow(job.created_at, job.ended_at)
+    numbers = log.lines_in(LogWindow(window.started_at), lifetime, is_open=reader.is_open)
+    end = window.ended_at
+    if end is None:
+        return numbers
+    if end <= job.created_at:
+        return range(0)
+    # A line has the time at which it was found in the log: one that was found later is in a later window.
+    if log.read_times().size_after(end) is None:
+        return numbers
+    return range(numbers.start, min(numbers.stop, log.line_at_time(end, is_open=reader.is_open)))
+
+
+def read_events(context: ServiceContext, job_id: str, pod_id: str | None, query: EventQuery) -> list[str]:
+    """Returns the last events of a job, or of one of its pods, the oldest first."""
+    problems: list[Problem] = [*event_query_problems(query)]
+    window = _window(query.start_time, query.end_time, DEFAULT_WINDOW_S, problems)
+    refuse_problems(problems)
+    conditions = [Event.job_id == job_id, Event.happened_at >= window.started_at]
+    if window.ended_at is not None:
+        conditions.append(Event.happened_at < window.ended_at)
+    if pod_id is not None:
+        conditions.append(Event.instance == _find_pod(context, job_id, pod_id, query.pod_uid)[2])
+    limit = query.max_events_num or DEFAULT_MAX_EVENTS
+    with context.jobs.database.read() as session:
+        existing_dlc_job(session, job_id)
+        newest = select(Event).where(*conditions).order_by(Event.number.desc()).limit(limit)
+        events = [*session.scalars(newest)][::-1]
+    return [f"{wire_time(event.happened_at)} {event.text}" for event in events]
+
+
+def read_metrics(context: ServiceContext, job_id: str, query: JobMetricsQuery) -> list[PodMetric]:
+    """Returns the values of one metric for each pod, as means of steps of time."""
+    problems: list[Problem] = []
+    if query.metric_type not in METRICS:
+        hint = f"there is: {', '.join(METRICS)}"
+        problems.append(Problem("MetricType", f"{(query.metric_type or '')[:60]!r} is not known", hint))
+    length = _STEP.fullmatch(query.time_step or "5m")
+    if length is None:
+        problems.append(Problem("TimeStep", f"{(query.time_step or '')[:60]!r} is no length", "such as 10s or 5m"))
+    window = _window(query.start_time, query.end_time, METRICS_WINDOW_S, problems)
+    refuse_problems(problems)
+    step_s = 300 if length is None else int(length[1]) * _SECONDS[length[2]]
+    with context.jobs.database.read() as session:
+        job, row = existing_dlc_job(session, job_id)
+    metrics = []
+    for pod, log in zip(pods_of_job(job, row), context.logs.instance_logs(job, None), strict=False):
+        values = read_usage(
+            log.path,
+            query.metric_type or "",
+            start=window.started_at or 0.0,
+            end=time.time() if window.ended_at is None else window.ended_at,
+            step_s=step_s,
+        )
+        points = [MetricValue(time=milliseconds(moment), value=round(value, 4)) for moment, value in values]
+        metrics.append(PodMetric(pod_id=pod.name, metrics=points))
+    return metrics
+
+
+def current_uid(context: ServiceContext, job_id: str, pod_id: str) -> str:
+    """Returns the uid of a pod in the last attempt of its job."""
+    return pod_uid(pod_id, _find_pod(context, job_id, pod_id, None)[0].attempt)
+
+
+def _find_pod(context: ServiceContext, job_id: str, pod_id: str, uid: str | None) -> tuple[Job, str, str]:
+    """Returns a job, a pod of it, and the name of its instance; raises WireError if there is none."""
+    with context.jobs.database.read() as session:
+        job, row = existing_dlc_job(session, job_id)
+    pods = {pod.name: pod.rank for pod in pods_of_job(job, row)}
+    # The attempts of a pod share one log.
+    uids = [pod_uid(pod_id, attempt) for attempt in range(1, job.attempt + 1)]
+    if pod_id not in pods or uid not in (None, *uids):
+        raise missing_error("pod", pod_id)
+    names = [log.name for log in context.logs.instance_logs(job, None)]
+    return job, pod_id, pod_id if pod_id in names else names[min(pods[pod_id], len(names) - 1)]
+
+
+def _window(start: str | None, end: str | None, default_s: float, problems: list[Problem]) -> LogWindow:
+    """Returns a window whose last second is in it; adds to the problems."""
+    for where, moment in (("StartTime", start), ("EndTime", end)):
+        if moment is not None and seconds_of(moment) is None:
+            problems.append(Problem(where, f"{moment[:60]!r} is no time", "such as 2026-01-31T08:00:00Z"))
+    started_at, ended_at = seconds_of(start), seconds_of(end)
+    if started_at is None:
+        started_at = time.time() - default_s
+    return LogWindow(started_at, None if ended_at is None else ended_at + 1)
