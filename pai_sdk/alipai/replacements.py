@@ -13,7 +13,7 @@ INSTEAD = {
     "pai.api": _API,
     "pai.api.code_source": "git_config= of an Estimator",
     "pai.api.dataset": "the id of a data set, 'd-…', as an input; the console manages data sets",
-    "pai.api.job": "Estimator and Processor; DLC jobs are not part of pai_sdk",
+    "pai.api.job": "Estimator and Processor with api='dlc'; session.get_job(id)",
     "pai.api.model": "RegisteredModel and session.models, for models with a training spec",
     "pai.api.tensorboard": "TensorBoard.create(uri), or job.tensorboard()",
     "pai.api.training_job": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",

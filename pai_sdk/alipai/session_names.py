@@ -21,7 +21,7 @@ SESSION_REPLACEMENTS = {
     "image_api": "session.images, or pai_sdk.jobs.retrieve()",
     "workspace_api": "session.workspaces",
     "tensorboard_api": "TensorBoard.create(uri), or job.tensorboard()",
-    "job_api": "Estimator and Processor; DLC jobs are not part of pai_sdk",
+    "job_api": "Estimator and Processor with api='dlc'; session.get_job(id)",
     "lineage_api": "job.record has the inputs and outputs of a job; there is no lineage service",
     "pipeline_run_api": "pipelines of PAIFlow are not part of pai_sdk",
     "dataset_api": "give the id of a data set, 'd-…', or its URI as an input",
