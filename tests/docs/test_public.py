@@ -135,6 +135,7 @@ OTHER_WORDS = {
     "Host",
     "ProgressDefinitions",
     "Settings",
+    "UserVpc",
     "StagingFailed",
     "Statement",
 }
@@ -143,6 +144,7 @@ INTERNAL = {
     "contributing",
     # These are about other packages.
     "migrating.md",
+    "from-dlc.md",
     "from-sagemaker.md",
     "from-azure-ml.md",
     "from-vertex.md",
