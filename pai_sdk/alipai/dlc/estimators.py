@@ -20,9 +20,34 @@ _OF_SECRET = re.compile(r"(?i)(^|_)(access_?key(_?id)?|api_?key|key|password|pas
 # Of these types the first instance is the master, also where a role has that name.
 _MASTER_AND_WORKERS = ("PyTorchJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob")
 _RESOURCES = ("Image", "EcsSpec", "ResourceConfig", "SpotSpec")
-# Fields of the body and of its roles that are parameters of DLC jobs only.
-_OPTIONS = ("DataSources", "CodeSource", "SuccessPolicy", "CredentialConfig", "Accessibility", "ElasticSpec")
-_SPEC_OPTIONS = ("ImageConfig", "RestartPolicy", "AssignNodeSpec", "SystemDisk", "ElasticSpotSpecs", "Driver")
+_POLICIES = {
+    "SuccessPolicy": "success_policy",
+    "RestartPolicy": "restart_policy",
+    "Accessibility": "accessibility",
+}
+_OF_MOUNT = {
+    "MountPath": "path",
+    "Uri": "uri",
+    "DataSourceId": "dataset_id",
+    "DataSourceVersion": "version",
+    "MountAccess": "access",
+    "Options": "options",
+    "EnableCache": "enable_cache",
+    "RoleArn": "role_arn",
+}
+_OF_CODE = {
+    "CodeSourceId": "id",
+    "Branch": "branch",
+    "Commit": "commit",
+    "MountPath": "path",
+    "IsSharedMountPath": "is_shared",
+}
+_OF_NODES = {"NodeNames": "node_names", "AntiAffinityNodeNames": "avoid_nodes"}
+_OF_SPOT_TYPE = {
+    "InstanceType": "instance_type",
+    "SpotDiscountLimit": "discount_percent",
+    "SpotPriceLimit": "price_per_hour",
+}
 _NAMES = {
     info.alias or name: name
     for module in (job_specs, settings, sources)
@@ -71,7 +96,8 @@ def suggest(
     _environment(remaining, draft)
     _settings(remaining, draft)
     name, workspace = remaining.pop("DisplayName", None), remaining.pop("WorkspaceId", None)
-    draft.options |= {key: _pythonic(remaining.pop(key)) for key in _OPTIONS if key in remaining}
+    _mounts_and_code(remaining, draft)
+    draft.options |= {name: remaining.pop(key) for key, name in _POLICIES.items() if key in remaining}
     draft.notes += [f"{key} has no counterpart, and is left out" for key in remaining]
     session = {"region_id": region, "workspace_id": workspace}
     program = _program(draft, name, session, waits=waits)
@@ -105,8 +131,7 @@ def _program(draft: _Draft, name: object, session: Mapping[str, object], *, wait
         lines = [_call("setup_default_session", session), ""]
     if draft.options:
         draft.imports.add("from pai_sdk.jobs import DlcOptions")
-        options = {_option(key): value for key, value in draft.options.items()}
-        arguments["dlc"] = Computed((Name(_call("DlcOptions", options, 4), is_text=False),))
+        arguments["dlc"] = Computed((Name(_call("DlcOptions", draft.options, 4), is_text=False),))
     arguments["api"] = "dlc"
     lines += [
         _call("estimator = Estimator", arguments, is_long=True),
@@ -114,11 +139,6 @@ def _program(draft: _Draft, name: object, session: Mapping[str, object], *, wait
         "print(job.training_job_id)",
     ]
     return "\n".join(lines) + "\n"
-
-
-def _option(name: str) -> str:
-    """Returns the name of a field of the body in `DlcOptions`."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
 
 
 def _call(function: str, arguments: Mapping[str, object], indent: int = 0, *, is_long: bool = False) -> str:
@@ -232,37 +252,44 @@ def _wait(dependency: Mapping[str, Any]) -> dict[str, Any]:
 
 def _spec_options(specs: Sequence[Mapping[str, Any]], draft: _Draft) -> None:
     """Reads what roles have beside their size; where roles differ in it, that of the first one that has it."""
+    of_roles = ("RestartPolicy", "IsChief", "ConsiderInSuccessPolicy", "StartupDependencies", "UserCommand")
     is_of_role = "roles" in draft.arguments
-    of_roles = ("UserCommand", "RestartPolicy", "IsChief", "ConsiderInSuccessPolicy", "StartupDependencies")
     for key in dict.fromkeys(key for spec in specs for key in spec):
-        value = next(spec[key] for spec in specs if key in spec)
         if key in ("Type", "PodCount", "UseSpotInstance", *_RESOURCES) or (is_of_role and key in of_roles):
             continue
+        value = next(spec[key] for spec in specs if key in spec)
         if key == "UserCommand":
             draft.arguments["command"] = value
-        elif key in _SPEC_OPTIONS:
-            draft.options[key] = _image_login(value, draft) if key == "ImageConfig" else _pythonic(value)
+        elif key == "ImageConfig":
+            _image_login(value, draft)
+        elif key in ("RestartPolicy", "Driver"):
+            draft.options[_POLICIES.get(key, "driver")] = value
+        elif key == "AssignNodeSpec":
+            nodes = _renamed(value, _OF_NODES, key, draft, ("EnableAssignNode",))
+            draft.options |= {
+                name: names.split(",") if isinstance(names, str) else names for name, names in nodes.items()
+            }
+        elif key == "ElasticSpotSpecs" and isinstance(value, list):
+            types = [_renamed(each, _OF_SPOT_TYPE, key, draft, ("SpotStrategy",)) for each in value]
+            draft.options["elastic_spot"] = types
         elif key not in ("IsChief", "ConsiderInSuccessPolicy"):
             draft.notes.append(f"{key} of a role has no counterpart, and is left out")
 
 
-def _image_login(config: object, draft: _Draft) -> object:
-    if not isinstance(config, Mapping):
-        return config
-    login = _pythonic({key: value for key, value in config.items() if is_set(value)})
-    for key in ("password", "auth"):
-        if key in login:
-            login[key] = _secret(f"REGISTRY_{key.upper()}", draft)
-    return login
+def _image_login(config: object, draft: _Draft) -> None:
+    names = {"DockerRegistry": "image_registry", "Username": "image_username", "Password": "image_password"}
+    login = _renamed(config, names, "ImageConfig", draft)
+    if "image_password" in login:
+        login["image_password"] = _secret("REGISTRY_PASSWORD", draft)
+    draft.options |= login
 
 
 def _spot_terms(spot: object, draft: _Draft) -> object:
     if not isinstance(spot, Mapping):
         return spot
     if is_set(spot.get("SpotPriceLimit")):
-        draft.notes.append("SpotPriceLimit has no counterpart: give spot_discount_limit, a part of the full price")
-    values = {key: value for key, value in spot.items() if is_set(value) and key != "SpotPriceLimit"}
-    return _pythonic(values)
+        draft.options["spot_price_per_minute"] = spot["SpotPriceLimit"]
+    return _pythonic({key: value for key, value in spot.items() if key != "SpotPriceLimit"})
 
 
 # ---- other fields -------------------------------------------------------------------------------------------
@@ -288,6 +315,32 @@ def _plain_fields(body: dict[str, Any], draft: _Draft) -> None:
         arguments["max_run_time"] = Computed((Name(f"60 * {source_of(minutes)}", is_text=False),))
     elif isinstance(minutes, int) and minutes > 0:
         arguments["max_run_time"] = 60 * minutes
+
+
+def _mounts_and_code(body: dict[str, Any], draft: _Draft) -> None:
+    sources = body.pop("DataSources", None)
+    if isinstance(sources, list):
+        mounts = [_renamed(each, _OF_MOUNT, "DataSources", draft) for each in sources]
+        if any("access" not in each for each in mounts):
+            draft.notes.append("a mount without MountAccess is 'RW' here: write 'RO' where the job only reads")
+        draft.options["mounts"] = [{**each, "access": each.get("access", "RW")} for each in mounts]
+    elif sources is not None:
+        draft.notes.append(f"the mounts are not written there: DlcOptions(mounts=…) takes {source_of(sources)}")
+    if "CodeSource" in body:
+        code = body.pop("CodeSource")
+        draft.options["code_source"] = _renamed(code, _OF_CODE, "CodeSource", draft)
+
+
+def _renamed(
+    part: object, names: Mapping[str, str], where: str, draft: _Draft, ignored: Sequence[str] = ()
+) -> dict[str, Any]:
+    """Returns a part of the body with other names of its fields; notes what has none, or is not written there."""
+    if not isinstance(part, Mapping):
+        draft.notes.append(f"{where} is not written there: see {source_of(part)}")
+        return {}
+    fields = {key: value for key, value in part.items() if is_set(value) and key not in ignored}
+    draft.notes += [f"{where}.{key} has no counterpart, and is left out" for key in fields if key not in names]
+    return {names[key]: value for key, value in fields.items() if key in names}
 
 
 def _environment(body: dict[str, Any], draft: _Draft) -> None:
@@ -323,8 +376,10 @@ def _settings(body: dict[str, Any], draft: _Draft) -> None:
     draft.arguments["labels"] = values.pop("Tags", None)
     more = {key: values.pop(key) for key in list(values) if key not in _OF_SETTINGS}
     draft.arguments["settings"] = _pythonic(values) or None
+    if "TerminationGracePeriodSeconds" in more:
+        draft.options["grace_period_s"] = more.pop("TerminationGracePeriodSeconds")
     if more:
-        draft.options["Settings"] = _pythonic(more)
+        draft.options["settings"] = more
 
 
 def _pythonic(value: Any) -> Any:

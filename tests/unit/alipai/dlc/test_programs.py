@@ -32,7 +32,7 @@ def submit(name, lr):
     request = CreateJobRequest(
         display_name=name, job_type="PyTorchJob", job_specs=[worker], user_command=f"python t.py --lr {lr}",
         resource_id="quota1", envs={"A": str(lr)},
-        data_sources=[dlc.CreateJobRequestDataSources(uri="oss://a.b/c/", mount_path="/mnt", mount_access="RW")],
+        data_sources=[dlc.CreateJobRequestDataSources(uri="oss://a.b/c/", mount_path="/mnt", mount_access="RO")],
         user_vpc=dlc.CreateJobRequestUserVpc(vpc_id="v", extended_cidrs=["10.0.0.0/8"]),
         settings=dlc.JobSettings(tags={"team": "x"}, enable_rdma=True, disable_ecs_stock_check=True))
     request.workspace_id = "12"
@@ -56,8 +56,8 @@ def submit(name, lr):
         "labels": {"team": "x"},
         "settings": {"enable_rdma": True},
         "dlc": {
-            "data_sources": [{"uri": "oss://a.b/c/", "mount_path": "/mnt", "mount_access": "RW"}],
-            "settings": {"disable_ecs_stock_check": True},
+            "mounts": [{"uri": "oss://a.b/c/", "path": "/mnt", "access": "RO"}],
+            "settings": {"DisableEcsStockCheck": True},
         },
         "api": "dlc",
         "fit": {"job_name": "n", "wait": False},
@@ -119,3 +119,27 @@ def test_what_is_left_to_the_reader_is_noted() -> None:
 def test_other_programs() -> None:
     assert read_program(ast.parse("CreateJobRequest(display_name='of another package')")) == []
     assert read_program(ast.parse("'we used dlc submit before'\nprint('dlc get job')")) == []
+
+
+def test_options_of_roles() -> None:
+    arguments = only(
+        CLIENT
+        + """
+spec = JobSpec(type="Worker", pod_count=1, image="i", ecs_spec="s", restart_policy="Never", driver="550",
+               assign_node_spec=dlc.AssignNodeSpec(enable_assign_node=True, node_names="a,b"),
+               elastic_spot_specs=[dlc.ElasticSpotSpec(instance_type="t", spot_discount_limit=90)],
+               spot_spec=dlc.SpotSpec(spot_strategy="SpotWithPriceLimit", spot_price_limit=0.1))
+CreateJobRequest(job_specs=[spec], user_command="x", accessibility="PUBLIC",
+                 settings={"TerminationGracePeriodSeconds": 60})
+"""
+    )
+    assert arguments["spot_spec"] == {"spot_strategy": "SpotWithPriceLimit"}
+    assert arguments["dlc"] == {
+        "spot_price_per_minute": 0.1,
+        "restart_policy": "Never",
+        "driver": "550",
+        "node_names": ["a", "b"],
+        "elastic_spot": [{"instance_type": "t", "discount_percent": 90}],
+        "accessibility": "PUBLIC",
+        "grace_period_s": 60,
+    }

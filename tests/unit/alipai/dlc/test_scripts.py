@@ -42,11 +42,11 @@ def test_a_job_in_a_quota_with_data_sets() -> None:
         "resource_id": "quota1",
         "priority": 7,
         "dlc": {
-            "data_sources": [
-                {"data_source_id": "d-a"},
-                {"data_source_id": "d-b", "data_source_version": "v2"},
-                {"data_source_id": "d-c", "mount_path": "/mnt/c"},
-                {"data_source_id": "d-d", "data_source_version": "v1", "mount_path": "/mnt/d"},
+            "mounts": [
+                {"dataset_id": "d-a", "access": "RW"},
+                {"dataset_id": "d-b", "version": "v2", "access": "RW"},
+                {"dataset_id": "d-c", "path": "/mnt/c", "access": "RW"},
+                {"dataset_id": "d-d", "version": "v1", "path": "/mnt/d", "access": "RW"},
             ],
             "success_policy": "AllWorkers",
         },
@@ -54,7 +54,7 @@ def test_a_job_in_a_quota_with_data_sets() -> None:
         "fit": {"job_name": "train-7b", "wait": False},
         "session": {"workspace_id": "123"},
     }
-    assert notes == []
+    assert [note.split()[0] for note in notes] == ["a"]
 
 
 def test_mounts_network_and_ports() -> None:
@@ -65,12 +65,15 @@ def test_mounts_network_and_ports() -> None:
         "--tags a=b --code_source code-1 --code_branch main --job_max_running_time_minutes 5 "
         "--image_repo_username u --image_repo_password p"
     )
-    assert arguments["dlc"]["data_sources"] == [
-        {"uri": "oss://b.oss-cn-x.aliyuncs.com/a,b/", "mount_path": "/mnt/o"},
-        {"uri": "nas://f.cn-x/p", "mount_path": "/mnt/n"},
-    ]
-    assert arguments["dlc"]["code_source"] == {"code_source_id": "code-1", "branch": "main"}
-    assert arguments["dlc"]["image_config"] == {"username": "u", "password": ("secret", "REGISTRY_PASSWORD")}
+    assert arguments["dlc"] == {
+        "image_username": "u",
+        "image_password": ("secret", "REGISTRY_PASSWORD"),
+        "mounts": [
+            {"uri": "oss://b.oss-cn-x.aliyuncs.com/a,b/", "path": "/mnt/o", "access": "RW"},
+            {"uri": "nas://f.cn-x/p", "path": "/mnt/n", "access": "RW"},
+        ],
+        "code_source": {"id": "code-1", "branch": "main"},
+    }
     assert arguments["user_vpc_config"] == {
         "vpc_id": "vpc-1",
         "switch_id": "vsw-1",
