@@ -6,8 +6,10 @@ from abc import ABC, abstractmethod
 
 from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk._host.execution.base import JobFiles
+from pai_sdk._host.execution.mounted_folders import record_mounted
 from pai_sdk._host.execution.output_uploader import record_resumed
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.roles import Mount
 from pai_sdk._wire.pai.spec import CodeDir, InputChannel, OutputChannel
 
 
@@ -31,6 +33,10 @@ class Staging(ABC):
             self.fill_input(channel)
         for output in request.output_channels:
             self.fill_output(output, is_resumed=output.name in RESUMED_CHANNELS)
+        for number, mount in enumerate(request.mounts or ()):
+            self.fill_mount(number, mount)
+            if mount.access == "RW":
+                record_mounted(self.files.sandbox, number, self.files.mount(number))
         record_resumed(self.files, [output.name for output in request.output_channels])
 
     def check_output(self, channel: OutputChannel) -> None:
@@ -44,6 +50,10 @@ class Staging(ABC):
     @abstractmethod
     def fill_input(self, channel: InputChannel) -> None:
         """Copies or mounts an input."""
+
+    @abstractmethod
+    def fill_mount(self, number: int, mount: Mount) -> None:
+        """Copies the files of a mount, or checks one that is used in place."""
 
     @abstractmethod
     def fill_output(self, channel: OutputChannel, *, is_resumed: bool) -> None:

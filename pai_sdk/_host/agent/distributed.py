@@ -8,12 +8,16 @@ import socket
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any
 
 MASTER_PORT = 23456
 """The port of rank 0 if every instance has its own address."""
 
 TF_PORT = 2222
 """The port of every worker of a TFJob if every instance has its own address."""
+
+ROLES_APART = frozenset({"ps", "evaluator", "graphlearn"})
+"""Roles that serve or observe those that train: without a rank, and a job does not wait for their end."""
 
 # Below the range from which Linux assigns ports to clients (32768 to 60999).
 _PORTS = range(20_000, 32_768)
@@ -24,9 +28,12 @@ class Instance:
     """One worker of a job; rank and index count from 0."""
 
     name: str  # unique among all jobs: `train129f212o89d-master-0`
-    role: str  # `master` or `worker`
-    rank: int
+    role: str  # `master` or `worker`, and others for jobs with roles
+    rank: int  # instances that take part in the rendezvous come first
     index: int  # within its role
+    group: int = 0  # the position of its role in the request
+    is_awaited: bool = True  # the job does not succeed before it has ended
+    can_fail_job: bool = True
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,18 @@ class Rendezvous:
     port: int  # rank 0 listens on it
     workers: tuple[str, ...]  # `host:port` of every instance, in rank order, for TF_CONFIG
     nproc_per_node: int = 1  # processes that an instance should start, mostly the number of its GPUs
+    roles: tuple[str, ...] = ()  # of every instance, in rank order; empty for a job without roles
+
+    @property
+    def size(self) -> int:
+        """Returns the number of instances that take part: WORLD_SIZE."""
+        return sum(map(takes_part, self.roles)) or len(self.workers)
+
+    @classmethod
+    def parse(cls, content: Mapping[str, Any]) -> Rendezvous:
+        """Returns a rendezvous from JSON."""
+        lists = {name: tuple(content.get(name, ())) for name in ("workers", "roles")}
+        return cls(**{**content, **lists})
 
     @classmethod
     def of_hosts(cls, hosts: Sequence[str], *, nproc_per_node: int = 1) -> Rendezvous:
@@ -60,24 +79,30 @@ def name_instances(job_id: str, job_type: str, count: int) -> tuple[Instance, ..
     return tuple(instances)
 
 
+def takes_part(role: str) -> bool:
+    """Returns whether the instances of a role have a RANK: parameter servers and evaluators have none."""
+    return role not in ROLES_APART
+
+
 def rendezvous_variables(instance: Instance, rendezvous: Rendezvous, *, job_type: str) -> Mapping[str, str]:
     """Returns the environment variables by which the instances of a job find each other."""
     # A job of one instance has those of PyTorch too, so that its code needs no special case. It has no TF_CONFIG,
-    # which means several workers to TensorFlow.
+    # which means several workers to TensorFlow, except in jobs with roles, as in DLC.
     variables = {
         "MASTER_ADDR": rendezvous.address,
         "MASTER_PORT": str(rendezvous.port),
-        "WORLD_SIZE": str(len(rendezvous.workers)),
-        "RANK": str(instance.rank),
         "NPROC_PER_NODE": str(rendezvous.nproc_per_node),
     }
-    if job_type == "TFJob" and len(rendezvous.workers) > 1:
-        config = {
-            "cluster": {"worker": list(rendezvous.workers)},
-            "task": {"type": "worker", "index": instance.rank},
-            "environment": "cloud",
-        }
-        variables["TF_CONFIG"] = json.dumps(config)
+    if instance.rank < rendezvous.size:
+        variables |= {"WORLD_SIZE": str(rendezvous.size), "RANK": str(instance.rank)}
+    if job_type == "TFJob" and (rendezvous.roles or len(rendezvous.workers) > 1):
+        cluster: dict[str, list[str]] = {}
+        for role, address in zip(
+            rendezvous.roles or ["worker"] * len(rendezvous.workers), rendezvous.workers, strict=True
+        ):
+            cluster.setdefault(role, []).append(address)
+        task = {"type": instance.role, "index": instance.index}
+        variables["TF_CONFIG"] = json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
     return variables
 
 

@@ -18,8 +18,7 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pai_sdk._core.reasons import (
@@ -38,9 +37,10 @@ from pai_sdk._core.reasons import (
     missing_module,
     requirements_message,
 )
-from pai_sdk._host.agent import memory, mlroot, processes
+from pai_sdk._host.agent import memory, processes
 from pai_sdk._host.agent.distributed import Instance, Rendezvous, free_ports, rendezvous_variables
 from pai_sdk._host.agent.instance_logs import InstanceLogs
+from pai_sdk._host.agent.job_root import JobRoot
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import DISK_IS_FULL, ExecutionState, InstanceState, Phase
 from pai_sdk._host.agent.requirement_lists import pip_problem
@@ -70,9 +70,25 @@ class _Worker:
 
     instance: Instance
     environments: dict[str, dict[str, str]]
+    command: list[str]
+    memory_limit_bytes: int | None
+    nproc_per_node: int
+    waits_for: list[tuple[list[str], int]]  # instances, and how many of them must have started
     status: str = "Pending"
     exit_code: int | None = None
     exceeds_memory_limit: bool = False
+
+    @classmethod
+    def of(cls, content: dict[str, Any], job: dict[str, Any]) -> _Worker:
+        """Returns an instance from its part of `job.json`; only those of roles differ from the job."""
+        return cls(
+            Instance(**content["instance"]),
+            content["environments"],
+            content.get("command") or job.get("command", []),
+            content.get("memory_limit_bytes", job["memory_limit_bytes"]),
+            content.get("nproc_per_node") or job.get("nproc_per_node", 1),
+            content.get("waits_for", []),
+        )
 
 
 class JobExecution:
@@ -82,8 +98,9 @@ class JobExecution:
         self._sandbox = sandbox
         self._journal = journal
         self._job = job
+        self._root = JobRoot(sandbox, job)
         self.full_disk_pause_s = 0.5
-        self._workers = [_Worker(Instance(**i["instance"]), i["environments"]) for i in job["instances"]]
+        self._workers = [_Worker.of(content, job) for content in job["instances"]]
         self._logs = InstanceLogs(sandbox, [worker.instance.name for worker in self._workers])
         # By process id; None is pip, which installs the requirements.
         self._alive: dict[int, _Worker | None] = {}
@@ -95,7 +112,6 @@ class JobExecution:
         self._limit_s: float | None = job["max_running_s"]
         self._deadline = time.monotonic() + self._limit_s if self._limit_s else None
         self._next_check = 0.0
-        self._memory_limit_bytes: int | None = job["memory_limit_bytes"]
         self._kernel_kills = memory.kernel_kills()
         self._pip_offset = 0
 
@@ -135,11 +151,16 @@ class JobExecution:
     # ---- the steps ----
 
     def _run(self) -> None:
-        refusal = self._mount_refusal()
+        refusal = self._root.refusal()
+        if refusal and self._root.has_mounts:
+            message = f"The mounts of the job need a mount namespace, which is refused here: {refusal}"
+            self._end(REASON_SANDBOX_FAILED, message)
+            return
         if refusal:
+            names = "; the names of the instances do not resolve" if self._root.names else ""
             self._logs.write_notice(
                 f"/ml is not available on this machine ({refusal}); "
-                f"the PAI_* variables point at {self._sandbox.ml}"
+                f"the PAI_* variables point at {self._sandbox.ml}{names}"
             )
         layout = "plain" if refusal else "mounted"
         if self._job["requirements"]:
@@ -147,15 +168,6 @@ class JobExecution:
         if self._ending is None:
             self._start_workers(layout)
             self._wait_for_children()
-
-    def _mount_refusal(self) -> str:
-        if self._job["hidden_by_ml"]:
-            return f"{self._job['hidden_by_ml']} lies in this machine's own /ml, and would be hidden"
-        try:
-            self._mount_point.mkdir(exist_ok=True)
-        except OSError as error:
-            return str(error)
-        return mlroot.refusal(self._sandbox.ml, self._mount_point, read_only=("input",))
 
     def _install_requirements(self, layout: str) -> None:
         # Imported only for jobs with requirements: it is heavier than all other modules together.
@@ -169,7 +181,7 @@ class JobExecution:
 
         def in_child() -> int:
             if layout == "mounted":
-                self._enter_ml()
+                self._root.enter()
             os.environ.clear()
             os.environ.update(self._workers[0].environments[layout])
             return install(requirements, lock=lock, working_dir=os.environ["PAI_WORKING_DIR"])
@@ -182,32 +194,42 @@ class JobExecution:
     def _start_workers(self, layout: str) -> None:
         rendezvous = self._rendezvous()
         self._phase = "running"
-        for worker in self._workers:
-            shared = rendezvous_variables(worker.instance, rendezvous, job_type=self._job["job_type"])
-            variables = {**shared, **worker.environments[layout]}
-            with self._logs.open(worker.instance.name) as log:
-                child = processes.spawn(
-                    ["/bin/sh", "-c", _SHELL_SCRIPT, "launch", *self._job["command"]],
-                    variables,
-                    log=log.fileno(),
-                    before_exec=self._enter_ml if layout == "mounted" else lambda: None,
-                )
-            worker.status = "Running"
-            self._alive[child] = worker
+        # An instance runs as soon as it is started, so all that wait for others start here, in their order.
+        while ready := [worker for worker in self._workers if self._can_start(worker)]:
+            for worker in ready:
+                self._start_worker(worker, rendezvous, layout)
         self.save_state()
 
-    def _enter_ml(self) -> None:
-        mlroot.enter(self._sandbox.ml, self._mount_point, read_only=("input",))
+    def _can_start(self, worker: _Worker) -> bool:
+        started = {other.instance.name for other in self._workers if other.status != "Pending"}
+        return worker.status == "Pending" and all(
+            len(started.intersection(names)) >= count for names, count in worker.waits_for
+        )
+
+    def _start_worker(self, worker: _Worker, rendezvous: Rendezvous, layout: str) -> None:
+        meeting = replace(rendezvous, nproc_per_node=worker.nproc_per_node)
+        shared = rendezvous_variables(worker.instance, meeting, job_type=self._job["job_type"])
+        variables = {**shared, **worker.environments[layout]}
+        with self._logs.open(worker.instance.name) as log:
+            child = processes.spawn(
+                ["/bin/sh", "-c", _SHELL_SCRIPT, "launch", *worker.command],
+                variables,
+                log=log.fileno(),
+                before_exec=self._root.enter if layout == "mounted" else lambda: None,
+            )
+        worker.status = "Running"
+        self._alive[child] = worker
 
     def _rendezvous(self) -> Rendezvous:
         # Given if the instances of the job are on several hosts.
         if rendezvous := self._job.get("rendezvous"):
-            return Rendezvous(**{**rendezvous, "workers": tuple(rendezvous["workers"])})
-        ports = free_ports(1 + len(self._workers))
-        return Rendezvous.on_loopback(ports, nproc_per_node=self._job["nproc_per_node"])
+            return Rendezvous.parse(rendezvous)
+        meeting = Rendezvous.on_loopback(free_ports(1 + len(self._workers)))
+        return replace(meeting, roles=tuple(self._job.get("roles", ())))
 
     def _finish(self) -> None:
-        if self._ending is not None:
+        # Instances are left without a reason to end if the job does not wait for them.
+        if self._ending is not None or self._alive:
             self._terminate_all()
         for group in self._live_groups():
             processes.signal_group(group, signal.SIGKILL)
@@ -257,7 +279,7 @@ class JobExecution:
         while True:
             self._reap()
             self._check_end_conditions()
-            if self._ending is not None or not self._alive:
+            if self._ending is not None or not self._alive or self._is_complete:
                 return
             now = time.monotonic()
             if now >= self._next_check:
@@ -265,6 +287,11 @@ class JobExecution:
                 self._logs.sample(time.time())
                 self._enforce_memory_limit()
             self._wait(min(self._next_check, self._deadline or self._next_check) - now)
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether all instances have ended for which the job waits."""
+        return all(w.status not in ("Pending", "Running") for w in self._workers if w.instance.is_awaited)
 
     def _reap(self) -> None:
         for child, exit_code in processes.reap():
@@ -288,9 +315,12 @@ class JobExecution:
             worker.status = "Terminated"
         elif exit_code == 0:
             worker.status = "Succeed"
+        elif self._is_complete:
+            worker.status = "Terminated"
         else:
             worker.status = "Failed"
-            self._end(*self._failure_reason(worker, exit_code), worker)
+            if worker.instance.can_fail_job:
+                self._end(*self._failure_reason(worker, exit_code), worker)
         # A full disk is no reason to end the other instances; the last state has reserved space.
         with suppress(OSError):
             self.save_state()
@@ -298,8 +328,8 @@ class JobExecution:
     def _failure_reason(self, worker: _Worker, exit_code: int) -> tuple[str, str]:
         """Returns reason code and sentence for an instance that has failed."""
         name = worker.instance.name
-        if worker.exceeds_memory_limit and self._memory_limit_bytes:
-            return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, self._memory_limit_bytes)
+        if worker.exceeds_memory_limit and worker.memory_limit_bytes:
+            return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, worker.memory_limit_bytes)
         disk = os.statvfs(self._sandbox.root)
         if disk.f_bavail * disk.f_frsize < _FULL_DISK_BYTES:
             return REASON_DISK_FULL, disk_full_message(name, exit_code)
@@ -317,11 +347,11 @@ class JobExecution:
         return ""
 
     def _enforce_memory_limit(self) -> None:
-        if not self._memory_limit_bytes:
-            return
         for child, worker in self._alive.items():
+            if worker is None or not worker.memory_limit_bytes:
+                continue
             tree = [child, *processes.descendants(child)]
-            if worker is not None and memory.exceeds(self._memory_limit_bytes, tree):
+            if memory.exceeds(worker.memory_limit_bytes, tree):
                 worker.exceeds_memory_limit = True
                 processes.signal_group(child, signal.SIGKILL)
 
@@ -342,10 +372,6 @@ class JobExecution:
     def _wait(self, timeout_s: float) -> None:
         if self._alarm is not None:
             self._alarm.wait(timeout_s)
-
-    @property
-    def _mount_point(self) -> Path:
-        return self._sandbox.state_dir / "mount"
 
 
 class Alarm:

@@ -13,8 +13,10 @@ import ctypes
 import errno
 import os
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 _CLONE_NEWNS = 0x00020000
 _CLONE_NEWUSER = 0x10000000
@@ -28,11 +30,20 @@ _MS_SLAVE = 1 << 19
 _MS_RELATIME = 1 << 21
 _MNT_DETACH = 0x2
 _MAX_CHROOT_DEPTH = 100
+_MAX_STEPS = 1000  # along a path with links
 # Mount flags that a user namespace may not take away: they have to be named again when a mount is made read-only.
 _LOCKED_FLAGS = {0x2: 0x2, 0x4: 0x4, 0x8: 0x8, 0x400: 0x400, 0x800: 0x800, 0x1000: _MS_RELATIME}
 
 
-def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
+class Bind(NamedTuple):
+    """A file or folder that a process sees at an absolute path, which need not exist on the host."""
+
+    source: Path
+    target: str
+    is_read_only: bool = False
+
+
+def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = (), binds: Sequence[Bind] = ()) -> None:
     """Moves this process, which must have one thread only, into a root where `ml` is `/ml`."""
     _unshare()
     _make_mounts_slave(new_root)
@@ -47,10 +58,14 @@ def enter(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> None:
             _bind_entry(entry, new_root / entry.name)
     (new_root / "ml").mkdir()
     _mount(str(ml), str(new_root / "ml"), None, _MS_BIND | _MS_REC)
+    # A target can lie within another one.
+    private = {new_root.stat().st_dev}
+    for bind in sorted(binds, key=lambda bind: bind.target):
+        _bind_at(bind, new_root, private)
     _change_root(new_root)
 
 
-def refusal(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> str:
+def refusal(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = (), binds: Sequence[Bind] = ()) -> str:
     """Returns why `enter` would fail, or an empty string; tries it in a child, which takes milliseconds."""
     if not sys.platform.startswith("linux"):
         return "this is not Linux"
@@ -58,7 +73,7 @@ def refusal(ml: Path, new_root: Path, *, read_only: tuple[str, ...] = ()) -> str
     child = os.fork()
     if child == 0:
         try:
-            enter(ml, new_root, read_only=read_only)
+            enter(ml, new_root, read_only=read_only, binds=binds)
         except Exception as error:
             # A child must never continue in its parent's code.
             os.write(writer, (str(error) or repr(error)).encode()[:1000])
@@ -111,24 +126,78 @@ def _make_mounts_slave(folder: Path) -> None:
     os.close(root_fd)
 
 
-def _bind_entry(entry: os.DirEntry[str], target: Path) -> None:
+def _bind_entry(entry: os.DirEntry[str], target: Path, *, source: str = "") -> None:
+    source = source or entry.path
     if entry.is_symlink():
-        target.symlink_to(Path(entry.path).readlink())
+        target.symlink_to(Path(source).readlink())
         return
     if entry.is_dir():
         target.mkdir()
     else:
         target.touch()
     try:
-        _mount(entry.path, str(target), None, _MS_BIND | _MS_REC)
+        _mount(source, str(target), None, _MS_BIND | _MS_REC)
     except OSError as error:
         # A removed entry, or one without permission, is skipped: the job still gets its /ml.
         if error.errno not in (errno.ENOENT, errno.EACCES):
             raise
 
 
+def _bind_at(bind: Bind, new_root: Path, private: set[int]) -> None:
+    """Binds a file or folder at its path below the new root; `private` are the file systems made for it."""
+    target = _in_root(bind.target, new_root)
+    if not os.path.lexists(target):
+        _make_room(target, private)
+        if bind.source.is_dir():
+            target.mkdir()
+        else:
+            target.touch()
+    _mount(str(bind.source), str(target), None, _MS_BIND | _MS_REC)
+    if bind.is_read_only:
+        _remount_read_only(target)
+
+
+def _in_root(path: str, new_root: Path) -> Path:
+    """Returns a path below the new root; links on the way are followed there, and not on the host."""
+    resolved = new_root
+    parts = list(reversed(Path(path).parts[1:]))
+    for _ in range(_MAX_STEPS):
+        if not parts:
+            return resolved
+        part = parts.pop()
+        if part == "..":
+            resolved = resolved.parent if resolved != new_root else resolved
+        elif (resolved / part).is_symlink():
+            target = (resolved / part).readlink()
+            resolved = new_root if target.is_absolute() else resolved
+            parts += reversed([each for each in target.parts if each != "/"])
+        else:
+            resolved /= part
+    raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+
+
+def _make_room(target: Path, private: set[int]) -> None:
+    """Makes the parent of a path a folder of this process alone, where the path can be created."""
+    parent = next(parent for parent in target.parents if parent.exists())
+    if parent.stat().st_dev not in private:
+        # The host's folder is replaced by an empty one with the same entries: nothing is created on the host.
+        entries = list(os.scandir(parent))
+        view = os.open(parent, os.O_RDONLY | os.O_DIRECTORY)
+        mode = parent.stat().st_mode & 0o777
+        _mount("tmpfs", str(parent), "tmpfs", _MS_NOSUID, f"mode={mode:o}")
+        for entry in entries:
+            _bind_entry(entry, parent / entry.name, source=f"/proc/self/fd/{view}/{entry.name}")
+        os.close(view)
+        private.add(parent.stat().st_dev)
+    target.parent.mkdir(parents=True, exist_ok=True)
+
+
 def _bind_read_only(folder: Path) -> None:
     _mount(str(folder), str(folder), None, _MS_BIND)
+    _remount_read_only(folder)
+
+
+def _remount_read_only(folder: Path) -> None:
     present = os.statvfs(folder).f_flag
     locked = sum(mount_flag for status_flag, mount_flag in _LOCKED_FLAGS.items() if present & status_flag)
     _mount(None, str(folder), None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | locked)

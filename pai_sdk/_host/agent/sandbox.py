@@ -5,6 +5,7 @@ root/ml/input/config/              hyperparameters.json, training-job.json
 root/ml/input/credential/odps.json the key for tables that are inputs
 root/ml/input/data/<channel>/      each input channel
 root/ml/output/<channel>/          each output channel
+root/mounts/<number>/              each mount of the request
 root/logs/<instance>.log           what an instance printed; .times: see logs/times.py; .cuts: see logs/cuts.py
 root/resumed                       what the outputs held before the job began; see execution/initial_outputs.py
 root/attempt                       how often the job was begun, where that is more than once
@@ -46,6 +47,11 @@ class _DefinesOutputs(Protocol):
     def output_channels(self) -> Sequence[_HasName]: ...
 
 
+class _HasPath(Protocol):
+    @property
+    def path(self) -> str: ...
+
+
 class HasChannels(Protocol):
     """The channels of a job, for a sandbox; a `TrainingJobRequest` has them."""
 
@@ -57,6 +63,11 @@ class HasChannels(Protocol):
     @property
     def output_channels(self) -> Sequence[_HasName]:
         """Returns the requested outputs."""
+        ...
+
+    @property
+    def mounts(self) -> Sequence[_HasPath] | None:
+        """Returns the folders that instances see at paths of their own."""
         ...
 
     @property
@@ -97,6 +108,11 @@ class Sandbox:
         return self.ml / "input" / "data"
 
     @property
+    def mounts_dir(self) -> Path:
+        """Returns the parent of the mounts."""
+        return self.root / "mounts"
+
+    @property
     def logs_dir(self) -> Path:
         """Returns the logs of all instances."""
         return self.root / "logs"
@@ -129,6 +145,10 @@ class Sandbox:
         """Returns the folder of one output channel."""
         return self.ml / "output" / _checked_name(channel, "output channel")
 
+    def mount_dir(self, number: int) -> Path:
+        """Returns the folder of a mount, by its position in the request."""
+        return self.mounts_dir / str(number)
+
     def log_file(self, instance: str) -> Path:
         """Returns the log of one instance."""
         return self.logs_dir / f"{_checked_name(instance, 'instance')}.log"
@@ -150,14 +170,20 @@ class Sandbox:
         # A channel whose name cannot be that of a folder is refused before any is created.
         folders += [self.input_dir(channel.name) for channel in request.input_channels]
         folders += [self.output_dir(name) for name in output_channels(request)]
+        for number, mount in enumerate(request.mounts or ()):
+            folders.append(self.mount_dir(number))
+            if mount.path.startswith("/ml/"):
+                folders.append(self.root / mount.path[1:])
         for folder in folders:
             folder.mkdir(parents=True, exist_ok=True)
 
-    def folders_to_remove(self, *, saved_outputs: Iterable[str]) -> list[Path]:
+    def folders_to_remove(self, *, saved_outputs: Iterable[str], are_mounts_saved: bool = True) -> list[Path]:
         """Returns the folders that nothing reads after the job: copies, and packages that it installed."""
         # Files that exist nowhere else stay: what the job wrote beside its code, and into folders that are no
         # output channels. So do code, logs, state, and event files, which are small and read again and again.
         folders = [self.data_dir, self.state_dir / "python", self.state_dir / "requirements"]
+        if are_mounts_saved:
+            folders.append(self.mounts_dir)
         for name in saved_outputs:
             folder = self.output_dir(name)
             if name != _EVENTS or not self._has_files(folder):

@@ -127,6 +127,6 @@ def _with_variables(
         return {**merged, "PATH": os.pathsep.join([*first, merged["PATH"]])}
 
     return {
-        "instance": instance["instance"],
+        **{name: value for name, value in instance.items() if name not in ("variables", "paths")},
         "environments": {"mounted": variables("/ml"), "plain": variables(str(sandbox.ml))},
     }

@@ -43,12 +43,16 @@ class ExecutorCapabilities:
     Attributes:
         uses_images: instances run in the image of the request; otherwise with the packages of this interpreter.
         hosts: `here` means that jobs use the GPUs of this machine.
+        roles: jobs may have unlike roles.
+        mounts: jobs may have mounts.
         sets_shared_memory: `InstanceSpec.SharedMemory` is the size of `/dev/shm`.
     """
 
     uses_images: bool
     hosts: Hosts
     sets_shared_memory: bool = False
+    roles: bool = False
+    mounts: bool = False
 
 
 @dataclass(frozen=True)
@@ -116,10 +120,12 @@ class Mounts:
     Attributes:
         inputs: channel to the file or folder that it contains, mounted read-only.
         outputs: channel to the folder that it is written to.
+        folders: position of a mount of the request to the folder that is used in place.
     """
 
     inputs: Mapping[str, Path] = field(default_factory=dict)
     outputs: Mapping[str, Path] = field(default_factory=dict)
+    folders: Mapping[int, Path] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -145,9 +151,10 @@ class LaunchSpec:
         request: the description of the job; executors read from it what only some of them use, such as the image.
         instances: in rank order.
         environments: the variables of each instance, in rank order.
-        command: the program of every instance, and its arguments.
+        command: the program of every instance of a job without roles, and its arguments.
         mounts: files and folders of this machine that the job uses besides the sandbox.
         limits: time and memory limits.
+        role_commands: with roles, the program of each instance and its arguments, in rank order.
     """
 
     sandbox: Sandbox
@@ -158,6 +165,12 @@ class LaunchSpec:
     command: tuple[str, ...]
     mounts: Mounts
     limits: Limits
+    role_commands: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def commands(self) -> tuple[tuple[str, ...], ...]:
+        """Returns the program of each instance and its arguments, in rank order."""
+        return self.role_commands or (self.command,) * len(self.instances)
 
 
 class JobFiles(Protocol):
@@ -188,6 +201,10 @@ class JobFiles(Protocol):
 
     def output(self, channel: str) -> Store:
         """Returns the store of an output channel; event files are in the channel `tensorboard`."""
+        ...
+
+    def mount(self, number: int) -> Store:
+        """Returns the store of a mount, by its position in the request; it is filled before the start."""
         ...
 
     def write_table_key(self, text: str) -> None:

@@ -18,7 +18,14 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._host.agent.distributed import Instance, name_instances
 from pai_sdk._host.agent.sandbox import Sandbox, output_channels
 from pai_sdk._host.execution.base import Environment, LaunchSpec, Limits, Mounts
-from pai_sdk._wire.dlc.names import JOB_PREFIX
+from pai_sdk._host.execution.roles import (
+    has_roles,
+    mount_path_problems,
+    role_instances,
+    role_problems,
+    start_conditions,
+)
+from pai_sdk._wire.dlc.names import JOB_PREFIX, is_job_id
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.names import variable_name
 from pai_sdk.errors import InvalidInputError, Problem
@@ -57,7 +64,12 @@ def launch_spec(
         if path.is_file():
             (sandbox.input_dir(channel) / path.name).touch()
     write_config(sandbox, request)
+    if problems := [*role_problems(request), *mount_path_problems(request)]:
+        raise InvalidInputError(problems)
     members, files = instances(job_id, request), input_files(sandbox, request)
+    programs = [
+        tuple(each.algorithm_spec.command) if each.algorithm_spec else () for each in request.role_requests
+    ]
     return LaunchSpec(
         sandbox,
         job_id,
@@ -67,31 +79,51 @@ def launch_spec(
         tuple(spec.command),
         mounts,
         Limits(max_running_seconds(request), memory_limit_bytes(request)),
+        tuple(programs[member.group] for member in members) if request.roles else (),
     )
 
 
 def instances(job_id: str, request: TrainingJobRequest) -> tuple[Instance, ...]:
     """Returns the instances of a job in rank order."""
+    if has_roles(job_id, request):
+        return role_instances(job_id, job_type(request), request)
     return name_instances(job_id, job_type(request), request.instance_count)
 
 
 def job_description(spec: LaunchSpec, *, grace_s: float) -> dict[str, Any]:
     """Returns what a host needs to run a job as processes, as plain JSON; see `agent.supervising`."""
     request = spec.request
+    is_grouped = has_roles(spec.job_id, request)
     return {
         "job_id": spec.job_id,
         "job_type": job_type(request),
         "image": request.algorithm_spec.image if request.algorithm_spec else None,
         "command": list(spec.command),
         "instances": [
-            {"instance": asdict(instance), **asdict(environment)}
+            {"instance": asdict(instance), **asdict(environment), **_role_description(spec, instance)}
             for instance, environment in zip(spec.instances, spec.environments, strict=True)
         ],
+        "mounts": [{"path": mount.path, "access": mount.access} for mount in request.mounts or ()],
+        "hosts": [instance.name for instance in spec.instances] if is_grouped else [],
+        "roles": [instance.role for instance in spec.instances] if is_grouped else [],
         "nproc_per_node": gpus(request) or 1,
         "memory_limit_bytes": spec.limits.memory_bytes,
         "max_running_s": spec.limits.max_running_s,
         "grace_s": grace_s,
         "python_requirements": list(request.python_requirements or ()),
+    }
+
+
+def _role_description(spec: LaunchSpec, instance: Instance) -> dict[str, Any]:
+    """Returns how an instance differs from those of other roles; empty for a job without roles."""
+    if not spec.request.roles:
+        return {}
+    request = spec.request.role_requests[instance.group]
+    return {
+        "command": list(spec.commands[instance.rank]),
+        "waits_for": start_conditions(spec.request, spec.instances, instance),
+        "memory_limit_bytes": memory_limit_bytes(request),
+        "nproc_per_node": gpus(request) or 1,
     }
 
 
@@ -184,7 +216,8 @@ def environment(
         for name in user_variables
         if name in contract_variables or name in paths
     ]
-    combined = Environment({**user_variables, **contract_variables}, paths)
+    dlc_variables = {"DLC_JOB_ID": job_id, "JOB_NAME": job_id} if is_job_id(job_id) else {}
+    combined = Environment({**dlc_variables, **user_variables, **contract_variables}, paths)
     problems += _unfit(combined.at("/ml"))
     if problems:
         raise InvalidInputError(problems)

@@ -27,7 +27,8 @@ class JobFolder(JobFiles):
 
     def clear(self, request: HasChannels | None = None) -> None:
         """Removes the job's files; with a request, creates its folders again."""
-        shutil.rmtree(self.sandbox.ml, ignore_errors=True)
+        for folder in (self.sandbox.ml, self.sandbox.mounts_dir):
+            shutil.rmtree(folder, ignore_errors=True)
         if request is not None:
             self.sandbox.create(request)
 
@@ -42,6 +43,10 @@ class JobFolder(JobFiles):
     def output(self, channel: str) -> Store:
         """Returns the store of an output channel. Links of the job that point outside it are errors."""
         return LocalStore(self._output_dir(channel), links="inside")
+
+    def mount(self, number: int) -> Store:
+        """Returns the store of a mount. Links of the job that point outside it are errors."""
+        return LocalStore(self.sandbox.mount_dir(number), links="inside")
 
     def write_table_key(self, text: str) -> None:
         """Writes the key for tables with mode 0600."""

@@ -21,6 +21,7 @@ from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
 from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS, Sandbox
 from pai_sdk._host.execution.base import JobFiles
+from pai_sdk._host.execution.mounted_folders import upload_mounted
 from pai_sdk.errors import PaiError
 
 LIVE_CHANNELS = frozenset({"checkpoints", "tensorboard", "trace"})
@@ -56,7 +57,8 @@ class OutputUploader:
 
     `_lock` is held for a complete upload: the final one waits for a live one in progress, and then sends only what
     is new. Between processes, the caller holds a lock (that of the local job). `targets` opens the store of a
-    channel when there is something to send; `is_cancelled` is called between files.
+    channel when there is something to send, `mounts` that of a mount which the job may change; `is_cancelled` is
+    called between files.
     """
 
     def __init__(
@@ -66,8 +68,10 @@ class OutputUploader:
         *,
         is_cancelled: Callable[[], bool] = lambda: False,
         options: Mapping[str, Any] | None = None,
+        mounts: Mapping[int, Callable[[], Store]] | None = None,
     ) -> None:
         self._files = files
+        self._mounts = mounts or {}
         self._targets = targets
         self._is_cancelled = is_cancelled
         self._options = options or {}
@@ -78,8 +82,8 @@ class OutputUploader:
 
     @property
     def has_live_channels(self) -> bool:
-        """Returns whether a channel is uploaded while the job runs."""
-        return not LIVE_CHANNELS.isdisjoint(self._targets)
+        """Returns whether a channel or a mount is uploaded while the job runs."""
+        return bool(self._mounts) or not LIVE_CHANNELS.isdisjoint(self._targets)
 
     def upload(self, *, live_only: bool) -> str:
         """Uploads what is new; returns a description of what could not be sent, or ""."""
@@ -93,6 +97,8 @@ class OutputUploader:
             for name in self._targets:
                 if not live_only or name in LIVE_CHANNELS:
                     problems += self._upload_channel(name, self._resumed, live_only=live_only)
+            for number, open_target in self._mounts.items():
+                problems += self._upload_mount(number, open_target, live_only=live_only)
             # Still under the lock, so that a waiting live upload sees it.
             self._is_finished = not (live_only or problems)
         more = f"; and {len(problems) - _MAX_PROBLEMS} more" if len(problems) > _MAX_PROBLEMS else ""
@@ -116,12 +122,16 @@ class OutputUploader:
             report = self._sync(name, source, resumed_files, live_only=live_only)
         except (OSError, PaiError) as error:
             return [f"{name}: {error}"]
-        # A cancellation during a transfer is recorded as the failure of its file.
-        if any(isinstance(error, UploadCancelled) for error in report.failures.values()):
-            raise UploadCancelled
-        problems = [f"{name}: {path} {error}" for path, error in report.unlisted.items()]
-        problems += [f"{name}: {path}: {error}" for path, error in report.failures.items()]
-        return problems or ([f"{name}: not all files were sent{report.why_not_all}"] if report.gave_up else [])
+        return _problems_of(name, report)
+
+    def _upload_mount(self, number: int, open_target: Callable[[], Store], *, live_only: bool) -> list[str]:
+        name, sandbox = f"mount {number}", self._files.sandbox
+        options = {"note": lambda *_: self.check_cancelled(), "takes_growing": live_only, **self._options}
+        try:
+            report = upload_mounted(sandbox, number, self._files.mount(number), open_target, options)
+        except (OSError, PaiError) as error:
+            return [f"{name}: {error}"]
+        return [] if report is None else _problems_of(name, report)
 
     def _is_unchanged(self, name: str, source: Store, resumed_files: Mapping[str, _Version]) -> bool:
         """Returns whether the job has changed nothing since its start, so that no store needs to be opened."""
@@ -160,6 +170,16 @@ class OutputUploader:
     def _memory(self, name: str) -> Path:
         digest = hashlib.sha256(name.encode()).hexdigest()[:16]
         return self._files.sandbox.sent_dir / f"{digest}.db"
+
+
+def _problems_of(name: str, report: SyncReport) -> list[str]:
+    """Returns what an upload has not sent; raises UploadCancelled if it was cancelled."""
+    # A cancellation during a transfer is recorded as the failure of its file.
+    if any(isinstance(error, UploadCancelled) for error in report.failures.values()):
+        raise UploadCancelled
+    problems = [f"{name}: {path} {error}" for path, error in report.unlisted.items()]
+    problems += [f"{name}: {path}: {error}" for path, error in report.failures.items()]
+    return problems or ([f"{name}: not all files were sent{report.why_not_all}"] if report.gave_up else [])
 
 
 def _read_resumed(sandbox: Sandbox) -> dict[tuple[str, str], _Version]:

@@ -40,6 +40,12 @@ def _set_fields(request: TrainingJobRequest) -> Iterator[str]:
     for channel in request.input_channels:
         if channel.options is not None:
             yield f"InputChannels.{channel.name}.Options"
+    for role in request.roles or ():
+        if role.is_chief is not None:
+            yield f"Roles.{role.name}.IsChief"
+        if role.instance_spec and role.instance_spec.gpu_type is not None:
+            yield f"Roles.{role.name}.InstanceSpec.GPUType"
+    yield from (f"Mounts.{mount.path}.Options" for mount in request.mounts or () if mount.options is not None)
     if request.settings is not None:
         yield from (f"Settings.{name}" for name in request.settings.to_wire() if name != "Tags")
 

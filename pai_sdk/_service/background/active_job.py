@@ -128,7 +128,7 @@ class ServiceJob:
         # Only after the result is recorded: a service that is killed before needs these folders to finish the job.
         channels = [channel for channel in self.request.output_channels if not is_table(channel.output_uri)]
         saved = () if unsaved else [channel.name for channel in channels]
-        for folder in self.sandbox.folders_to_remove(saved_outputs=saved):
+        for folder in self.sandbox.folders_to_remove(saved_outputs=saved, are_mounts_saved=not unsaved):
             self._services.discard(folder)
 
     def _is_cancelled(self) -> bool:
@@ -147,15 +147,20 @@ class Publisher(OutputUploader):
         is_cancelled: Callable[[], bool] = lambda: False,
     ) -> None:
         targets = {
-            channel.name: partial(self._target, channel.name, channel.output_uri)
+            channel.name: partial(self._target, f"output channel {channel.name!r}", channel.output_uri)
             for channel in request.output_channels
             if not is_table(channel.output_uri)  # the job writes the table itself
         }
-        super().__init__(files, targets, is_cancelled=is_cancelled, options={"workers": _WORKERS})
+        mounts = {
+            number: partial(self._target, f"mount {mount.path!r}", mount.uri)
+            for number, mount in enumerate(request.mounts or ())
+            if mount.access == "RW"
+        }
+        super().__init__(files, targets, is_cancelled=is_cancelled, options={"workers": _WORKERS}, mounts=mounts)
         self._store = store
 
-    def _target(self, name: str, uri: str | None) -> BucketStore:
-        folder = store_uri(uri, f"output channel {name!r}").as_dir()
+    def _target(self, description: str, uri: str | None) -> BucketStore:
+        folder = store_uri(uri, description).as_dir()
         return BucketStore(self._store, folder, check_cancelled=self.check_cancelled)
 
 

@@ -18,7 +18,12 @@ from pai_sdk._service.services.jobs.host_resources import Capacity, refuse_overs
 from pai_sdk._service.services.jobs.job_table import existing_job, latest_metrics_of
 from pai_sdk._service.services.jobs.progress_figures import latest_progress_of
 from pai_sdk._service.services.jobs.queueing.submission import NewJob
-from pai_sdk._service.services.jobs.request_checks import image_notice, refuse_unknown_buckets, unused_notice
+from pai_sdk._service.services.jobs.request_checks import (
+    image_notice,
+    refuse_unknown_buckets,
+    refuse_unsupported,
+    unused_notice,
+)
 from pai_sdk._service.services.jobs.resolution import Resolved
 from pai_sdk._service.services.jobs.snapshot import LinkOf, job_in_full
 from pai_sdk._service.state.models import Job
@@ -35,6 +40,7 @@ def check_job(
         algorithms=context.algorithms,
         is_of_dlc=is_of_dlc,
     )
+    refuse_unsupported(job.request, context.executor)
     refuse_oversized(job.request, Capacity.of(context.settings, context.executor))
     if job.request.experiment_config is not None:
         context.experiments.require_visible(job.request.experiment_config.experiment_id, principal, "submit")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import Field, model_validator
 
 from pai_sdk._wire.pai.compute import (
@@ -81,6 +83,26 @@ class TrainingJobRequest(Sent):
         return self.compute_resource.ecs_count or self.compute_resource.instance_count or 1
 
     @property
+    def role_requests(self) -> list[TrainingJobRequest]:
+        """The job of each role alone, with its image, command and resources; the request itself without roles."""
+        if not self.roles:
+            return [self]
+        return [self._of_role(role) for role in self.roles]
+
+    def _of_role(self, role: Role) -> TrainingJobRequest:
+        role_spec = {"image": role.image, "command": role.command}
+        role_resource = {"ecs_spec": role.ecs_spec, "instance_spec": role.instance_spec}
+        spec, resource = self.algorithm_spec, self.compute_resource
+        update: dict[str, Any] = {
+            "roles": None,
+            "algorithm_spec": spec and spec.model_copy(update=_set(role_spec)),
+            "compute_resource": resource.model_copy(
+                update={**_set(role_resource), "ecs_count": None, "instance_count": role.count}
+            ),
+        }
+        return self.model_copy(update=update)
+
+    @property
     def effective_code_dir(self) -> CodeDir | None:
         """The folder of the code: that of the job, or else that of its algorithm."""
         return self.code_dir or (self.algorithm_spec.code_dir if self.algorithm_spec else None)
@@ -93,3 +115,7 @@ class TrainingJobRequest(Sent):
         """Returns a copy with one label more, or replaced."""
         labels = [label for label in self.labels if label.key != key]
         return self.model_copy(update={"labels": [*labels, Label(key=key, value=value)]})
+
+
+def _set(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value is not None}

@@ -20,7 +20,7 @@ from pai_sdk._wire.pai.wire import Sent
 __all__ = ["Mount", "Role", "StartAfter", "mount_problems", "role_problems"]
 
 _ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
-_URI = re.compile(r"[a-z][a-z0-9+.-]*://[^/]")
+_URI = re.compile(r"file:///[^/]|[a-z][a-z0-9+.-]*://[^/]")
 
 
 class StartAfter(Sent):

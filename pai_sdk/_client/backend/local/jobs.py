@@ -95,6 +95,19 @@ class LocalJob:
         return {name: uri for name, uri in uris.items() if uri.startswith("oss://")}
 
     @property
+    def oss_mounts(self) -> dict[int, str]:
+        """Returns the mounts in OSS that the job may change: position to URI."""
+        mounts = enumerate(self.request.mounts or ())
+        return {
+            number: mount.uri for number, mount in mounts if mount.access == "RW" and mount.uri[:6] == "oss://"
+        }
+
+    @property
+    def has_uploads(self) -> bool:
+        """Returns whether files of the job are saved in OSS."""
+        return bool(self.oss_outputs or self.oss_mounts)
+
+    @property
     def are_outputs_saved(self) -> bool:
         """Returns whether all outputs are saved; False if there was nothing to save."""
         return bool(self.metadata.get("synced"))
@@ -218,7 +231,7 @@ class LocalJob:
         if state.phase == "absent" and state.reason_code:
             status = JobStatus.SUBMITTED  # it waits for another attempt
         exited_at = state.ended_at if state.phase == "ended" else None
-        if exited_at is not None and not metadata.get("synced") and self.oss_outputs:
+        if exited_at is not None and not metadata.get("synced") and self.has_uploads:
             outputs = self.sandbox.ml / "output"
             status, code, message = _outcome_of_unsaved(state, str(metadata.get("unsaved") or ""), outputs)
         history = _history(status, state, metadata)

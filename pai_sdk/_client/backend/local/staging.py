@@ -21,6 +21,7 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._host.execution.base import JobFiles
 from pai_sdk._host.staging import Staging
+from pai_sdk._wire.pai.roles import Mount
 from pai_sdk._wire.pai.spec import CodeDir, InputChannel, OssLocation, OutputChannel
 from pai_sdk.errors import CodeError, ObjectNotFoundError, Problem
 
@@ -67,6 +68,19 @@ class LocalStaging(Staging):
             self._cache.fill(self._open_oss(), uri, folder, progress=self._progress)
         elif notice := links_notice(channel.name, mounted):
             logger.warning("%s", notice)
+
+    def fill_mount(self, number: int, mount: Mount) -> None:
+        """Copies a folder of OSS; creates one of this machine that is used in place."""
+        if mount.uri.startswith("file:"):
+            if mount.access == "RW":
+                file_path(mount.uri).mkdir(parents=True, exist_ok=True)
+            return
+        source, folder = OssUri.parse(mount.uri).as_dir(), self.files.sandbox.mount_dir(number)
+        if mount.access == "RO":
+            self._cache.fill(self._open_oss(), source, folder, progress=self._progress)
+        else:
+            with suppress(ObjectNotFoundError):
+                self._download(source, folder)
 
     def fill_output(self, channel: OutputChannel, *, is_resumed: bool) -> None:
         """Creates the folder of a mounted output; fetches the files that the job resumes from."""

@@ -27,6 +27,7 @@ from pai_sdk._client.backend.local.watching import LatestMetrics
 from pai_sdk._core.detached import start_detached
 from pai_sdk._core.files import is_locked
 from pai_sdk._data.storage.store import Store, open_store
+from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._host.execution.base import ExecutionState
 from pai_sdk._host.execution.contract import launch_spec
 from pai_sdk._host.execution.output_uploader import LIVE_CHANNELS, UPLOAD_INTERVAL_S, OutputUploader
@@ -128,7 +129,7 @@ class LocalSteps:
         # The process needs some time until it has its lock; and one that fails at once must not be started in a
         # loop.
         self._next_start_at[job.id] = time.monotonic() + max(_UPLOADER_STARTS_WITHIN_S, self.upload_interval_s)
-        if LIVE_CHANNELS.isdisjoint(job.oss_outputs):
+        if LIVE_CHANNELS.isdisjoint(job.oss_outputs) and not job.oss_mounts:
             # No output is uploaded while the job runs: never checked again.
             self._next_start_at[job.id] = math.inf
         elif not any(is_locked(job.root / name) for name in (UPLOADER_LOG, _EARLIER_UPLOADER_LOCK)):
@@ -145,7 +146,7 @@ class LocalSteps:
 
     def save(self, job: LocalJob, *, progress: bool = True) -> bool:
         """Saves the outputs of a finished job, once; returns False if the next query has to retry some files."""
-        if job.are_outputs_saved or not job.oss_outputs:
+        if job.are_outputs_saved or not job.has_uploads:
             return True  # without OSS outputs no state is written: the disk may be full
         self._metrics.write(job, is_final=True)
         with job.step_lock():
@@ -157,7 +158,11 @@ class LocalSteps:
     def _upload(self, job: LocalJob, *, live_only: bool, progress: bool) -> str:
         targets = {channel: partial(self._open, job, uri) for channel, uri in job.oss_outputs.items()}
         options = {"progress": progress, "title": "uploading"}
-        return OutputUploader(job.files, targets, options=options).upload(live_only=live_only)
+        mounts = {
+            number: partial(self._open, job, str(OssUri.parse(uri).as_dir()))
+            for number, uri in job.oss_mounts.items()
+        }
+        return OutputUploader(job.files, targets, options=options, mounts=mounts).upload(live_only=live_only)
 
     def _open(self, job: LocalJob, uri: str) -> Store:
         return open_store(uri, client=self._client(job))

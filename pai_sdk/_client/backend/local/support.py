@@ -16,11 +16,13 @@ from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk._host.agent.protocol import DISK_IS_FULL
 from pai_sdk._host.execution.base import Mounts
-from pai_sdk._host.execution.docker.container import ContainerLimits
+from pai_sdk._host.execution.docker.container import role_limits
 from pai_sdk._host.execution.docker.options import LocalOptions
+from pai_sdk._host.execution.roles import mount_path_problems, role_problems
 from pai_sdk._host.execution.unused_fields import unused_fields
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.roles import Mount
 from pai_sdk._wire.pai.spec import InputChannel, OutputChannel
 from pai_sdk.errors import InvalidInputError, LocalRunError, Problem
 
@@ -54,6 +56,11 @@ def mounts_of(request: TrainingJobRequest) -> Mounts:
     return Mounts(
         {name: file_path(uri) for name, uri in inputs.items() if not uri.startswith("oss://")},
         {name: file_path(uri) for name, uri in outputs.items() if uri.startswith("file:")},
+        {
+            number: file_path(mount.uri)
+            for number, mount in enumerate(request.mounts or ())
+            if mount.uri.startswith("file:")
+        },
     )
 
 
@@ -65,7 +72,7 @@ def check_supported(request: TrainingJobRequest) -> None:
         options = LocalOptions.of_tags(request.settings.tags if request.settings else None)
     except InvalidInputError as error:
         problems += error.problems
-    for check in (partial(ContainerLimits.of, request, options), partial(JobRetries.of, request)):
+    for check in (partial(role_limits, request, options), partial(JobRetries.of, request)):
         try:
             check()
         except InvalidInputError as error:
@@ -85,10 +92,9 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
     if code and code.location_type not in _CODE_TYPES:
         hint = "give a local folder or an oss:// URI"
         yield Problem("source_dir", f"code in {code.location_type!r} cannot be read from this machine", hint)
-    if request.roles is not None:
-        yield Problem("roles", "a local run has no unlike roles", "use instance_count for like instances")
-    if request.mounts:
-        yield Problem("mounts", "a local run has no mounts", "give the folders as inputs and outputs")
+    yield from role_problems(request)
+    yield from mount_path_problems(request)
+    yield from filter(None, map(_mount_problem, request.mounts or ()))
     if compute and compute.resource_id:
         yield Problem("resource_id", "is a quota of the service", "leave it out for a local run")
     for channels in (map(_input_problem, request.input_channels), map(_output_problem, request.output_channels)):
@@ -116,6 +122,21 @@ def _output_problem(channel: OutputChannel) -> Problem | None:
     if uri.startswith("file:") and (problem := _folder_problem(file_path(uri))):
         return Problem(where, f"{file_path(uri)} cannot be written to: {problem}", "name a folder of yours")
     return None
+
+
+def _mount_problem(mount: Mount) -> Problem | None:
+    where = f"mounts[{mount.path!r}]"
+    if uri_scheme(mount.uri) not in _SCHEMES:
+        return Problem(where, f"{mount.uri!r} cannot be reached from this machine", "give file:// or oss://")
+    if not mount.uri.startswith("file:"):
+        return None
+    folder = file_path(mount.uri)
+    if mount.access == "RO":
+        return None if folder.is_dir() else Problem(where, f"{folder} is not a folder")
+    problem = _folder_problem(folder)
+    return (
+        Problem(where, f"{folder} cannot be written to: {problem}", "name a folder of yours") if problem else None
+    )
 
 
 def _folder_problem(path: Path) -> str:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shlex
 import socket
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pai_sdk._host.agent.distributed import Instance
     from pai_sdk._host.execution.docker.requirements_cache import CachedRequirements
     from pai_sdk._wire.pai.request import TrainingJobRequest
+    from pai_sdk._wire.pai.roles import Mount
 
 LABEL_JOB = "pai-sdk.job"
 """The job's id, on each of its containers and networks."""
@@ -125,6 +127,7 @@ class ContainerMounts(Mounts):
     pip_cache: Path | None = None  # pip's downloads, shared by all jobs
     # installed, or a folder that the first instance fills, for later jobs too
     requirements: CachedRequirements | None = None
+    requested: Sequence[Mount] = ()
 
     def prepare(self, sandbox: Sandbox, instances: Sequence[Instance]) -> None:
         """Creates the log files, which are mounted one by one."""
@@ -152,6 +155,10 @@ class ContainerMounts(Mounts):
             target = f"/ml/input/data/{channel}" + (f"/{path.name}" if path.is_file() else "")
             mounts.append(_bind(path, target, read_only=True))
         mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in self.all_outputs(sandbox).items()]
+        mounts += [
+            _bind(self.folders.get(number, sandbox.mount_dir(number)), mount.path, read_only=mount.access == "RO")
+            for number, mount in enumerate(self.requested)
+        ]
         if self.pip_cache:
             mounts.append(_bind(self.pip_cache, f"{SHARED_DIR}/pip-cache"))
         if self.requirements:
@@ -186,8 +193,9 @@ def create_arguments(
     user: str | None,
     network: str | None,
     grace_s: int,
+    number: int | None = None,
 ) -> dict[str, Any]:
-    """Returns the arguments of `Engine.start_container` for one instance."""
+    """Returns the arguments of `Engine.start_container` for one instance; `number` counts those of its role."""
     arguments: dict[str, Any] = {
         "image": image,
         "name": instance.name,
@@ -216,7 +224,7 @@ def create_arguments(
         arguments["mem_limit"] = arguments["memswap_limit"] = limits.memory_bytes
     # The engine's default of 64 MB is too small for the workers of a data loader.
     arguments["shm_size"] = limits.shared_memory_bytes or _default_shared_memory(limits.memory_bytes)
-    devices = _device_requests(limits, instance.rank)
+    devices = _device_requests(limits, instance.rank if number is None else number)
     if devices:
         arguments["device_requests"] = devices
     if network:
@@ -239,10 +247,29 @@ def _default_shared_memory(memory_bytes: int | None) -> int:
     return min(memory_bytes or machine, machine) // 2
 
 
-def _device_requests(limits: ContainerLimits, rank: int) -> list[dict[str, Any]]:
+def role_limits(request: TrainingJobRequest, options: LocalOptions) -> list[ContainerLimits]:
+    """Returns the limits of the instances of each role; of the job, if it has no roles."""
+    if not request.roles:
+        return [ContainerLimits.of(request, options)]
+    if options.gpu_ids:
+        hint = "leave them out, and set instance_spec={'gpu': …} for each role"
+        raise InvalidInputError([Problem("gpu_ids", "cannot be divided among roles", hint)])
+    limits = [ContainerLimits.of(role, options) for role in request.role_requests]
+    counts = [len(each.gpu_ids[0]) if each.gpu_ids else max(each.gpu_count, 0) for each in limits]
+    if sum(role.count for role, gpus in zip(request.roles, counts, strict=True) if gpus) < 2:
+        return limits
+    # Without ids the engine would give the same GPUs to several instances.
+    ids, divided = itertools.count(), []
+    for role, gpus, each in zip(request.roles, counts, limits, strict=True):
+        gpu_ids = tuple(tuple(str(next(ids)) for _ in range(gpus)) for _ in range(role.count if gpus else 0))
+        divided.append(replace(each, gpu_ids=gpu_ids, gpu_count=0) if gpus else each)
+    return divided
+
+
+def _device_requests(limits: ContainerLimits, number: int) -> list[dict[str, Any]]:
     capabilities = [["gpu", "compute", "utility"]]
     if limits.gpu_ids:
-        ids = list(limits.gpu_ids[rank])
+        ids = list(limits.gpu_ids[number])
         return [{"Driver": "", "Count": 0, "DeviceIDs": ids, "Capabilities": capabilities, "Options": {}}]
     if limits.gpu_count:
         return [
@@ -264,6 +291,6 @@ def _is_settable(name: str) -> bool:
     return bool(_VARIABLE.fullmatch(name)) and not _OWNED_BY_SHELLS.fullmatch(name)
 
 
-def gpu_share(limits: ContainerLimits, instances: Sequence[Instance]) -> int:
+def gpu_share(limits: ContainerLimits) -> int:
     """Returns the GPUs of each instance for NPROC_PER_NODE; 1 if there are none or the number is unknown."""
-    return len(limits.gpu_ids[0]) if limits.gpu_ids and instances else max(limits.gpu_count, 1)
+    return len(limits.gpu_ids[0]) if limits.gpu_ids else max(limits.gpu_count, 1)

@@ -62,7 +62,9 @@ class DockerExecutor(Executor):
     together. The first call of `state` after the end, in any process, records how they ended.
     """
 
-    capabilities = ExecutorCapabilities(uses_images=True, hosts="elsewhere", sets_shared_memory=True)
+    capabilities = ExecutorCapabilities(
+        uses_images=True, hosts="elsewhere", sets_shared_memory=True, roles=True, mounts=True
+    )
 
     def __init__(
         self,
@@ -184,7 +186,9 @@ class DockerExecutor(Executor):
             )
         if is_launched and all(_has_ended(name, containers) for name in silent):
             return self._finalize(job, containers)
-        for name in silent:
+        for name in (instance.name for instance in shared.instances if instance.can_fail_job):
+            if name not in silent:
+                continue
             # Its container has ended without an exit file: killed from outside, or with its engine. The executor
             # writes the failure, which ends the others. Three checks come before: its exit code is not 0; the job
             # was not asked to stop, since one that is killed for ignoring a stop has not failed; and it still has

@@ -154,8 +154,9 @@ def _reason(
     if failure is None:
         failure = _unwritten_failure(shared, container_exits)
     if failure is None:
+        can_fail = [instance.name for instance in shared.instances if instance.can_fail_job]
         missing = next(
-            (name for name in names if shared.read_exit(name) is None and not container_exits.get(name)), None
+            (name for name in can_fail if shared.read_exit(name) is None and not container_exits.get(name)), None
         )
         return (
             (missing, REASON_SUPERVISOR_LOST, _CONTAINER_REMOVED.format(name=missing))
@@ -181,7 +182,11 @@ def _unwritten_failure(
     shared: SharedFolder, container_exits: Mapping[str, ContainerExit | None]
 ) -> tuple[str, int] | None:
     """Returns an instance that failed, and its exit code; first one that the executor has not stopped."""
-    exits = [(instance.name, _exit_code(instance.name, shared, container_exits)) for instance in shared.instances]
+    exits = [
+        (instance.name, _exit_code(instance.name, shared, container_exits))
+        for instance in shared.instances
+        if instance.can_fail_job and shared.end_reason(instance.name) != "done"
+    ]
     failures = [(name, exit_code) for name, exit_code in exits if exit_code]
     return min(failures, key=lambda failure: bool(shared.end_reason(failure[0])), default=None)
 
@@ -222,13 +227,21 @@ def _failure_reason(
         return "ContainerNotStarted", _EXITED_EARLY.format(name=name, output=container_exit.output)
     is_oom = shared.ran_out_of_memory(name) or (container_exit is not None and container_exit.out_of_memory)
     if is_oom and exit_code != 0:
-        return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, job["memory_bytes"])
+        return REASON_OUT_OF_MEMORY, memory_limit_message(name, exit_code, _memory_bytes(name, shared, job))
     if exit_code in _KILLED_CODES and not has_exit:
         return REASON_KILLED_BY_SIGNAL, _KILLED.format(name=name, code=exit_code)
     message = _disk_full(name, exit_code, shared, job)
     if message:
         return REASON_DISK_FULL, message
     return exit_reason(name, exit_code, kernel_killed=has_killed_since(job.get("kernel_kills")))
+
+
+def _memory_bytes(name: str, shared: SharedFolder, job: Mapping[str, Any]) -> int | None:
+    """Returns the memory limit of an instance."""
+    groups = {instance.name: instance.group for instance in shared.instances}
+    limits = job.get("memory_bytes_by_role") or [job["memory_bytes"]]
+    limit: int | None = limits[groups.get(name, 0)]
+    return limit
 
 
 def _disk_full(name: str, exit_code: int, shared: SharedFolder, job: Mapping[str, Any]) -> str:

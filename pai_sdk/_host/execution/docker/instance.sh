@@ -13,7 +13,11 @@
 #   preempt              the instance that was preempted first; then the drill preempts all others (1)
 #   <instance>.settings  settings of this script
 #   <instance>.env       the variables of the command
-#   <instance>.why       why this instance was ended by this script: stopped, timeout or peer (1)
+#   <instance>.why       why this instance was ended by this script: stopped, timeout, peer or done (1)
+#   <instance>.after     what must run before its command: lines of `<count> <instance>...`
+#   <instance>.optional  the job does not wait for its end; `harmless`: it may fail, too
+#   mounts               the folders besides /ml that the job may change, one a line
+#   awaited              the instances for which the job waits, if there are others
 #   <instance>.preempted this instance is being preempted
 #   <instance>.vacated   it was preempted and its command has ended; it starts again when all have ended
 #   <instance>.times     the size of its log over time: lines of `<seconds since 1970> <bytes>`
@@ -119,7 +123,9 @@ end() { # CODE: write how this instance ended, and exit
             because stopped
         elif [ -e "$_shared/timeout" ]; then
             because timeout
-        else
+        elif is_unneeded; then
+            because "done"
+        elif ! is_harmless; then
             first "$_shared/failed" "$_name $1"
         fi
     fi
@@ -127,6 +133,9 @@ end() { # CODE: write how this instance ended, and exit
     if [ -n "$PAI_SDK_GIVE_TO" ]; then
         { echo "$1" >|"$_shared/$_name.exit.part" || rm -f "$_shared/$_name.exit.part"; } 2>/dev/null
         chown -hR "$PAI_SDK_GIVE_TO" /ml/usercode /ml/output "$_shared" 2>/dev/null
+        if [ -e "$_shared/mounts" ]; then
+            while read -r _mount; do chown -hR "$PAI_SDK_GIVE_TO" "$_mount"; done <"$_shared/mounts" 2>/dev/null
+        fi
         mv "$_shared/$_name.exit.part" "$_shared/$_name.exit" 2>/dev/null
     else
         { echo "$1" >|"$_shared/$_name.exit"; } 2>/dev/null
@@ -167,6 +176,35 @@ others_are_lost() { # Sets $_lost: an instance that gave no sign of life since t
         fi
     done
     return 1
+}
+
+is_unneeded() { # Whether the job does not wait for this instance, and those have ended that it waits for.
+    [ -e "$_shared/$_name.optional" ] || return 1
+    while read -r _other; do
+        has_ended "$_shared/$_other" || return 1
+    done <"$_shared/awaited"
+}
+
+is_harmless() { # Whether a failure of this instance is none of the job.
+    _kind=
+    if [ -e "$_shared/$_name.optional" ]; then read -r _kind <"$_shared/$_name.optional"; fi
+    [ "$_kind" = "harmless" ]
+}
+
+may_start() { # Whether enough instances run of those that this one waits for.
+    while read -r _needed _others; do
+        for _other in $_others; do
+            if [ -e "$_shared/$_other.started" ]; then _needed=$((_needed - 1)); fi
+        done
+        if [ "$_needed" -gt 0 ]; then return 1; fi
+    done <"$_shared/$_name.after"
+}
+
+wait_for_others() {
+    until may_start; do
+        if [ -e "$_shared/$_name.why" ]; then return 143; fi # the signal came before the trap was reset
+        pause 0.2
+    done
 }
 
 is_over() { # SECONDS SINCE: 0 is no limit. `-gt`, because $_now is rounded down.
@@ -224,6 +262,9 @@ watch() { # PREEMPT_AFTER: every half second, until there is a reason to end the
             return
         elif [ -e "$_shared/failed" ]; then
             end_for peer
+            return
+        elif is_unneeded; then
+            end_for "done"
             return
         elif [ "$1" -gt 0 ] && { [ -e "$_shared/preempt" ] || is_over "$1" "$_begun"; }; then
             say "drill: $_name is preempted now (SIGTERM, as when a spot instance is taken away)"
@@ -433,6 +474,13 @@ if [ -e "$_shared/requirements.txt" ]; then
         fi
         end "$_code"
     fi
+fi
+
+if [ -e "$_shared/$_name.after" ]; then
+    start_watch 0
+    wait_for_others &
+    follow $! 0
+    if [ "$_code" -ne 0 ]; then end "$_code"; fi
 fi
 
 true >|"$_shared/$_name.started"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from pai_sdk._host.execution.docker.container import (
     environment_file,
     gpu_share,
     labels,
+    role_limits,
 )
 from pai_sdk._host.execution.docker.engine import Engine
 from pai_sdk._host.execution.docker.final_state import stopped_before_start
@@ -32,6 +34,7 @@ from pai_sdk._host.execution.docker.images import PullAbandoned, ensure_image
 from pai_sdk._host.execution.docker.options import LocalOptions
 from pai_sdk._host.execution.docker.requirements_cache import CachedRequirements, RequirementsCache
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
+from pai_sdk._host.execution.roles import has_roles, start_conditions
 from pai_sdk.errors import ImageError, InvalidInputError, LocalRunError, PaiError, Problem
 
 
@@ -50,10 +53,10 @@ class Launch:
         from docker.errors import APIError
         from requests import RequestException
 
-        image_uri = self._image_uri()
+        image_uris = self._image_uris()
         request, instances = self.spec.request, self.spec.instances
         options = self.options or LocalOptions.of_tags(request.settings.tags if request.settings else None)
-        limits = ContainerLimits.of(request, options)
+        limits = role_limits(request, options)
         shared = SharedFolder(self.sandbox.shared_dir, instances)
         user, give_to = self._user(options)
         self.mounts.prepare(self.sandbox, instances)
@@ -68,7 +71,10 @@ class Launch:
             return shared.stop_request is not None or is_closing()
 
         try:
-            image = ensure_image(self.engine, image_uri, progress=progress, should_cancel=should_cancel)
+            images = {
+                uri: ensure_image(self.engine, uri, progress=progress, should_cancel=should_cancel)
+                for uri in dict.fromkeys(image_uris)
+            }
         except PullAbandoned:
             if shared.stop_request is None:
                 raise
@@ -80,38 +86,42 @@ class Launch:
         # Written before the first container: after an interruption, `state` or `remove` must find all of them.
         journal.write_job(job)
         try:
-            self._start_containers(options, limits, image_uri=image_uri, image=image, user=user, give_to=give_to)
+            self._start_containers(
+                options, limits, images=[(uri, images[uri]) for uri in image_uris], user=user, give_to=give_to
+            )
         except PaiError:
             raise
         except APIError as error:
-            raise _explained(error, image_uri, self.mounts) from error
+            raise _explained(error, ", ".join(images), self.mounts) from error
         except RequestException as error:
             raise self.engine.lost_error(error, while_doing="it started the job's containers") from error
         except Exception as error:
-            raise _explained(error, image_uri, self.mounts) from error
+            raise _explained(error, ", ".join(images), self.mounts) from error
         shared.go()
 
     def _start_containers(
         self,
         options: LocalOptions,
-        limits: ContainerLimits,
+        limits: Sequence[ContainerLimits],
         *,
-        image_uri: str,
-        image: str,
+        images: Sequence[tuple[str, str]],  # of each role: URI and id
         user: str,
         give_to: str,
     ) -> None:
         network = self._network(options, count=len(self.spec.instances))
-        with self._cached_requirements(image_uri, image, user, give_to) as cached:
+        roles = self.spec.request.role_requests
+        numbers = [itertools.count() for _ in roles]
+        with self._cached_requirements(*images[0], user, give_to) as cached:
             for instance in self.spec.instances:
                 arguments = create_arguments(
                     self.sandbox,
                     self.spec.job_id,
-                    self.spec.request,
+                    roles[instance.group],
                     instance,
-                    image=image,
+                    image=images[instance.group][1],
                     mounts=replace(self.mounts, requirements=cached),
-                    limits=limits,
+                    limits=limits[instance.group],
+                    number=next(numbers[instance.group]),
                     user=user,
                     network=network,
                     grace_s=options.grace_s,
@@ -125,11 +135,18 @@ class Launch:
         if algorithm and algorithm.metric_definitions:
             Path(RunLayout(str(self.sandbox.ml / "output")).log_metrics).mkdir(parents=True, exist_ok=True)
 
-    def _image_uri(self) -> str:
-        algorithm = self.spec.request.algorithm_spec
-        if algorithm is None or not algorithm.image:
+    def _image_uris(self) -> list[str]:
+        """Returns the image of each role."""
+        algorithms = [role.algorithm_spec for role in self.spec.request.role_requests]
+        uris = [algorithm.image for algorithm in algorithms if algorithm and algorithm.image]
+        if len(uris) < len(algorithms):
             raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
-        return algorithm.image
+        if len({*uris}) > 1 and self._requirements():
+            # They are installed once, by the Python of one image.
+            hint = "install them in the images, or use one image for all roles"
+            message = "cannot be shared by roles with unlike images"
+            raise InvalidInputError([Problem("requirements", message, hint)])
+        return uris
 
     @property
     def sandbox(self) -> Sandbox:
@@ -139,9 +156,16 @@ class Launch:
     @property
     def mounts(self) -> ContainerMounts:
         """Returns the files and folders of this machine that are mounted into the containers."""
-        return ContainerMounts(self.spec.mounts.inputs, self.spec.mounts.outputs, self.pip_cache)
+        mounts = self.spec.mounts
+        return ContainerMounts(
+            mounts.inputs,
+            mounts.outputs,
+            mounts.folders,
+            self.pip_cache,
+            requested=self.spec.request.mounts or (),
+        )
 
-    def _job(self, options: LocalOptions, limits: ContainerLimits, give_to: str) -> dict[str, Any]:
+    def _job(self, options: LocalOptions, limits: Sequence[ContainerLimits], give_to: str) -> dict[str, Any]:
         """Returns the job's properties that are needed after the start."""
         return {
             "job_id": self.spec.job_id,
@@ -149,7 +173,8 @@ class Launch:
             "grace_s": options.grace_s,
             "give_to": give_to,
             "outputs": {name: str(path) for name, path in self.mounts.all_outputs(self.sandbox).items()},
-            "memory_bytes": limits.memory_bytes,
+            "memory_bytes": limits[0].memory_bytes,
+            "memory_bytes_by_role": [each.memory_bytes for each in limits],
             "kernel_kills": memory.kernel_kills(),
             "launched_at": time.time(),
             "max_running_s": self.spec.limits.max_running_s,
@@ -177,10 +202,11 @@ class Launch:
             self.sandbox.ml / "output",
             self.sandbox.logs_dir,
             self.sandbox.shared_dir,
+            self.sandbox.mounts_dir,
         ]
         folders += [path for path in self.mounts.outputs.values() if not any(path.iterdir())]
         for folder in folders:
-            for path in (folder, *folder.rglob("*")):
+            for path in (folder, *folder.rglob("*")) if folder.exists() else ():
                 os.chown(path, int(uid), int(gid or 0), follow_symlinks=False)
 
     def _network(self, options: LocalOptions, *, count: int) -> str | None:
@@ -194,21 +220,25 @@ class Launch:
         self.engine.client.networks.create(name, driver="bridge", labels=labels(self.spec.job_id, self.sandbox))
         return name
 
-    def _environments(self, options: LocalOptions, limits: ContainerLimits, *, give_to: str) -> dict[str, str]:
+    def _environments(
+        self, options: LocalOptions, limits: Sequence[ContainerLimits], *, give_to: str
+    ) -> dict[str, str]:
         """Returns the files of each instance: its variables, and the settings of the script."""
         instances = self.spec.instances
-        share = gpu_share(limits, instances)
         if options.network == "host":
-            meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)), nproc_per_node=share)
+            meeting = Rendezvous.on_loopback(free_ports(1 + len(instances)))
         elif len(instances) == 1:
             # In no network, so its name does not resolve; its ports are private.
-            meeting = Rendezvous.on_loopback([MASTER_PORT, TF_PORT], nproc_per_node=share)
+            meeting = Rendezvous.on_loopback([MASTER_PORT, TF_PORT])
         else:
-            meeting = Rendezvous.of_hosts([i.name for i in instances], nproc_per_node=share)
+            meeting = Rendezvous.of_hosts([i.name for i in instances])
+        if has_roles(self.spec.job_id, self.spec.request):
+            meeting = replace(meeting, roles=tuple(instance.role for instance in instances))
         job_type = contract.job_type(self.spec.request)
-        files = {}
+        files = self._role_files()
         for instance, environment in zip(instances, self.spec.environments, strict=True):
-            shared = rendezvous_variables(instance, meeting, job_type=job_type)
+            local = replace(meeting, nproc_per_node=gpu_share(limits[instance.group]))
+            shared = rendezvous_variables(instance, local, job_type=job_type)
             variables = {**self._default_environment(), **shared, **environment.at("/ml")}
             settings = {
                 "PAI_SDK_RANK": instance.rank,
@@ -221,6 +251,21 @@ class Launch:
             files[f"{instance.name}.settings"] = "".join(f"{name}={value}\n" for name, value in settings.items())
             files[f"{instance.name}.env"] = environment_file(variables)
         return files
+
+    def _role_files(self) -> dict[str, str]:
+        """Returns the files about roles and mounts, see `instance.sh`."""
+        instances, files = self.spec.instances, dict[str, str]()
+        for instance in instances:
+            conditions = start_conditions(self.spec.request, instances, instance)
+            if conditions:
+                lines = [f"{count} {' '.join(names)}\n" for names, count in conditions]
+                files[f"{instance.name}.after"] = "".join(lines)
+            if not instance.is_awaited:
+                files[f"{instance.name}.optional"] = "" if instance.can_fail_job else "harmless\n"
+        awaited = [f"{instance.name}\n" for instance in instances if instance.is_awaited]
+        written = [f"{mount.path}\n" for mount in self.spec.request.mounts or () if mount.access == "RW"]
+        files |= {"mounts": "".join(written)} if written else {}
+        return files | ({"awaited": "".join(awaited)} if len(awaited) < len(instances) else {})
 
     def _default_environment(self) -> dict[str, str]:
         """Returns default variables; the values of the request win."""

@@ -142,7 +142,7 @@ class SharedFolder(ExecutionRecord):
         return self._has(f"{instance}.exit") or self._has(f"{instance}.exit.part")
 
     def end_reason(self, instance: str) -> str:
-        """Returns why the executor stopped an instance: `stopped`, `timeout`, `peer`; empty if it did not."""
+        """Returns why the executor stopped an instance: `stopped`, `timeout`, `peer`, `done`, or empty."""
         return self._text(f"{instance}.why")
 
     @property

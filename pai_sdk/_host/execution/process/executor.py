@@ -43,7 +43,7 @@ class ProcessExecutor(Executor):
         'absent'
     """
 
-    capabilities = ExecutorCapabilities(uses_images=False, hosts="here")
+    capabilities = ExecutorCapabilities(uses_images=False, hosts="here", roles=True, mounts=True)
 
     def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
         self.cache_dir = cache_dir

@@ -74,6 +74,8 @@ def read_spec(value: Any) -> AlgorithmSpec:
 
 def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
     yield from _count_problems(request.compute_resource, slots)
+    if request.roles and request.instance_count > slots:
+        yield f"Roles: {request.instance_count} instances never fit here; at most {slots} run at once"
     if request.scheduler is not None:
         for name, limit in request.scheduler.to_wire().items():
             if limit < 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 
 from pai_sdk._host.execution import contract
@@ -98,6 +98,11 @@ def _lacks_in_cluster(cluster: ClusterCapacity, need: Need, running: Iterable[Ne
 
 def need_of(request: TrainingJobRequest) -> Need:
     """Returns the resources of a job; raises InvalidInputError for invalid amounts."""
+    needs = [_need_of_role(role) for role in request.role_requests]
+    return Need(*map(sum, zip(*map(astuple, needs), strict=True)))
+
+
+def _need_of_role(request: TrainingJobRequest) -> Need:
     count = request.instance_count
     memory_bytes = contract.memory_limit_bytes(request) or 0
     cpus = _cpus(request)

@@ -19,6 +19,7 @@ from pai_sdk._service.odps.table_rights import is_table
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.integrity import DAMAGED
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.roles import Mount
 from pai_sdk._wire.pai.spec import CodeDir, InputChannel, OssLocation, OutputChannel
 from pai_sdk.errors import FileNameError, InvalidInputError, ObjectNotFoundError, PathConflictError, StorageError
 
@@ -103,6 +104,17 @@ class ServiceStaging(Staging):
         description, folder = f"input channel {channel.name!r}", self.files.input(channel.name)
         if not self._put_as_table(channel.input_uri, folder, description, must_exist=True):
             self._copy(store_uri(channel.input_uri, description), folder, description, REASON_INPUT_MISSING)
+
+    def fill_mount(self, number: int, mount: Mount) -> None:
+        """Copies the files of a mount; one that the job may change can be empty."""
+        description = f"mount {mount.path}"
+        uri = store_uri(mount.uri, description).as_dir()
+        if mount.access == "RO":
+            self._copy(uri, self.files.mount(number), description, REASON_INPUT_MISSING)
+        elif not self._store.bucket_exists(uri.bucket):
+            raise StagingFailed(REASON_INPUT_MISSING, f"{description}: there is no bucket {uri.bucket!r} here.")
+        elif self._has_objects(uri):
+            self._copy_existing(uri, self.files.mount(number), description)
 
     def fill_output(self, channel: OutputChannel, *, is_resumed: bool) -> None:
         """Copies the files of an earlier job."""

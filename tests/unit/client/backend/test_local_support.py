@@ -23,6 +23,23 @@ from pai_sdk.errors import InvalidInputError
 from tests.support.messages import refused
 
 SUPPORTED = {
+    "Roles.Name",
+    "Roles.Count",
+    "Roles.Image",
+    "Roles.Command",
+    "Roles.EcsSpec",
+    "Roles.InstanceSpec.CPU",
+    "Roles.InstanceSpec.GPU",
+    "Roles.InstanceSpec.Memory",
+    "Roles.InstanceSpec.SharedMemory",
+    "Roles.RestartPolicy",
+    "Roles.CountsForSuccess",
+    "Roles.StartAfter.Role",
+    "Roles.StartAfter.Phase",
+    "Roles.StartAfter.MinCount",
+    "Mounts.Path",
+    "Mounts.Uri",
+    "Mounts.Access",
     "TrainingJobName",
     "AlgorithmSpec.Command",
     "AlgorithmSpec.Image",
@@ -89,6 +106,15 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
         "AlgorithmSpec.ProgressDefinitions",
     ),
     "Priority": ({"Priority": 3}, "Priority"),
+    "Roles.IsChief": ({"Roles": [{"Name": "Worker", "IsChief": True}]}, "Roles.Worker.IsChief"),
+    "Roles.InstanceSpec.GPUType": (
+        {"Roles": [{"Name": "Worker", "InstanceSpec": {"GPUType": "V100"}}]},
+        "Roles.Worker.InstanceSpec.GPUType",
+    ),
+    "Mounts.Options": (
+        {"Mounts": [{"Path": "/data", "Uri": "oss://b/d/", "Options": "{}"}]},
+        "Mounts./data.Options",
+    ),
     "ExperimentConfig": ({"ExperimentConfig": {"ExperimentId": "e"}}, "ExperimentConfig"),
     "UserVpc": ({"UserVpc": {"VpcId": "v", "SecurityGroupId": "s"}}, "UserVpc"),
     "RoleArn": ({"RoleArn": "r"}, "RoleArn"),
@@ -113,8 +139,6 @@ NOTICED: dict[str, tuple[dict[str, Any], str]] = {
 
 # Field: the part of a request that sets it to what cannot be done here, and the place of the problem.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
-    "Roles": ({"Roles": [{"Name": "Worker"}]}, "unlike roles"),
-    "Mounts": ({"Mounts": [{"Path": "/data", "Uri": "oss://b/d/"}]}, "mounts"),
     "ComputeResource.ResourceId": ({"ComputeResource": {"ResourceId": "q"}}, "resource_id"),
     "InputChannels.DatasetId": ({"InputChannels": [{"Name": "c", "DatasetId": "d-1"}]}, "inputs['c']"),
     "OutputChannels.DatasetId": ({"OutputChannels": [{"Name": "o", "DatasetId": "d-1"}]}, "outputs['o']"),
@@ -129,6 +153,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         },
         "source_dir",
     ),
+}
+
+# Parts of a request that cannot be run here, and the parameter that is named.
+REFUSED_VALUES: dict[str, tuple[dict[str, Any], str]] = {
+    "restarts of one instance": ({"Roles": [{"Name": "Worker", "RestartPolicy": "Always"}]}, "restart_policy"),
+    "no role that counts": ({"Roles": [{"Name": "Evaluator"}]}, "roles"),
+    "GPUs among roles": (
+        {"Roles": [{"Name": "Worker"}], "Settings": {"Tags": {"pai-sdk.local.gpu_ids": "0,1"}}},
+        "gpu_ids",
+    ),
+    "a mount over the system": ({"Mounts": [{"Path": "/usr", "Uri": "oss://b/d/"}]}, "mounts['/usr']"),
+    "a mount of NAS": ({"Mounts": [{"Path": "/data", "Uri": "nas://fs/d/"}]}, "mounts['/data']"),
+    "a mount of nothing": ({"Mounts": [{"Path": "/data", "Uri": "file:///none/there"}]}, "mounts['/data']"),
 }
 
 
@@ -191,6 +228,14 @@ def test_so_are_the_finer_settings(path: str) -> None:
     field = next(f for n, f in Settings.model_fields.items() if (f.alias or _wire_name(Settings, n)) == name)
     value = next((value for kind, value in kinds.items() if kind in str(field.annotation)), "text")
     assert unused_locally(a_request({"Settings": {name: value}})) == [path]
+
+
+@pytest.mark.parametrize("case", REFUSED_VALUES)
+def test_roles_and_mounts_that_no_container_can_have_are_refused(case: str) -> None:
+    part, where = REFUSED_VALUES[case]
+    with pytest.raises(InvalidInputError) as caught:
+        check_supported(a_request(part))
+    assert [where in problem.where for problem in caught.value.problems] == [True]
 
 
 @pytest.mark.parametrize("path", REFUSED)

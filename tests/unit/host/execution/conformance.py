@@ -5,6 +5,7 @@ A new executor needs one module of tests: a subclass of `ExecutorConformance` wi
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import shutil
@@ -58,6 +59,9 @@ print("rank", rank, "met", met)
 HOLD = 'mkfifo "$PAI_OUTPUT_MODEL/pipe"; echo up; exec sleep 1000 <"$PAI_OUTPUT_MODEL/pipe"'
 
 
+needs_mounts = pytest.mark.skipif(not ml.can_be_had(), reason="processes of this machine have no mounts")
+
+
 @dataclass
 class Harness:
     """Runs jobs with one executor, each in a folder of its own.
@@ -78,6 +82,14 @@ class Harness:
 
     def __post_init__(self) -> None:
         self.executor = self.make(round(PATIENCE_S))
+
+    def require(self, **capabilities: bool) -> None:
+        """Skip the test of an executor without these capabilities."""
+        missing = [
+            name for name, value in capabilities.items() if getattr(self.executor.capabilities, name) != value
+        ]
+        if missing:
+            pytest.skip(f"this executor has no {' and '.join(missing)}")
 
     def start(self, command: str, **fields: Any) -> Path:
         """Start a job with one output channel, `model`; gives its folder."""
@@ -130,6 +142,14 @@ class Harness:
         file = Sandbox(root).log_file(name)
         return ml.split_notice(file.read_text() if file.exists() else "")[1]
 
+    def logs(self, root: Path) -> dict[str, str]:
+        """What all instances have printed, by the ends of their names."""
+        files = Sandbox(root).logs_dir.glob("*.log")
+        return {
+            file.name.removeprefix(f"{root.name}-").removesuffix(".log"): ml.split_notice(file.read_text())[1]
+            for file in files
+        }
+
     @contextmanager
     def watched(self, root: Path) -> Iterator[Callable[[], bool]]:
         """Tells whether a process of a job with the command `HOLD` is left."""
@@ -149,6 +169,11 @@ class Harness:
             self.executor.stop(root, **STOP)
         for root in self.roots:
             self.until(root, lambda state: state.phase in ("ended", "absent"))
+
+
+def role(name: str, command: str, **fields: Any) -> dict[str, Any]:
+    """A role as on the wire."""
+    return {"Name": name, "Command": ["sh", "-c", command], **fields}
 
 
 class ExecutorConformance:
@@ -331,6 +356,99 @@ class ExecutorConformance:
         root, state = harness.run('[ "$RANK" = 0 ] || sleep 1; echo end', count=2)
         assert state.succeeded
         assert [harness.log(root, rank=rank) for rank in range(2)] == ["end\n"] * 2
+
+    def test_roles_have_commands_names_and_ranks_of_their_own(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        worker = role("Worker", 'echo "$RANK of $WORLD_SIZE"; python3 -c "$MEETING"', Count=2)
+        evaluator = role("Evaluator", 'echo "${RANK-none} of ${WORLD_SIZE-none}"')
+        fields = {"Roles": [evaluator, worker], "Environments": {"MEETING": MEETING}}
+        root, state = harness.run("exit 3", **fields)
+        assert state.succeeded, harness.logs(root)
+        names = ["master-0", "worker-0", "evaluator-0"]
+        assert [one.name for one in state.instances] == [f"{root.name}-{name}" for name in names]
+        assert [one.role for one in state.instances] == ["master", "worker", "evaluator"]
+        assert harness.logs(root)["master-0"] == "0 of 2\nrank 0 met 2\n"
+        assert harness.logs(root)["worker-0"] == "1 of 2\nrank 1 met 2\n"
+        assert harness.logs(root)["evaluator-0"] == "none of none\n"
+
+    def test_instances_of_roles_find_each_other_by_name(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        finds = "import os, socket; socket.gethostbyname(os.environ['PAI_TRAINING_JOB_ID'] + '-master-0')"
+        waits = "until [ -e done ]; do sleep 0.05; done"
+        roles = [role("Master", waits), role("Worker", f'python3 -c "{finds}" && touch done')]
+        root, state = harness.run("exit 3", Roles=roles)
+        assert state.succeeded, harness.logs(root)
+
+    def test_tensorflow_is_told_all_roles(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        shows = role("Worker", 'echo "$TF_CONFIG"')
+        spec = {"Command": ["true"], "JobType": "TFJob", "Image": harness.image}
+        root, state = harness.run("", Roles=[shows, role("Chief", "true")], AlgorithmSpec=spec)
+        assert state.succeeded, harness.logs(root)
+        config = json.loads(harness.logs(root)["worker-0"])
+        assert {name: len(addresses) for name, addresses in config["cluster"].items()} == {"chief": 1, "worker": 1}
+        assert config["task"] == {"type": "worker", "index": 0}
+
+    def test_a_role_starts_after_another_one(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        # Its start is the start of its command, before the first output.
+        worker = role("Worker", "until [ -e first ]; do sleep 0.05; done", StartAfter=[{"Role": "PS"}])
+        root, state = harness.run("exit 3", Roles=[worker, role("PS", "touch first; exec sleep 1000")])
+        assert state.succeeded, harness.logs(root)
+        assert [(one.role, one.status) for one in state.instances] == [
+            ("master", "Succeed"),
+            ("ps", "Terminated"),
+        ]
+
+    def test_the_job_does_not_wait_for_an_evaluator(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        waits = "until [ -e go ]; do sleep 0.05; done"
+        root = harness.start("exit 3", Roles=[role("Worker", waits), role("Evaluator", SAVES)])
+        harness.until(root, lambda state: "up" in harness.logs(root).get("evaluator-0", ""))
+        (Sandbox(root).usercode / "go").touch()
+        state = harness.wait(root)
+        assert state.succeeded, (state, harness.logs(root))
+        # Some shells print that their `sleep` was ended.
+        assert harness.logs(root)["evaluator-0"].endswith("saved\n")
+
+    def test_a_role_that_does_not_count_may_fail(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        helper = role("Helper", "exit 4", CountsForSuccess=False)
+        waits = "until [ -e go ]; do sleep 0.05; done"
+        root = harness.start("exit 3", Roles=[role("Worker", waits), helper])
+        harness.until(root, lambda state: [one.exit_code for one in state.instances] == [None, 4])
+        (Sandbox(root).usercode / "go").touch()
+        state = harness.wait(root)
+        assert state.succeeded, state
+        assert [one.status for one in state.instances] == ["Succeed", "Failed"]
+
+    def test_the_failure_of_an_evaluator_is_one_of_the_job(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        roles = [role("Worker", "exec sleep 1000"), role("Evaluator", "exit 4")]
+        root, state = harness.run("exit 3", Roles=roles)
+        assert (state.reason_code, state.failed_instance) == ("NonZeroExit", f"{root.name}-evaluator-0")
+
+    @needs_mounts
+    def test_mounts_are_at_their_paths(self, harness: Harness) -> None:
+        harness.require(mounts=True)
+        paths = ["/mnt/data", "/mnt/data/within", "/pai-data/out", "/ml/input/data/more", "/srv"]
+        mounts = [{"Path": path, "Uri": "oss://bucket/folder/", "Access": "RO"} for path in paths]
+        mounts[2]["Access"] = "RW"
+        root = harness.folder / f"local-{uuid.uuid4().hex[:12]}"
+        harness.roots.append(root)
+        for number in range(len(paths)):
+            Sandbox(root).mount_dir(number).mkdir(parents=True)
+            (Sandbox(root).mount_dir(number) / "number").write_text(str(number))
+        Sandbox(root).mount_dir(0).joinpath("within").mkdir()
+        prints = "; ".join(f"cat {path}/number" for path in paths)
+        changes = "echo new >/pai-data/out/new; rm /pai-data/out/number"
+        refused = "touch /mnt/data/new 2>/dev/null && echo not read-only; [ -e /etc/passwd ] || echo no /etc"
+        harness.start_again(root, f"{prints}; {changes}; {refused}; exit 0", Mounts=mounts)
+        state = harness.wait(root)
+        assert state.succeeded, harness.log(root)
+        assert harness.log(root) == "01234"
+        assert [file.path for file in harness.executor.files(root).mount(2).list(folders=False)] == ["new"]
+        assert not Path("/pai-data").exists()
 
     # ---- 6: withdraw --------------------------------------------------------------------------------------
 
