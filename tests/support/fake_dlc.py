@@ -91,7 +91,7 @@ class FakeDlc:
         return Reply({"JobId": self.jobs[-1].id, "RequestId": "R"})
 
     def _list(self, query: dict[str, str]) -> Reply:
-        size, number = int(query["PageSize"]), int(query["PageNumber"])
+        size, number = int(query.get("PageSize", 10)), int(query.get("PageNumber", 1))
         assert size <= 100
         matching = [
             job.item()

@@ -17,7 +17,8 @@ def main() -> int:
     command = (
         "dlc submit pytorchjob --command 'python /mnt/run.py --task 7' --name eval_task_7 --workspace_id 5366 "
         "--resource_id quota12hhgcm8cia --priority 4 --workers 1 --worker_cpu 12 --worker_gpu 1 "
-        "--worker_memory 192Gi --worker_image registry.example.com/opencompass:1 --data_sources=d-t6eho1vza1mhowio6z"
+        "--worker_memory 192Gi --worker_image registry.example.com/opencompass:1 "
+        "--data_sources=d-t6eho1vza1mhowio6z"
     )
     output = subprocess.getoutput(command)
     match = re.search(r"\|\s+(dlc[0-9a-z]+)\s+\|", output)

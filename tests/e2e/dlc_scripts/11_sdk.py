@@ -1,4 +1,4 @@
-"""The vendor's client: types of instances first, a job from models, one from a dict, a wait for one of three states."""
+"""The vendor's client: types of instances first, two jobs, and a wait for one of three states."""
 
 from __future__ import annotations
 
