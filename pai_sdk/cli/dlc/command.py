@@ -12,7 +12,7 @@ import typer
 
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.version import __version__
-from pai_sdk.cli.dlc import jobs, submitting
+from pai_sdk.cli.dlc import jobs, submitting, vendor_job
 from pai_sdk.cli.dlc.config_file import DEFAULT_PATH, KEYS, write_config
 from pai_sdk.cli.dlc.connection import GLOBAL_FLAGS, DlcConnection, connect
 from pai_sdk.cli.dlc.flags import Arguments, Flag, parse
@@ -26,7 +26,6 @@ TAKES_ALL = {"allow_interspersed_args": False, "ignore_unknown_options": True}
 
 _ERROR = 1
 _USAGE = 2
-_FORMATS = ("table", "json")
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,13 @@ class _Command:
         run: takes the arguments and a function that connects; returns the exit code.
         flags: those it has beside the global ones.
         usage: the arguments behind its name.
+        formats: of its output.
     """
 
     run: Callable[[Arguments, Callable[[], DlcConnection]], int]
     flags: Sequence[Flag]
     usage: str
+    formats: Sequence[str] = ("table", "json")
 
 
 def dlc(
@@ -91,10 +92,9 @@ def _run(tokens: Sequence[str]) -> int:
     if arguments.boolean("help"):
         _print_help(name)
         return 0
-    if (arguments.text("output") or "table") not in _FORMATS:
-        arguments.problems.append(
-            Problem("--output", f"{arguments.text('output')!r} is no format", "table or json")
-        )
+    if (output := arguments.text("output") or "table") not in command.formats:
+        formats = ", ".join(command.formats)
+        arguments.problems.append(Problem("--output", f"{output!r} is no format", f"there is: {formats}"))
     return command.run(arguments, partial(connect, arguments))
 
 
@@ -167,6 +167,9 @@ _COMMANDS = {
     "delete": _Command(jobs.delete, jobs.STOP_FLAGS, "job ID…"),
     "config": _Command(_config, (), ""),
     "create": _Command(submitting.create, submitting.CREATE_FLAGS, "job --kind TYPE, of an older generation"),
+    "job": _Command(
+        vendor_job.job, vendor_job.JOB_FLAGS, "submit, with the flags of `pai dlc`", vendor_job.FORMATS
+    ),
     "version": _Command(_version, (), ""),
     "help": _Command(_help, (), "[COMMAND]"),
     "completion": _Command(_completion, (), "SHELL"),

@@ -93,7 +93,7 @@ def _submit(arguments: Arguments, job_type: str, connect: Callable[[], DlcConnec
         print_body(body)
     if connection is None:
         return SUCCEEDED
-    created = _create(connection.jobs, body)
+    created = create_job(connection.jobs, body)
     job_id = created.job_id or ""
     ids = {"JobId": job_id, "RequestId": created.request_id or ""}
     if as_json:
@@ -103,7 +103,8 @@ def _submit(arguments: Arguments, job_type: str, connect: Callable[[], DlcConnec
     return follow(connection.jobs, job_id, stopped_code=stopped_code) if is_interactive else SUCCEEDED
 
 
-def _create(jobs: DlcJobs, body: Mapping[str, Any]) -> JobReference:
+def create_job(jobs: DlcJobs, body: Mapping[str, Any]) -> JobReference:
+    """Creates a job; if the response is lost, prints how to find the job."""
     try:
         return jobs.create_once(body)
     except PaiError as error:
