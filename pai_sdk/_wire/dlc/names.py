@@ -24,6 +24,7 @@ __all__ = [
     "new_job_id",
     "new_pod_uid",
     "new_request_id",
+    "new_template_id",
     "new_tensorboard_id",
     "parse_pod",
     "pods_of",
@@ -93,6 +94,11 @@ def new_code_source_id() -> str:
 def new_tensorboard_id() -> str:
     """Returns a random id of a TensorBoard."""
     return f"tb{_random(13)}"
+
+
+def new_template_id() -> str:
+    """Returns a random id of a template of jobs."""
+    return f"template-{_random(16)}"
 
 
 def new_pod_uid() -> str:

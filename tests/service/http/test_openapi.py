@@ -24,6 +24,9 @@ from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.http.description import describe
 from pai_sdk._service.routes.api_app import create_api
+from pai_sdk._service.routes.dlc.routers import ROUTERS
+from pai_sdk._wire.dlc.actions import API_VERSION
+from tests.service.dlc.dlc_client import DlcClient, dlc_body
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.support.waiting import PATIENCE_S
@@ -45,6 +48,8 @@ def _response_schema(operation: dict[str, Any]) -> dict[str, Any] | None:
     return content.get("application/json", {}).get("schema") or None
 
 
+DLC_PATHS = {route.path for router in ROUTERS for route in router.routes}
+
 VALIDATORS = {
     f"{method.upper()} {path}": Draft202012Validator({**schema, "components": DESCRIPTION["components"]})
     for path, methods in DESCRIPTION["paths"].items()
@@ -61,6 +66,11 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
         job_id = client.create(job_body(Labels=[{"Key": "a", "Value": "b"}]))
         client.until(job_id, "Running")
         yield client, job_id
+
+
+@pytest.fixture(scope="module")
+def dlc_job(service: tuple[Client, str]) -> str:
+    return DlcClient(service[0].info).create(dlc_body())
 
 
 def test_the_description_is_published_with_and_without_a_key(service: tuple[Client, str]) -> None:
@@ -179,10 +189,12 @@ def test_a_key_of_that_name_is_an_object(service: tuple[Client, str]) -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
 @pytest.mark.parametrize("name", list(OPERATIONS))
-def test_no_request_meets_a_fault(service: tuple[Client, str], name: str, mode: GenerationMode) -> None:
+def test_no_request_meets_a_fault(
+    service: tuple[Client, str], dlc_job: str, name: str, mode: GenerationMode
+) -> None:
     client, known_job = service
     key = static_credentials(client.info.access_key_id, client.info.access_key_secret)
-    auth = Acs3Auth(key, "Any", "2022-01-12")
+    auth = Acs3Auth(key, "Any", API_VERSION if OPERATIONS[name].path in DLC_PATHS else "2022-01-12")
 
     @settings(
         max_examples=EXAMPLES,
@@ -195,7 +207,7 @@ def test_no_request_meets_a_fault(service: tuple[Client, str], name: str, mode: 
     @given(case=OPERATIONS[name].as_strategy(generation_mode=mode), known=st.booleans())
     def check(case: Any, known: bool) -> None:
         if known:
-            _lead_inside(case, known_job)
+            _lead_inside(case, known_job, dlc_job)
         try:
             answer = case.call(base_url=client.info.endpoint, session=client.session, auth=auth, timeout=SLOWEST_S)
         except requests.exceptions.InvalidHeader:
@@ -220,16 +232,18 @@ def _is_of_runs(path: str) -> bool:
     return path.startswith(("/api/v1/runs", "/api/v1/compare", "/api/v1/hparams"))
 
 
-def _lead_inside(case: Any, job_id: str) -> None:
+def _lead_inside(case: Any, job_id: str, dlc_id: str) -> None:
     """Past the first refusals: to a job that is there, without a random token, with a body that lacks nothing."""
     for name in {"job_id", "run_id"} & set(case.path_parameters or {}):
         if case.method != "DELETE":
-            case.path_parameters[name] = job_id
+            case.path_parameters[name] = dlc_id if case.path in DLC_PATHS else job_id
     if isinstance(case.query, dict):
         single = {
             name: value[-1] if isinstance(value, list) and value else value for name, value in case.query.items()
         }
         case.query = {name: value for name, value in single.items() if name != "Token"}
+    if case.path == "/api/v1/jobs" and isinstance(case.body, dict):
+        case.body = {**dlc_body(), **case.body}
     if case.path == "/api/v1/trainingjobs" and isinstance(case.body, dict):
         case.body = {**job_body(), **case.body}
         spec = case.body["AlgorithmSpec"]

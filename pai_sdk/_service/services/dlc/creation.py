@@ -11,6 +11,7 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.conversion import mount, mount_problems, training_request, unrunnable_problems
 from pai_sdk._service.services.dlc.problems import refuse_problems
+from pai_sdk._service.services.dlc.templates import with_template
 from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.checks import job_problems
@@ -27,8 +28,9 @@ def create_dlc_job(
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
 ) -> str:
     """Creates a job of a user; returns its id. Raises WireError with all problems of the body."""
-    refuse_problems(job_problems(body))
-    job = received(NewJob, body)
+    full_body = with_template(context, principal, body)
+    refuse_problems(job_problems({name: full_body[name] for name in full_body if name != "TemplateId"}))
+    job = received(NewJob, full_body)
     refuse_problems(unrunnable_problems(job))
     request = training_request(job, _mounts(context, job, principal))
     job_id, _ = create_job(context, request, principal, in_transaction, dlc_body=job.to_wire())

@@ -43,6 +43,12 @@ def existing_dlc_job(session: Session, job_id: str) -> tuple[Job, DlcJobRow]:
     return row[0], row[1]
 
 
+def require_dlc_job(context: ServiceContext, job_id: str) -> None:
+    """Raises WireError if there is no such job of DLC."""
+    with context.jobs.database.read() as session:
+        existing_dlc_job(session, job_id)
+
+
 def read_job(context: ServiceContext, job_id: str, *, has_details: bool = True) -> JobDetail:
     """Returns a job as GetJob does."""
     with context.jobs.database.read() as session:
