@@ -70,6 +70,11 @@ def test_a_failed_job_says_why(dlc: DlcClient) -> None:
     assert job["GmtFailedTime"] == job["GmtFinishTime"]
 
 
+def test_a_command_may_be_written_for_bash(dlc: DlcClient) -> None:
+    job = dlc.until(dlc.create(dlc_body("source /dev/null && [[ $0 == bash ]]")))
+    assert job["Status"] == "Succeeded"
+
+
 def test_a_job_is_stopped_once(dlc: DlcClient) -> None:
     ids = {"job_id": dlc.create(dlc_body("sleep 600"))}
     dlc.until(ids["job_id"], "Running")

@@ -22,6 +22,9 @@ _RUNNABLE = ("PyTorchJob", "TFJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob
 _CHIEFS = ("Chief", "Master")
 _MOUNTABLE = ("oss://",)
 
+# Commands of public scripts say `source`, which dash, the sh of Debian and Ubuntu, does not know.
+_IN_BASH = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; else exec sh -c "$0"; fi'
+
 
 def training_request(job: NewJob, mounts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns the body of CreateTrainingJob that runs a job of DLC; `mounts` are its data sources, resolved."""
@@ -87,7 +90,7 @@ def labels_of(job: NewJob) -> dict[str, str]:
 
 
 def _command(job: NewJob, text: str) -> list[str]:
-    return ["sh", "-c", _install(job.thirdparty_lib_dir) + text]
+    return ["sh", "-c", _IN_BASH, _install(job.thirdparty_lib_dir) + text]
 
 
 def _install(folder: str | None) -> str:
