@@ -1,4 +1,5 @@
 from pai_sdk._client.backend.base import Plan as Plan
+from pai_sdk._client.backend.queueing import WaitingReason as WaitingReason
 from pai_sdk._client.code.package import package_code as package_code
 from pai_sdk._client.display.base import Display as Display
 from pai_sdk._client.display.base import Silent as Silent

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import asdict
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -267,6 +268,19 @@ def events(job_id: JobId, as_json: Json = False) -> None:
             typer.echo(visible_text(event))
     if not job_events and not as_json:
         typer.echo("no events")
+
+
+def waiting_reason(job_id: JobId, as_json: Json = False) -> None:
+    """Show why a job has not started: its place in the queue, what it waits for, and since when.
+
+    Example: pai-sdk why train129f212o89d
+    """
+    job = find_job(job_id)
+    reason = job.waiting_reason()
+    if as_json:
+        print_json({"job": job_id, "waits": reason is not None, **(asdict(reason) if reason else {})})
+    else:
+        typer.echo(visible_text(str(reason)) if reason else f"{job_id} does not wait: it is {job.status}")
 
 
 def _wait_quietly(job: TrainingJob) -> None:

@@ -67,6 +67,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
         "describe": job_view.describe,
         "diff": job_view.diff,
         "events": jobs.events,
+        "why": jobs.waiting_reason,
         "top": top.top,
         "exec": exec_command.exec_,
         "wait": jobs.wait,

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.api import training_jobs, workspaces
+from pai_sdk._client.api import dlc_jobs, training_jobs, workspaces
 from pai_sdk._client.api.algorithms import Algorithms
+from pai_sdk._client.api.capacity import InstanceTypes, Quotas
 from pai_sdk._client.api.experiments import Experiments
 from pai_sdk._client.api.images import Images
 from pai_sdk._client.api.job_logs import JobLogs
@@ -25,6 +26,7 @@ from pai_sdk._client.api.workspaces import Workspaces
 from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk._client.backend.connection import JOB_SETTINGS, Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
+from pai_sdk._client.backend.queueing import WaitingReason, reason_at_service, reason_in_quota
 from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
 from pai_sdk._core.config.credentials import CredentialsProvider
@@ -39,7 +41,13 @@ from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
 from pai_sdk._wire.pai.spec import CodeDir, OssLocation
-from pai_sdk.errors import InvalidInputError, InvalidRequestError, NotFoundError, Problem
+from pai_sdk.errors import (
+    InvalidInputError,
+    InvalidRequestError,
+    NotFoundError,
+    PermissionDeniedError,
+    Problem,
+)
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
@@ -90,6 +98,7 @@ class ServiceBackend:
         self.read_log, self.line_times = self._logs.read, self._logs.times
         self._lock = threading.Lock()
         self._to_workspaces: Transport | None = None
+        self._to_dlc: Transport | None = None
 
     @classmethod
     def open(cls, connection: Connection) -> ServiceBackend:
@@ -118,9 +127,11 @@ class ServiceBackend:
             self._connection.close()
         with self._lock:
             # A concurrent call then creates another transport, instead of using a closed one.
-            transport, self._to_workspaces = self._to_workspaces, None
-        if transport is not None:
-            transport.close()
+            transports = (self._to_workspaces, self._to_dlc)
+            self._to_workspaces = self._to_dlc = None
+        for transport in transports:
+            if transport is not None:
+                transport.close()
 
     # ---- before a job
 
@@ -235,6 +246,19 @@ class ServiceBackend:
         return body
 
     @property
+    def instance_types(self) -> InstanceTypes:
+        """Returns the instance types of the region, with their spot prices."""
+        with self._lock:
+            if self._to_dlc is None:
+                self._to_dlc = self._new_transport(self._settings.dlc_url, dlc_jobs.VERSION)
+            return InstanceTypes(self._transport, self._to_dlc)
+
+    @property
+    def quotas(self) -> Quotas:
+        """Returns what runs and waits in quotas."""
+        return Quotas(self._transport)
+
+    @property
     def workspaces(self) -> Workspaces:
         """Returns the workspaces that the key may see."""
         return Workspaces(self._workspace_transport())
@@ -280,6 +304,19 @@ class ServiceBackend:
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         """Returns the resource usage of instances, from the last 10 minutes of the service's metrics."""
         return usage_of(self._jobs, job_id)
+
+    def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
+        """Returns why a job waits: from the queue of its quota, or from a service of this package."""
+        if api_region_of(self.endpoint) is None:
+            return reason_at_service(self._transport, record.training_job_id)
+        resource = record.compute_resource or {}
+        quota_id = resource.get("ResourceId")
+        ids = [each for each in (record.dlc_job_id, record.training_job_id) if each]
+        try:
+            return reason_in_quota(self.quotas, quota_id, ids) if quota_id else None
+        except (NotFoundError, PermissionDeniedError) as error:
+            _log.info("the queue of quota %s cannot be read: %s", quota_id, error)
+            return None
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to an instance that this user's service runs locally, as a process or a container."""

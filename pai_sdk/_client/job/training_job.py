@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
 
 from pai_sdk._client.backend.base import Backend
+from pai_sdk._client.backend.queueing import ReportsQueue, WaitingReason
 from pai_sdk._client.backend.specs import backend_for_job
 from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s
 from pai_sdk._client.job.failure.explain import job_failure, stopped_error
@@ -27,7 +28,7 @@ from pai_sdk._core.paths import parse_path
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._wire.pai.arguments import check_choice, check_labels, seconds_or_none
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord
-from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk._wire.pai.status import WAITING, JobStatus
 from pai_sdk.errors import (
     InvalidInputError,
     JobFailed,
@@ -376,6 +377,25 @@ class TrainingJob(Aliased):
     def events(self) -> Sequence[str]:
         """The job's events, as reported by the service."""
         return self.backend.events(self.id)
+
+    def waiting_reason(self) -> WaitingReason | None:
+        """Why the job has not started: its place in the queue, what it waits for, since when. None if it has.
+
+        On Alibaba Cloud that is known for jobs in a quota. Otherwise the reason is the last event of the job.
+
+        Example:
+            >>> def is_next(job: TrainingJob) -> bool:
+            ...     reason = job.waiting_reason()
+            ...     return reason is not None and reason.position == 1
+        """
+        record = self.backend.get(self.id)
+        if record.status not in WAITING:
+            return None
+        reason = self.backend.waiting_reason(record) if isinstance(self.backend, ReportsQueue) else None
+        if reason is None or not reason.reason:
+            text = record.reason_message or next(iter(reversed(self.events())), "")
+            reason = replace(reason or WaitingReason(since=record.gmt_create_time), reason=text)
+        return reason
 
     def usage(self) -> Sequence[InstanceUsage]:
         """The current use of processor, memory and GPU by instance. One that has just started may be missing.

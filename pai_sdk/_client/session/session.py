@@ -32,6 +32,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._client.api.algorithms import Algorithms
+    from pai_sdk._client.api.capacity import InstanceTypes, Quotas
     from pai_sdk._client.api.experiments import Experiments
     from pai_sdk._client.api.images import Images
     from pai_sdk._client.api.models import Models
@@ -312,6 +313,26 @@ class Session(Aliased):
             [('vision', '12345')]
         """
         return self._backends.service.workspaces
+
+    @property
+    def instance_types(self) -> InstanceTypes:
+        """The instance types of the region: sizes, whether there are some, prices of spot instances.
+
+        Example:
+            >>> [each.instance_type for each in session.instance_types.list(accelerator="GPU")]  # doctest: +SKIP
+            ['ecs.gn7i-c8g1.2xlarge']
+        """
+        return self._backends.service.instance_types
+
+    @property
+    def quotas(self) -> Quotas:
+        """What runs and waits in the quotas of the account on Alibaba Cloud.
+
+        Example:
+            >>> [each.workload_id for each in session.quotas.workloads("quota1x")]  # doctest: +SKIP
+            ['dlc1xjcumbfm7aai']
+        """
+        return self._backends.service.quotas
 
     @property
     def tables(self) -> SessionTables:

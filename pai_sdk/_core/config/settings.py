@@ -107,6 +107,13 @@ class Settings:
         return self._url(self.aiworkspace_endpoint, "aiworkspace{vpc}.{region}.aliyuncs.com", "-vpc")
 
     @property
+    def dlc_url(self) -> str:
+        """The API of DLC, as a URL without a slash at its end; a service of your own has it at `endpoint`."""
+        if self.endpoint and api_region_of(self.endpoint) is None:
+            return self.pai_url
+        return self._url(None, "pai-dlc{vpc}.{region}.aliyuncs.com", "-vpc")
+
+    @property
     def oss_url(self) -> str:
         """OSS, as a URL without a slash at its end."""
         return self._url(self.oss_endpoint, "oss-{region}{vpc}.aliyuncs.com", "-internal")

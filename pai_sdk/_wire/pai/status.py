@@ -87,6 +87,8 @@ STATUSES: Final = (
     "InitializeFailed",
     "Terminated",
 )
+WAITING: Final = ("Creating", "Created", "Submitted")
+"""Of these, the statuses of jobs that have no instances yet."""
 for _name in ("Creating", "Created", "Submitted", "Initializing", "Running", "Succeed", "Failed", "Terminated"):
     setattr(JobStatus, _name.upper(), JobStatus(_name))
 JobStatus.CREATE_FAILED = JobStatus("CreateFailed")

@@ -10,8 +10,6 @@ from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._client.session import get_default_session
 from pai_sdk._core.config.credentials import CredentialsProvider, provider_of
-from pai_sdk._core.config.rules import api_region_of
-from pai_sdk._core.config.settings import Settings
 from pai_sdk._core.endpoint import scheme_and_host
 from pai_sdk._wire.dlc.actions import API_VERSION
 from pai_sdk.cli.dlc.config_file import DEFAULT_PATH, read_config
@@ -63,7 +61,7 @@ def connect(arguments: Arguments) -> DlcConnection:
         hosts = (f"{name}.{values['region']}.aliyuncs.com" for name in ("pai-dlc", "aiworkspace"))
         url, workspace_url = (_url(host, values.get("protocol")) for host in hosts)
     else:
-        url, workspace_url = dlc_url(settings), settings.aiworkspace_url
+        url, workspace_url = settings.dlc_url, settings.aiworkspace_url
     return DlcConnection(
         DlcJobs(_transport(url, credentials, API_VERSION)),
         settings.workspace_id,
@@ -83,15 +81,6 @@ def _explicit_values(arguments: Arguments) -> dict[str, str]:
     if flags["region"] and not flags["endpoint"]:
         values.pop("endpoint", None)  # the endpoint in the file may be of another region
     return values | {name: value for name, value in flags.items() if value}
-
-
-def dlc_url(settings: Settings) -> str:
-    """Returns the URL of DLC for the settings: a service of this package serves all APIs at its endpoint."""
-    if settings.endpoint and api_region_of(settings.endpoint) is None:
-        return settings.pai_url
-    settings.require("region_id")
-    vpc = "-vpc" if settings.network == "VPC" else ""
-    return f"https://pai-dlc{vpc}.{settings.region_id}.aliyuncs.com"
 
 
 def _url(endpoint: str, protocol: str | None) -> str:

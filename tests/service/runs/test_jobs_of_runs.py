@@ -10,6 +10,7 @@ from urllib.parse import quote, urlsplit
 
 import pytest
 
+from pai_sdk import Session
 from pai_sdk._data.trace.parquet import ParquetSink
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from tests.service.fakes import ScriptedExecutor
@@ -69,6 +70,15 @@ def test_queued_jobs_have_a_place(start: Callable[..., Any]) -> None:
         rows = client.get("/runs", fields="status,queue_place")["runs"]
 
         assert places == {first: None, low: 2, high: 1}
+        with Session(
+            "cn-local",
+            "1",
+            endpoint=client.info.endpoint,
+            access_key_id=client.info.access_key_id,
+            access_key_secret=client.info.access_key_secret,
+        ) as session:
+            reasons = [session.get_job(job_id).waiting_reason() for job_id in (first, low)]
+        assert [reason and reason.position for reason in reasons] == [None, 2]
         assert {row["id"]: row.get("queue_place") for row in rows} == places
 
 

@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from pai_sdk import Session
+from pai_sdk._client.backend.queueing import WaitingReason
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord
@@ -187,6 +188,19 @@ def test_events(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
         "job": job.id,
         "event": "it was created",
     }
+
+
+def test_why(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert json.loads(pai("why", job.id, "--json")) == {"job": job.id, "waits": False}
+    assert "does not wait" in pai("why", job.id)
+    monkeypatch.setattr(TrainingJob, "events", lambda self: ["it was created", "it waits for \x1b[2J3 instances"])
+    monkeypatch.setattr(job.backend, "status", "Submitted")
+    assert pai("why", job.id) == "waiting: it waits for 3 instances\n"
+    state = WaitingReason("no GPU", 2, "2026-11-28T09:00:00Z")
+    monkeypatch.setattr(job.backend, "waiting_reason", lambda record: state, raising=False)
+    shown = json.loads(pai("why", job.id, "--json"))
+    assert (shown["position"], shown["reason"], shown["since"]) == (2, "no GPU", "2026-11-28T09:00:00Z")
+    assert pai("why", job.id) == "place 2 in the queue, since 2026-11-28T09:00:00Z: no GPU\n"
 
 
 @pytest.mark.parametrize("columns", ["150", "60"])

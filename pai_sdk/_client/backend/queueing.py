@@ -1,0 +1,79 @@
+"""Why a job has not started yet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+from pai_sdk._client.api.capacity import Quotas
+from pai_sdk._client.api.transport import Transport
+from pai_sdk._wire.dlc.times import wire_time
+from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.resources.workloads import Workload
+from pai_sdk.errors import NotFoundError
+
+__all__ = ["ReportsQueue", "WaitingReason", "reason_at_service", "reason_in_quota"]
+
+
+@dataclass(frozen=True)
+class WaitingReason:
+    """Why a job waits, as far as its service says it.
+
+    Attributes:
+        reason: what it waits for, in words; "" if the service says nothing.
+        position: its place in the queue, from 1; None if there is no queue, or it is not known.
+        since: when it began to wait: UTC, ISO 8601.
+        code: of the reason, for programs, such as `roleMaximumResource`.
+
+    Example:
+        >>> print(WaitingReason("4 CPUs are missing", 2, "2026-11-28T19:30:00Z"))
+        place 2 in the queue, since 2026-11-28T19:30:00Z: 4 CPUs are missing
+    """
+
+    reason: str = ""
+    position: int | None = None
+    since: str | None = None
+    code: str | None = None
+
+    def __str__(self) -> str:
+        parts = [
+            "waiting" if self.position is None else f"place {self.position} in the queue",
+            *([f"since {self.since}"] if self.since else []),
+        ]
+        return ", ".join(parts) + (f": {self.reason}" if self.reason else "")
+
+
+@runtime_checkable
+class ReportsQueue(Protocol):
+    """A backend that can say more about a waiting job than its events do."""
+
+    def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
+        """Returns why a job waits; None if the backend does not know."""
+
+
+def reason_in_quota(quotas: Quotas, quota_id: str, ids: Sequence[str]) -> WaitingReason | None:
+    """Returns why the job with one of these ids waits in a quota; None if it is not in the queue."""
+    for workload in quotas.workloads(quota_id, ids=ids):
+        # Compared again: a service may ignore the filter.
+        if workload.workload_id in ids and workload.gmt_dequeued_time is None:
+            return _of_workload(workload)
+    return None
+
+
+def reason_at_service(transport: Transport, job_id: str) -> WaitingReason | None:
+    """Returns why a job of a service of this package waits; None if the service is another one."""
+    try:
+        response = transport.call("GetJobOfRun", "GET", "/api/v1/runs/{run_id}/job", {"run_id": job_id})
+    except NotFoundError:
+        return None
+    job = response.json
+    position, created_at, events = job.get("queue_place"), job.get("created_at"), job.get("events") or []
+    last = events[-1].get("text") if isinstance(events[-1:], list) and events else None
+    since = wire_time(created_at) if isinstance(created_at, int | float) else None
+    return WaitingReason(job.get("message") or last or "", position, since)
+
+
+def _of_workload(workload: Workload) -> WaitingReason:
+    since = workload.gmt_enqueued_time or workload.gmt_created_time
+    return WaitingReason(workload.reason or "", workload.position, since, workload.code)
