@@ -145,6 +145,7 @@ INTERNAL = {
     # These are about other packages.
     "migrating.md",
     "from-dlc.md",
+    "dlc-command.md",
     "from-sagemaker.md",
     "from-azure-ml.md",
     "from-vertex.md",
