@@ -203,3 +203,12 @@ def test_training_jobs_and_jobs_of_dlc_are_apart(dlc: DlcClient, service: Client
 def test_a_repeated_submission_is_one_job(dlc: DlcClient) -> None:
     body = dlc_body(Settings={"Tags": {"pai-sdk-submission": "once-only"}})
     assert dlc.create(body) == dlc.create(body)
+
+
+def test_metrics_of_the_log_are_named_in_a_variable(dlc: DlcClient, service: Client) -> None:
+    metrics = '[{"Name":"loss","Regex":"loss=([0-9.]+)","Description":"d"},{"Name":1},"x"]'
+    job_id = dlc.create(dlc_body("echo loss=0.25", Envs={"PAI_SDK_METRICS": metrics}))
+    dlc.until(job_id)
+    latest = service.get(f"/trainingjobs/{job_id}/latestmetrics")["Metrics"]
+    assert [(each["Name"], each["Value"]) for each in latest] == [("loss", 0.25)]
+    dlc.until(dlc.create(dlc_body(Envs={"PAI_SDK_METRICS": "no json"})))

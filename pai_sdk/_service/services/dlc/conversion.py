@@ -16,7 +16,7 @@ from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from pai_sdk.errors import Problem
 
 METRICS_VARIABLE = "PAI_SDK_METRICS"
-"""The variable with the metrics that are read from the log, which DLC has no field for: JSON, name to regex."""
+"""The variable with the metrics that are read from the log, as JSON: DLC has no field for them."""
 
 _RUNNABLE = ("PyTorchJob", "TFJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob")
 _CHIEFS = ("Chief", "Master")
@@ -29,14 +29,14 @@ _IN_BASH = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; else exe
 def training_request(job: NewJob, mounts: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Returns the body of CreateTrainingJob that runs a job of DLC; `mounts` are its data sources, resolved."""
     specs = [spec for spec in job.job_specs if spec.pod_count != 0]
-    first = specs[0]
+    first, is_plain = specs[0], _is_plain(specs)
     fields: dict[str, Any] = {
         "TrainingJobName": job.display_name,
         "WorkspaceId": job.workspace_id,
         "TrainingJobDescription": job.description,
         "AlgorithmSpec": {
             "Image": first.image,
-            "Command": _command(job, job.user_command or ""),
+            "Command": _command(job, (first.user_command if is_plain else None) or job.user_command or ""),
             "JobType": job.job_type,
             "MetricDefinitions": [*_metrics(variables(job).get(METRICS_VARIABLE, ""))],
         },
@@ -45,7 +45,7 @@ def training_request(job: NewJob, mounts: Sequence[dict[str, Any]]) -> dict[str,
         "PythonRequirements": job.thirdparty_libs,
         "Labels": [{"Key": key, "Value": value} for key, value in labels_of(job).items()],
         "Priority": job.priority,
-        "Roles": [_role(job, spec, first) for spec in specs],
+        "Roles": [] if is_plain else [_role(job, spec, first) for spec in specs],
         "Mounts": [*mounts],
     }
     if job.job_max_running_time_minutes:
@@ -108,8 +108,13 @@ def _metrics(text: str) -> Iterator[dict[str, str]]:
         metrics = json.loads(text)
     except (ValueError, RecursionError):
         return
-    pairs = metrics.items() if isinstance(metrics, dict) else ()
-    yield from ({"Name": name, "Regex": regex} for name, regex in pairs if isinstance(regex, str))
+    for metric in metrics if isinstance(metrics, list) else ():
+        if (
+            isinstance(metric, dict)
+            and isinstance(metric.get("Name"), str)
+            and isinstance(metric.get("Regex"), str)
+        ):
+            yield {"Name": metric["Name"], "Regex": metric["Regex"]}
 
 
 def _compute(job: NewJob, first: JobSpec, count: int) -> dict[str, Any]:
@@ -131,6 +136,14 @@ def _instance_spec(config: ResourceConfig) -> dict[str, str]:
 
 def _count(spec: JobSpec) -> int:
     return 1 if spec.pod_count is None else spec.pod_count
+
+
+def _is_plain(specs: Sequence[JobSpec]) -> bool:
+    """Returns whether a job has workers alone, which executors without roles can run too."""
+    first = specs[0]
+    is_counted = first.consider_in_success_policy is not False
+    is_worker = (first.type or "").lower() == "worker"
+    return len(specs) == 1 and is_worker and is_counted and first.restart_policy in (None, "Never")
 
 
 def _role(job: NewJob, spec: JobSpec, first: JobSpec) -> dict[str, Any]:

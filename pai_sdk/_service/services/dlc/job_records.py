@@ -172,10 +172,7 @@ def _pods(context: ServiceContext, job: Job, row: DlcJobRow) -> Iterator[dict[st
     """Yields the pods of a job that has started once; those of earlier attempts are their history."""
     by_name = {instance["name"]: instance for instance in job.instances}
     for pod in pods_of_job(job, row):
-        instance = by_name.get(pod.name)
-        if instance is None and len(job.instances) > pod.rank:
-            instance = job.instances[pod.rank]
-        if instance is None:
+        if (instance := by_name.get(pod.name)) is None:
             continue
         ended = instance["status"] not in ("Pending", "Running")
         status = pod_status(instance["status"])

@@ -10,7 +10,7 @@ from sqlalchemy import select
 
 from pai_sdk._data.logs.reader import LogReader, LogWindow
 from pai_sdk._service.services.context import ServiceContext
-from pai_sdk._service.services.dlc.job_records import existing_dlc_job, pod_uid, pods_of_job
+from pai_sdk._service.services.dlc.job_records import existing_dlc_job, pod_uid
 from pai_sdk._service.services.dlc.problems import missing_error, refuse_problems
 from pai_sdk._service.services.usage import MEASURED, read_usage
 from pai_sdk._service.state.models import Event, Job
@@ -41,8 +41,8 @@ def read_logs(
         problems.append(Problem("DownloadToFile", "is not supported by this service", "leave it out"))
     window = _window(query.start_time, query.end_time, DEFAULT_WINDOW_S, problems)
     refuse_problems(problems)
-    job, _, instance = _find_pod(context, job_id, pod_id, query.pod_uid)
-    log = context.logs.open(job, instance)
+    job = _job_with_pod(context, job_id, pod_id, query.pod_uid)
+    log = context.logs.open(job, pod_id)
     numbers = _lines_in(log, window, job)
     lines: list[str] = []
     start = max(numbers.start, numbers.stop - limit)
@@ -83,7 +83,8 @@ def read_events(context: ServiceContext, job_id: str, pod_id: str | None, query:
     if window.ended_at is not None:
         conditions.append(Event.happened_at < window.ended_at)
     if pod_id is not None:
-        conditions.append(Event.instance == _find_pod(context, job_id, pod_id, query.pod_uid)[2])
+        _job_with_pod(context, job_id, pod_id, query.pod_uid)
+        conditions.append(Event.instance == pod_id)
     limit = query.max_events_num or DEFAULT_MAX_EVENTS
     with context.jobs.database.read() as session:
         existing_dlc_job(session, job_id)
@@ -105,9 +106,9 @@ def read_metrics(context: ServiceContext, job_id: str, query: JobMetricsQuery) -
     refuse_problems(problems)
     step_s = 300 if length is None else int(length[1]) * _SECONDS[length[2]]
     with context.jobs.database.read() as session:
-        job, row = existing_dlc_job(session, job_id)
+        job, _ = existing_dlc_job(session, job_id)
     metrics = []
-    for pod, log in zip(pods_of_job(job, row), context.logs.instance_logs(job, None), strict=False):
+    for log in context.logs.instance_logs(job, None):
         values = read_usage(
             log.path,
             query.metric_type or "",
@@ -116,26 +117,25 @@ def read_metrics(context: ServiceContext, job_id: str, query: JobMetricsQuery) -
             step_s=step_s,
         )
         points = [MetricValue(time=milliseconds(moment), value=round(value, 4)) for moment, value in values]
-        metrics.append(PodMetric(pod_id=pod.name, metrics=points))
+        metrics.append(PodMetric(pod_id=log.name, metrics=points))
     return metrics
 
 
 def current_uid(context: ServiceContext, job_id: str, pod_id: str) -> str:
     """Returns the uid of a pod in the last attempt of its job."""
-    return pod_uid(pod_id, _find_pod(context, job_id, pod_id, None)[0].attempt)
+    return pod_uid(pod_id, _job_with_pod(context, job_id, pod_id, None).attempt)
 
 
-def _find_pod(context: ServiceContext, job_id: str, pod_id: str, uid: str | None) -> tuple[Job, str, str]:
-    """Returns a job, a pod of it, and the name of its instance; raises WireError if there is none."""
+def _job_with_pod(context: ServiceContext, job_id: str, pod_id: str, uid: str | None) -> Job:
+    """Returns a job; raises WireError if it has no such pod."""
     with context.jobs.database.read() as session:
-        job, row = existing_dlc_job(session, job_id)
-    pods = {pod.name: pod.rank for pod in pods_of_job(job, row)}
-    # The attempts of a pod share one log.
+        job, _ = existing_dlc_job(session, job_id)
+    # The attempts of a pod share one log. Its name is that of the instance.
     uids = [pod_uid(pod_id, attempt) for attempt in range(1, job.attempt + 1)]
-    if pod_id not in pods or uid not in (None, *uids):
-        raise missing_error("pod", pod_id)
     names = [log.name for log in context.logs.instance_logs(job, None)]
-    return job, pod_id, pod_id if pod_id in names else names[min(pods[pod_id], len(names) - 1)]
+    if pod_id not in names or uid not in (None, *uids):
+        raise missing_error("pod", pod_id)
+    return job
 
 
 def _window(start: str | None, end: str | None, default_s: float, problems: list[Problem]) -> LogWindow:

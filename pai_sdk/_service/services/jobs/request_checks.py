@@ -44,10 +44,6 @@ def _bucket_uses(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]
     uris: list[tuple[str, str | None, Right]] = [
         *((f"InputChannels.{channel.name}", channel.input_uri, "read") for channel in request.input_channels),
         *((f"OutputChannels.{channel.name}", channel.output_uri, "submit") for channel in request.output_channels),
-        *(
-            (f"Mounts.{mount.path}", mount.uri, "submit" if mount.access == "RW" else "read")
-            for mount in request.mounts or ()
-        ),
     ]
     for mount in request.mounts or ():
         uris.append((f"Mounts {mount.path}", mount.uri, "read"))
