@@ -37,6 +37,14 @@ def has_roles(job_id: str, request: TrainingJobRequest) -> bool:
     return bool(request.roles) or is_job_id(job_id)
 
 
+def has_unlike_instances(request: TrainingJobRequest) -> bool:
+    """Returns whether a job needs an executor for roles; False if its only role says nothing new."""
+    if not request.roles:
+        return False
+    role, *others = request.roles
+    return bool(others or role.command or role.image or role.start_after) or not is_awaited(role)
+
+
 def is_awaited(role: Role) -> bool:
     """Returns whether a job does not succeed before the instances of a role have ended."""
     if role.counts_for_success is None:

@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_snake
 from pai_sdk._core.reasons import image_unused_message
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._host.execution.base import ExecutorCapabilities
-from pai_sdk._host.execution.roles import mount_path_problems, role_problems
+from pai_sdk._host.execution.roles import has_unlike_instances, mount_path_problems, role_problems
 from pai_sdk._host.execution.unused_fields import unused_fields
 from pai_sdk._service.identity.principal import Right
 from pai_sdk._service.wire_errors import invalid_parameter
@@ -60,7 +60,7 @@ def _bucket_uses(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]
 def refuse_unsupported(request: TrainingJobRequest, executor: ExecutorCapabilities) -> None:
     """Raises WireError for roles and mounts that the executor of this service cannot run."""
     problems = [str(problem) for problem in (*role_problems(request), *mount_path_problems(request))]
-    if request.roles and not executor.roles:
+    if has_unlike_instances(request) and not executor.roles:
         problems.append("Roles: the executor of this service runs like instances only")
     if request.mounts and not executor.mounts:
         problems.append("Mounts: the executor of this service has no mounts; use InputChannels, OutputChannels")
