@@ -63,9 +63,11 @@ class Rendezvous:
         return cls(hosts[0], MASTER_PORT, tuple(f"{host}:{TF_PORT}" for host in hosts), nproc_per_node)
 
     @classmethod
-    def on_loopback(cls, ports: Sequence[int], *, nproc_per_node: int = 1) -> Rendezvous:
+    def on_loopback(
+        cls, ports: Sequence[int], *, nproc_per_node: int = 1, roles: tuple[str, ...] = ()
+    ) -> Rendezvous:
         """Returns the rendezvous of instances on one machine, from free ports: the master's, then one each."""
-        return cls("127.0.0.1", ports[0], tuple(f"127.0.0.1:{port}" for port in ports[1:]), nproc_per_node)
+        return cls("127.0.0.1", ports[0], tuple(f"127.0.0.1:{port}" for port in ports[1:]), nproc_per_node, roles)
 
 
 def name_instances(job_id: str, job_type: str, count: int) -> tuple[Instance, ...]:

@@ -224,8 +224,8 @@ class JobExecution:
         # Given if the instances of the job are on several hosts.
         if rendezvous := self._job.get("rendezvous"):
             return Rendezvous.parse(rendezvous)
-        meeting = Rendezvous.on_loopback(free_ports(1 + len(self._workers)))
-        return replace(meeting, roles=tuple(self._job.get("roles", ())))
+        roles = tuple(self._job.get("roles", ()))
+        return Rendezvous.on_loopback(free_ports(1 + len(self._workers)), roles=roles)
 
     def _finish(self) -> None:
         # Instances are left without a reason to end if the job does not wait for them.

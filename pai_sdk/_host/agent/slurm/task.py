@@ -117,14 +117,17 @@ class _Task:
                 break
             if self._must_be_killed() or self._got_sigterm or self._job_ending() is not None:
                 raise _JobEnded
-        nproc_per_node = self._job["nproc_per_node"]
+        # Missing in jobs of earlier releases.
+        nproc_per_node, roles = self._job["nproc_per_node"], tuple(self._job.get("roles", ()))
         master_port = next(host.master_port for host in hosts if 0 in host.ports)
         if len(hosts) == 1:
             return Rendezvous.on_loopback(
-                [master_port, *(ports[rank][1] for rank in range(count))], nproc_per_node=nproc_per_node
+                [master_port, *(ports[rank][1] for rank in range(count))],
+                nproc_per_node=nproc_per_node,
+                roles=roles,
             )
         workers = tuple(f"{address}:{port}" for address, port in (ports[rank] for rank in range(count)))
-        return Rendezvous(ports[0][0], master_port, workers, nproc_per_node)
+        return Rendezvous(ports[0][0], master_port, workers, nproc_per_node, roles)
 
     @staticmethod
     def _local_ports() -> HostPorts:

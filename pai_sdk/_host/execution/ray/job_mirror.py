@@ -143,7 +143,8 @@ class JobMirror:
         # Rank 0 has two: the first is for the rendezvous, the last of each is its own.
         ports = [remote.call("free_ports", 1 if rank else 2) for rank, remote in enumerate(remotes)]
         workers = tuple(f"{node['address']}:{free[-1]}" for node, free in zip(nodes, ports, strict=True))
-        return asdict(Rendezvous(nodes[0]["address"], ports[0][0], workers, self._job["nproc_per_node"]))
+        roles = tuple(self._job.get("roles", ()))
+        return asdict(Rendezvous(nodes[0]["address"], ports[0][0], workers, self._job["nproc_per_node"], roles))
 
     # ---- while it runs ----
 
