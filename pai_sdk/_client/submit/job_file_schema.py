@@ -20,6 +20,7 @@ from pydantic import BaseModel, TypeAdapter
 from pai_sdk._client.experiment import Experiment
 from pai_sdk._client.submit.job_file import KINDS, parameters_of
 from pai_sdk._client.submit.parameters import JobParameters
+from pai_sdk._client.submit.roles import Role
 from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
 from pai_sdk._wire.pai.secret_values import Secret
@@ -89,7 +90,7 @@ def _hints(kind: type[JobSubmitter]) -> dict[str, Any]:
     names: dict[str, Any] = {
         each.__name__: each for each in (ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig)
     }
-    names |= {each.__name__: each for each in (AlgorithmSpec, Channel, MetricDefinition, Experiment, Secret)}
+    names |= {each.__name__: each for each in (AlgorithmSpec, Channel, MetricDefinition, Experiment, Role, Secret)}
     absent = dict.fromkeys(("Session", "TrainingJob", "AlgorithmChoice", "Notification", "Plan"), Any)
     return get_type_hints(kind, localns={**names, **absent})
 

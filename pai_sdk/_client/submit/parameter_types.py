@@ -49,7 +49,9 @@ _TYPES: dict[str, _ParameterType] = {
         _NAME,
     ),
     "description": _TEXT,
-    **dict.fromkeys(("environments", "labels", "prices", "hyperparameters", "parameters", "git_config"), _MAPPING),
+    **dict.fromkeys(
+        ("roles", "environments", "labels", "prices", "hyperparameters", "parameters", "git_config"), _MAPPING
+    ),
     "requirements": _ParameterType(_is_list, "a list: ['numpy==2.1', 'tqdm']"),
     **dict.fromkeys(("metric_definitions", "fallback", "retry_on"), _LIST),
     "notify": _ParameterType(

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.job.notifications import Notification
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.registered import AlgorithmChoice
+    from pai_sdk._client.submit.roles import Role
     from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk._wire.pai.secret_values import Secret
     from pai_sdk._wire.pai.spec import Channel, MetricDefinition
@@ -60,6 +61,8 @@ class JobParameters:
         instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
             this machine.
         instance_count: how many instances work on a job.
+        roles: instances that differ, by name: `{"Worker": Role(instance_count=2), "Evaluator": Role(…)}`, or dicts
+            of the attributes of `Role`. Not on Alibaba Cloud's API of training jobs.
         instance_spec: size of an instance in a quota of your own; goes with `resource_id`.
         resource_id: id of that quota.
         resource_type: `General` or `Lingjun`. The instance type (`ml.…` are Lingjun's) or the quota decides it: it
@@ -92,6 +95,7 @@ class JobParameters:
     output_path: str | None = None
     instance_type: str | None = None
     instance_count: int = 1
+    roles: Mapping[str, Role | Mapping[str, Any]] | None = None
     instance_spec: InstanceSpec | Mapping[str, Any] | None = None
     resource_id: str | None = None
     resource_type: str | None = None

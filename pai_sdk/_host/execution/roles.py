@@ -41,8 +41,8 @@ def has_unlike_instances(request: TrainingJobRequest) -> bool:
     """Returns whether a job needs an executor for roles; False if its only role says nothing new."""
     if not request.roles:
         return False
-    role, *others = request.roles
-    return bool(others or role.command or role.image or role.start_after) or not is_awaited(role)
+    role, *further = request.roles
+    return bool(further or role.command or role.image or role.start_after) or not is_awaited(role)
 
 
 def is_awaited(role: Role) -> bool:

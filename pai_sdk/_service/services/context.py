@@ -80,7 +80,9 @@ class ServiceContext:
     @property
     def beyond_pai(self) -> tuple[str, ...]:
         """The offers of actions that PAI's API does not have; none in the test mode of a foreign cloud."""
-        return ("changes",) if self.settings.foreign is None else ()
+        if self.settings.foreign is not None:
+            return ()
+        return ("changes", "roles") if self.executor.roles and self.executor.mounts else ("changes",)
 
     def workspace_for(self, principal: Principal, workspace_id: str | None) -> str:
         """Returns the workspace that a request names, or the default one, if the user may submit jobs there."""

@@ -205,6 +205,7 @@ wait_for_others() {
         if [ -e "$_shared/$_name.why" ]; then return 143; fi # the signal came before the trap was reset
         pause 0.2
     done
+    return 0 # a loop has the exit code of `pause`
 }
 
 is_over() { # SECONDS SINCE: 0 is no limit. `-gt`, because $_now is rounded down.

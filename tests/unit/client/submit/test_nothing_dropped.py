@@ -100,6 +100,17 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         st.integers(-1, 3),
         lambda v, w, _: v in (w["ComputeResource"].get("EcsCount"), w["ComputeResource"].get("InstanceCount")),
     ),
+    "roles": (
+        st.dictionaries(
+            st.sampled_from(["Worker", "PS", "worker", "a b"]),
+            st.sampled_from([{}, {"instance_count": 2}, {"instance_count": 0}, {"count": 2}, "Worker"]),
+            max_size=2,
+        ),
+        lambda v, w, _: (
+            [*v] == [role["Name"] for role in w["Roles"]]
+            and [each.get("instance_count", 1) for each in v.values()] == [role["Count"] for role in w["Roles"]]
+        ),
+    ),
     "instance_spec": (
         models(compute.InstanceSpec),
         lambda v, w, _: w["ComputeResource"]["InstanceSpec"] == v.to_wire(),

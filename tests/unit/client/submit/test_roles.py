@@ -1,0 +1,98 @@
+"""Roles of a job, from the parameter to the request."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pai_sdk import Estimator
+from pai_sdk._client.submit.cloning import clone_plan
+from pai_sdk._client.submit.job_file import JobFile
+from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk.errors import InvalidInputError
+from pai_sdk.jobs import Role
+from tests.unit.client.submit.test_submitting import FakeSession
+
+
+def estimator(**parameters: Any) -> Estimator:
+    usual = {"command": "python train.py", "instance_type": "ecs.c6.large", "session": FakeSession()}
+    return Estimator("python:3.11", **{**usual, **parameters})
+
+
+def wire_of(roles: Any, **parameters: Any) -> dict[str, Any]:
+    return estimator(roles=roles, **parameters).plan().request.to_wire()
+
+
+def refused_at(roles: Any, **parameters: Any) -> list[str]:
+    with pytest.raises(InvalidInputError) as caught:
+        estimator(roles=roles, **parameters).plan()
+    return [problem.where for problem in caught.value.problems]
+
+
+def test_each_attribute_of_a_role_reaches_the_request() -> None:
+    wire = wire_of(
+        {
+            "Chief": Role(is_chief=True),
+            "Worker": {
+                "instance_count": 2,
+                "command": "python work.py",
+                "image_uri": "python:3.12",
+                "instance_type": "ecs.c6.xlarge",
+                "instance_spec": {"cpu": 4},
+                "counts_for_success": False,
+                "start_after": "Chief",
+                "restart_policy": "Never",
+            },
+        }
+    )
+    chief, worker = wire["Roles"]
+    assert chief == {"Name": "Chief", "Count": 1, "IsChief": True}
+    assert worker == {
+        "Name": "Worker",
+        "Count": 2,
+        "Image": "python:3.12",
+        "Command": ["sh", "-c", "python work.py"],
+        "EcsSpec": "ecs.c6.xlarge",
+        "InstanceSpec": {"CPU": "4"},
+        "RestartPolicy": "Never",
+        "CountsForSuccess": False,
+        "StartAfter": [{"Role": "Chief"}],
+    }
+    assert wire["ComputeResource"]["EcsCount"] == 3
+
+
+@pytest.mark.parametrize(
+    ("roles", "where"),
+    [
+        ({"Worker": {"count": 2}}, ["roles['Worker'].count"]),
+        ({"Worker": 2}, ["roles['Worker']"]),
+        ({"Worker": {"instance_count": 0}}, ["roles['Worker'].instance_count"]),
+        ({"Worker": {}, "worker": {}}, ["roles"]),
+        ({"Worker": {"start_after": "PS"}}, ["roles"]),
+        ({"Worker": {"restart_policy": "Sometimes"}}, ["roles['Worker'].restart_policy"]),
+        ({"A": Role(is_chief=True), "B": Role(is_chief=True)}, ["roles"]),
+        ({}, ["roles"]),
+        (["Worker"], ["roles"]),
+    ],
+)
+def test_roles_that_cannot_be_are_refused(roles: Any, where: list[str]) -> None:
+    assert refused_at(roles) == where
+
+
+def test_the_number_of_instances_is_that_of_the_roles() -> None:
+    assert refused_at({"Worker": Role()}, instance_count=2) == ["instance_count"]
+
+
+def test_a_copy_of_a_job_has_its_roles() -> None:
+    request = estimator(roles={"Worker": Role(instance_count=2), "Evaluator": Role()}).plan().request
+    record = JobRecord.model_validate({**request.to_wire(), "TrainingJobId": "train1", "Status": "Succeed"})
+    copy = clone_plan(record, labels={"copy": "1"}).request
+    assert copy.roles == request.roles
+
+
+def test_a_job_file_has_roles() -> None:
+    roles = {"Worker": {"instance_count": 2}, "Evaluator": {"command": "python evaluate.py"}}
+    values = {"image_uri": "python:3.11", "command": "python train.py", "instance_type": "ecs.a", "roles": roles}
+    _, plan = JobFile(values).plan(FakeSession())
+    assert [role.count for role in plan.request.roles or ()] == [2, 1]
