@@ -42,4 +42,4 @@ from pai_sdk._client.job import UserVpcConfig as UserVpcConfig
 from pai_sdk._client.job.follow.polling import FollowPolicy as FollowPolicy
 from pai_sdk._client.submit.job_file import JobFile as JobFile
 from pai_sdk._client.submit.parameters import JobParameters as JobParameters
-from pai_sdk._client.submit.roles import Role as Role
+from pai_sdk._client.submit.parameters import Role as Role

@@ -72,9 +72,8 @@ def test_a_mount_is_saved_with_what_was_deleted(service: Client) -> None:
     command = "cat /mnt/data/a.txt; cd /mnt/work; rm b.txt; echo more >>c.txt; echo new >/mnt/new/e.txt"
     job = service.until(service.create(job_body(command, Mounts=mounts)))
     assert job["Status"] == "Succeed", job["ReasonMessage"]
-    stored = {
-        entry.key for prefix in ("in/", "kept/", "new/") for entry in bucket.list_objects(prefix).object_list
-    }
+    listings = [bucket.list_objects(prefix).object_list for prefix in ("in/", "kept/", "new/")]
+    stored = {entry.key for listing in listings for entry in listing}
     assert stored == {"in/a.txt", "kept/c.txt", "kept/sub/d.txt", "new/e.txt"}
     assert bucket.get_object("kept/c.txt").read() == b"kept/c.txtmore\n"
 

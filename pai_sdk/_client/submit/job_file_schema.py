@@ -19,8 +19,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from pai_sdk._client.experiment import Experiment
 from pai_sdk._client.submit.job_file import KINDS, parameters_of
-from pai_sdk._client.submit.parameters import JobParameters
-from pai_sdk._client.submit.roles import Role
+from pai_sdk._client.submit.parameters import JobParameters, Role
 from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
 from pai_sdk._wire.pai.secret_values import Secret

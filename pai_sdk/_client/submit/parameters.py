@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from pai_sdk._client.job.notifications import Notification
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.registered import AlgorithmChoice
-    from pai_sdk._client.submit.roles import Role
     from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk._wire.pai.secret_values import Secret
     from pai_sdk._wire.pai.spec import Channel, MetricDefinition
@@ -43,6 +42,40 @@ class Description:
     algorithm: AlgorithmChoice | None = None  # defines image and command, if it is set
     # True, the id of a job, or the URI or path of checkpoints.
     resume: bool | str | os.PathLike[str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Role:
+    """Instances of a job that are alike, and differ from those of other roles. None means what the job has.
+
+    Not on Alibaba Cloud's API of training jobs.
+
+    Attributes:
+        instance_count: how many instances have this role.
+        command: what they run.
+        image_uri: their image.
+        instance_type: their type of public instances.
+        instance_spec: the size of each.
+        counts_for_success: False if the job can succeed without them, and whatever their exit code is. By default
+            a job waits for all roles but parameter servers and evaluators, and fails with any.
+        is_chief: whether this role is the chief.
+        start_after: roles whose instances run before those of this one are started.
+        restart_policy: `Never`; executors of this package know no other.
+
+    Example:
+        >>> Role(instance_count=2, command="python train.py").instance_count
+        2
+    """
+
+    instance_count: int = 1
+    command: str | Sequence[str] | None = None
+    image_uri: str | None = None
+    instance_type: str | None = None
+    instance_spec: InstanceSpec | Mapping[str, Any] | None = None
+    counts_for_success: bool | None = None
+    is_chief: bool | None = None
+    start_after: str | Sequence[str] | None = None
+    restart_policy: str | None = None
 
 
 @dataclass(kw_only=True, repr=False, eq=False)

@@ -29,7 +29,6 @@ from pai_sdk._client.submit.outputs import default_outputs, resume_point
 from pai_sdk._client.submit.parameter_types import check_strings, with_checked_types
 from pai_sdk._client.submit.parameters import Description, JobParameters
 from pai_sdk._client.submit.problems import Problems
-from pai_sdk._client.submit.roles import wire_roles
 from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk._core.reasons import image_unused_message
 from pai_sdk._data.storage.tree import FileTree
@@ -173,7 +172,7 @@ def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -
 
 def _values(parameters: JobParameters, description: Description, problems: Problems) -> dict[str, Any]:
     """Returns the fields that depend on one parameter each."""
-    roles = wire_roles(parameters, problems)
+    roles = request_fields.wire_roles(parameters.roles, parameters.instance_count, problems)
     values: dict[str, Any] = {
         "roles": roles,
         "training_job_description": parameters.description,

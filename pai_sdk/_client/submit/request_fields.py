@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import Any
 
 from pai_sdk._client.backend.specs import BACKENDS, backend_for_type
@@ -18,10 +19,12 @@ from pai_sdk._client.code.script_text import (
     unix_text,
 )
 from pai_sdk._client.submit.job_names import new_name
+from pai_sdk._client.submit.parameters import Role
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import is_of_type, name_hint, nearest
 from pai_sdk._core.names.peer_names import value_hint
 from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._wire.pai import roles as roles_wire
 from pai_sdk._wire.pai.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
 from pai_sdk._wire.pai.names import is_contract_variable, name_problems
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
@@ -336,3 +339,57 @@ def hiding_pipe(command: Sequence[str]) -> str:
         if any((program := PROGRAM.match(part)) and program[1] not in _FEEDERS for part in first):
             return script[match.start() : match.end()].strip(" \t()")
     return ""
+
+
+# ---- roles -------------------------------------------------------------------------------------------------
+
+
+def wire_roles(
+    roles: Mapping[str, Role | Mapping[str, Any]] | None, instance_count: int, problems: Problems
+) -> list[roles_wire.Role] | None:
+    """Returns the roles of a request; None for a job of like instances."""
+    if roles is None:
+        return None
+    if instance_count != 1:
+        problems.add("instance_count", "contradicts roles", "give each role its instance_count instead")
+    converted = [_wire_role(name, value, problems) for name, value in roles.items()]
+    correct = [role for role in converted if role is not None]
+    if len(correct) == len(converted):
+        for problem in roles_wire.role_problems(correct):
+            problems.add("roles", problem)
+    return correct
+
+
+def _wire_role(name: Any, value: Any, problems: Problems) -> roles_wire.Role | None:
+    where = f"roles[{name!r}]"
+    names = [field.name for field in fields(Role)]
+    if not isinstance(value, Role):
+        if not isinstance(value, Mapping):
+            problems.add(where, "is no role", f"a Role, or a dict of {', '.join(names)}")
+            return None
+        unknown = [str(key) for key in value if key not in names]
+        for key in unknown:
+            problems.add(f"{where}.{key}", "is not known", name_hint(key, names))
+        if unknown:
+            return None
+        value = Role(**value)
+    count = value.instance_count
+    if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+        problems.add(f"{where}.instance_count", f"{count!r} is not a number of instances", "1 or more")
+        return None
+    after = [value.start_after] if isinstance(value.start_after, str) else value.start_after
+    values = {
+        "name": name,
+        "count": count,
+        "image": value.image_uri,
+        "command": None if value.command is None else command_list(value.command, problems),
+        "ecs_spec": value.instance_type,
+        "instance_spec": value.instance_spec,
+        "restart_policy": value.restart_policy,
+        "is_chief": value.is_chief,
+        "counts_for_success": value.counts_for_success,
+        "start_after": None if after is None else [{"role": role} for role in after],
+    }
+    with problems.under(where):
+        return roles_wire.Role.model_validate({name: each for name, each in values.items() if each is not None})
+    return None
