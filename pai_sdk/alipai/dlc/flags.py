@@ -91,7 +91,7 @@ class Submission:
     notes: list[str] = field(default_factory=list)
 
 
-def read_submission(tokens: Sequence[Value], files: Mapping[str, Value]) -> Submission | None:
+def read_submission(tokens: Sequence[Value], files: Mapping[Value, Value]) -> Submission | None:
     """Reads the tokens behind `dlc`; None if they submit no job. `files` are job files that the script writes."""
     flags, names = _split(tokens)
     if names[:1] == ["submit"] and len(names) > 1:
@@ -139,13 +139,13 @@ def _split(tokens: Sequence[Value]) -> tuple[dict[str, Value], list[Value]]:
 
 
 def _of_job_file(
-    flags: Mapping[str, Value], files: Mapping[str, Value], submission: Submission
+    flags: Mapping[str, Value], files: Mapping[Value, Value], submission: Submission
 ) -> dict[str, Value]:
     """Returns the flags in a job file, which win over those of the command line."""
     path = flags.get("job_file") or flags.get("params_file")
     if path is None:
         return {}
-    content = files.get(path) if isinstance(path, str) else None
+    content = files.get(path)
     if content is None:
         submission.notes.append(f"the job file {_printable(path)} is not there: what it sets is missing")
         return {}
@@ -171,14 +171,25 @@ def _fill(submission: Submission, flags: Mapping[str, Value]) -> None:
             _put(specs.setdefault(role, {}), _OF_ROLE[name], _with_unit(value) if name in _MEMORY else value)
         elif flag == "data_sources":
             body.setdefault("DataSources", []).extend(map(_data_set, _items(value)))
+            if any(isinstance(each, Computed) and each.only for each in _items(value)):
+                submission.notes.append("a variable may name several data sets: each is a mount of its own")
         elif flag == "data_source_uris":
             body.setdefault("DataSources", []).extend(map(_mount, _uris(value)))
         else:
             _other(submission, flag, value)
     body["JobSpecs"] = list(_specs(specs, body.pop("ImageConfig", None)))
+    _complete(body)
+
+
+def _complete(body: dict[str, Any]) -> None:
+    """Puts data sets first, as the command does, and finds the limit of the running time."""
+    if "DataSources" in body:
+        body["DataSources"].sort(key=lambda source: "Uri" in source)
     seconds = body.pop("running_timeout", None)
     if seconds is not None:
         body.setdefault("JobMaxRunningTimeMinutes", _minutes(seconds))
+    if body.get("JobMaxRunningTimeMinutes") == 0:  # no limit
+        del body["JobMaxRunningTimeMinutes"]
 
 
 def _other(submission: Submission, flag: str, value: Value) -> None:
@@ -295,7 +306,7 @@ def _mount(value: Value) -> dict[str, Any]:
 
 def _with_unit(value: Value) -> Value:
     """Adds the unit that the older generation of the command left out."""
-    return f"{value}Gi" if isinstance(value, str) and value.isdigit() else value
+    return f"{value}Gi" if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value) else value
 
 
 def _minutes(seconds: Any) -> Any:

@@ -42,6 +42,7 @@ class _Scope:
 
     outer: _Scope | None = None
     statements: list[ast.stmt] = field(default_factory=list)
+    conditional: set[ast.stmt] = field(default_factory=set)  # those of them that may not run
 
     def assignment(self, name: str, line: int) -> tuple[_Scope, ast.expr, int] | None:
         """Returns the last value that a name gets up to a line, the place of it and its scope."""
@@ -68,14 +69,15 @@ def read_program(tree: ast.Module) -> list[Suggestion]:
     uses_client = any(
         isinstance(node, ast.Import | ast.ImportFrom) and _CLIENT in ast.dump(node) for node in ast.walk(tree)
     )
+    formats = any(isinstance(node, ast.Attribute) and node.attr == "format" for node in ast.walk(tree))
     reader = _Reader(_region(tree) if uses_client else None)
     suggestions = []
     for scope, statement in _statements(tree):
         for node in _expressions(statement):
             if uses_client and (body := reader.request(node, statement, scope)) is not None:
                 code, notes = suggest(body, region=reader.region)
-                suggestions.append(Suggestion(node.lineno, _REQUEST, code, notes))
-            suggestions += _commands(node)
+                suggestions.append(Suggestion(node.lineno, _REQUEST, code, [*reader.notes, *notes]))
+            suggestions += _commands(node, is_template=formats)
     return sorted(suggestions, key=lambda each: each.line)
 
 
@@ -88,6 +90,11 @@ def _statements(tree: ast.Module) -> Iterator[tuple[_Scope, ast.stmt]]:
         for child in ast.iter_child_nodes(owner):
             if isinstance(child, ast.stmt):
                 scope.statements.append(child)
+                if (
+                    isinstance(owner, ast.If | ast.For | ast.While | ast.ExceptHandler)
+                    or owner in scope.conditional
+                ):
+                    scope.conditional.add(child)
                 pairs.append((scope, child))
             if isinstance(child, ast.stmt | ast.ExceptHandler | ast.match_case):
                 waiting.append((_Scope(scope) if isinstance(child, _FUNCTIONS) else scope, child))
@@ -129,12 +136,14 @@ class _Reader:
     def __init__(self, region: Any) -> None:
         self.region = region
         self._depth = 0
+        self.notes: list[str] = []  # about the request that is being read
         self._inner: set[int] = set()  # requests that are read as a part of an outer expression
 
     def request(self, node: ast.expr, statement: ast.stmt, scope: _Scope) -> dict[str, Any] | None:
         """Returns the body of a request that an expression creates; None for other expressions."""
         if not isinstance(node, ast.Call) or id(node) in self._inner or not self._is_request(node):
             return None
+        self.notes = []
         body = self._value(node, scope, node.lineno)
         if not isinstance(body, dict):
             body = {}
@@ -194,6 +203,8 @@ class _Reader:
             return self._value(node.args[0], scope, line, key)
         if name == "dict" and not node.args:
             return self._keywords(node, scope, line, is_model=False)
+        if name == "to_map" and isinstance(node.func, ast.Attribute) and not node.args:
+            return self._value(node.func.value, scope, line, key)
         if name in _MODELS or name.startswith(_REQUEST):
             return self._keywords(node, scope, line, is_model=True)
         return _as_value(node)
@@ -231,6 +242,8 @@ class _Reader:
             if isinstance(statement, ast.Assign) and isinstance(value, dict):
                 for target in statement.targets:
                     if (key := _changed_key(target, name)) is not None:
+                        if statement in scope.conditional:
+                            self.notes.append(f"line {statement.lineno} sets {key} under a condition")
                         value[key] = self._value(statement.value, scope, statement.lineno, key)
             elif isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
                 self._mutate_by_call(value, name, statement.value, scope)
@@ -273,8 +286,8 @@ def _as_value(node: ast.expr) -> Any:
 # ---- the command, in texts and lists ------------------------------------------------------------------------
 
 
-def _commands(node: ast.expr) -> Iterator[Suggestion]:
-    """Yields the submissions of a text or list that a program gives to the shell."""
+def _commands(node: ast.expr, *, is_template: bool) -> Iterator[Suggestion]:
+    """Yields the submissions of a text or list that a program gives to the shell, or to `format` before."""
     if isinstance(node, ast.List | ast.Tuple):
         tokens = [_word(each) for each in node.elts]
         if len(tokens) > 2 and (suggestion := read_command(tokens, node.lineno)) is not None:
@@ -282,7 +295,7 @@ def _commands(node: ast.expr) -> Iterator[Suggestion]:
         return
     expressions: list[Name] = []
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        text = node.value
+        text = _marked_template(node.value, expressions) if is_template else node.value
     elif isinstance(node, ast.JoinedStr):
         text = "".join(_marked_part(each, expressions) for each in node.values)
     else:
@@ -295,6 +308,18 @@ def _commands(node: ast.expr) -> Iterator[Suggestion]:
             yield suggestion
     except ShellError:
         return  # a text that only mentions the command
+
+
+def _marked_template(text: str, expressions: list[Name]) -> str:
+    """Returns the text with marks for `{name}`, as `str.format` replaces them."""
+
+    def mark(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return match[0][0]
+        expressions.append(Name(match[1]))
+        return marked(len(expressions) - 1)
+
+    return re.sub(r"\{\{|\}\}|(?<!\$)\{([A-Za-z_]\w*)\}", mark, text)
 
 
 def _marked_part(part: ast.expr, expressions: list[Name]) -> str:

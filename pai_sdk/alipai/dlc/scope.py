@@ -32,8 +32,9 @@ class Scope:
         self._expressions = expressions  # of the program whose text the script is
         self.definitions: dict[str, Definition] = {}  # by name in Python
         self.notes: list[str] = []  # that hold for all submissions behind them
-        self.files: dict[str, Value] = {}  # that the script writes with here-documents
+        self.files: dict[Value, Value] = {}  # that the script writes with here-documents
         self._variables: dict[str, Value | list[Value]] = {}
+        self._target = ""  # the variable that is being assigned, whose name a computed value gets
 
     def copy(self) -> Scope:
         """Returns a scope with these variables, whose definitions and notes are those of one submission."""
@@ -47,7 +48,9 @@ class Scope:
     def run(self, command: Command) -> None:
         """Applies what a command changes: variables, and files that it writes."""
         for name, is_appended, value in command.assignments:
+            self._target = name
             self._assign(name, self._value(value), is_appended=is_appended)
+        self._target = ""
         tokens = [word for each in command.tokens for word in self.tokens(each)]
         match tokens:
             case ["for", str(name), *items]:
@@ -61,9 +64,7 @@ class Scope:
                     if isinstance(each, str) and re.fullmatch(r"[A-Za-z_]\w*", each):
                         self._assign(each, self._untranslated(each, f"read {each}", command.line))
             case ["cat", *_] if command.heredocs and command.targets:
-                path = self.text(command.targets[-1])
-                if isinstance(path, str):
-                    self.files[path] = self.text(command.heredocs[-1])
+                self.files[self.text(command.targets[-1])] = self.text(command.heredocs[-1])
 
     def tokens(self, word: Word) -> list[Value]:
         """Expands a word as the shell does: arrays, and unquoted variables with spaces, become several tokens."""
@@ -131,7 +132,10 @@ class Scope:
     def _from_outside(self, name: str, default: Value | None = None) -> Value:
         """Returns a variable that the script does not set: of its environment, or an argument."""
         if name.isdigit():
-            return self._defined(f"argument_{name}", f"sys.argv[{name}]", "import sys")
+            source = f"sys.argv[{name}]"
+            if default is not None:
+                source = f"{source} if len(sys.argv) > {name} else {source_of(default)}"
+            return self._defined(self._target or f"argument_{name}", source, "import sys")
         if not re.fullmatch(r"[A-Za-z_]\w*", name):
             return self._untranslated("value", f"${name}")
         note = ""
@@ -156,17 +160,18 @@ class Scope:
         if part.commands and "$" not in part.source and "`" not in part.source:
             name = (self._names(part.commands[0]) or ["output"])[0]
             source = f"subprocess.getoutput({source_of(part.source.strip())})"
-            return self._defined(name, source, "import subprocess")
-        return self._untranslated("value", f"$({part.source.strip()})" if part.commands else part.source)
+            return self._defined(self._target or name, source, "import subprocess")
+        source = f"$({part.source.strip()})" if part.commands else part.source
+        return self._untranslated(self._target or "value", source)
 
     def _of_command(self, tokens: Sequence[Value]) -> Value | None:
         match tokens:
             case ["date", str(form)] if form.startswith("+"):
                 source = f"datetime.now().strftime({source_of(form[1:])})"
-                return self._defined("now", source, "from datetime import datetime")
+                return self._defined(self._target or "now", source, "from datetime import datetime")
             case ["date", "-u", str(form)] if form.startswith("+"):
                 source = f"datetime.now(timezone.utc).strftime({source_of(form[1:])})"
-                return self._defined("now", source, "from datetime import datetime, timezone")
+                return self._defined(self._target or "now", source, "from datetime import datetime, timezone")
             case ["whoami"]:
                 return self._defined("user", "getpass.getuser()", "import getpass")
             case ["pwd"]:

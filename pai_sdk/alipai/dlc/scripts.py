@@ -68,7 +68,9 @@ def _inner(command: Command) -> Iterator[Command]:
                     yield each
 
 
-def _suggestion(tokens: Sequence[Value], scope: Scope, files: Mapping[str, Value], line: int) -> Suggestion | None:
+def _suggestion(
+    tokens: Sequence[Value], scope: Scope, files: Mapping[Value, Value], line: int
+) -> Suggestion | None:
     if not tokens or not isinstance(tokens[0], str) or tokens[0].rsplit("/", 1)[-1] != "dlc":
         return None
     submission = read_submission(tokens[1:], files)
@@ -81,17 +83,17 @@ def _suggestion(tokens: Sequence[Value], scope: Scope, files: Mapping[str, Value
     return Suggestion(line, what, code, [*scope.notes, *submission.notes, *notes])
 
 
-class _JobFiles(Mapping[str, Value]):
+class _JobFiles(Mapping[Value, Value]):
     """The job files that a script writes, and those that are beside it."""
 
-    def __init__(self, written: Mapping[str, Value], folder: Path | None) -> None:
+    def __init__(self, written: Mapping[Value, Value], folder: Path | None) -> None:
         self._written = written
         self._folder = folder
 
-    def __getitem__(self, name: str) -> Value:
+    def __getitem__(self, name: Value) -> Value:
         if name in self._written:
             return self._written[name]
-        if self._folder is None:
+        if self._folder is None or not isinstance(name, str):
             raise KeyError(name)
         try:
             with (self._folder / name).open(encoding="utf-8") as file:
@@ -99,7 +101,7 @@ class _JobFiles(Mapping[str, Value]):
         except (OSError, ValueError):
             raise KeyError(name) from None
 
-    def __iter__(self) -> Iterator[str]:
+    def __iter__(self) -> Iterator[Value]:
         return iter(self._written)
 
     def __len__(self) -> int:

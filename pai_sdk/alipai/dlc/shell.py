@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field
 
 __all__ = ["Array", "Command", "Output", "Part", "ShellError", "Text", "Variable", "Word", "parse"]
@@ -93,6 +94,7 @@ class _Parser:
         self._text = text
         self._at = 0
         self._first_line = line
+        self._line_ends = [match.start() for match in re.finditer("\n", text)]
         self._depth = 0
         self._pending: list[tuple[Command, str, bool, bool]] = []
 
@@ -178,7 +180,8 @@ class _Parser:
             while True:
                 if self._at >= len(self._text):
                     raise ShellError(f"a here-document is not ended by {delimiter!r}", command.line)
-                line, _, _ = self._text[self._at :].partition("\n")
+                end = self._text.find("\n", self._at)
+                line = self._text[self._at : end if end >= 0 else len(self._text)]
                 self._at += len(line) + 1
                 line = line.lstrip("\t") if strips_tabs else line
                 if line == delimiter:
@@ -329,7 +332,7 @@ class _Parser:
         return self._text[self._at : self._at + 1]
 
     def _line(self, index: int | None = None) -> int:
-        return self._first_line + self._text.count("\n", 0, self._at if index is None else index)
+        return self._first_line + bisect_left(self._line_ends, self._at if index is None else index)
 
     def _until(self, end: str) -> str:
         """Returns the text up to `end`, which is consumed; within backquotes, a backslash escapes."""

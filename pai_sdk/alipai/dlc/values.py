@@ -108,7 +108,7 @@ def as_number(value: Any) -> Any:
 def source_of(value: object, indent: int = 0) -> str:
     """Returns the Python source of a value; lists and dicts that are long have a line for each item."""
     if isinstance(value, Computed):
-        return value.only.source if value.only else _formatted_text(value)
+        return value.only.source if value.only else _computed_text(value, indent)
     if isinstance(value, Mapping):
         return _bracketed("{}", [f"{source_of(k)}: {source_of(v, indent + 4)}" for k, v in value.items()], indent)
     if isinstance(value, str):
@@ -142,8 +142,22 @@ def _quoted(text: str) -> str:
     return literal
 
 
+def _needs_join(value: Computed) -> bool:
+    return any(re.search(r'["\\]', part.source) for part in value.parts if isinstance(part, Name))
+
+
+def _computed_text(value: Computed, indent: int) -> str:
+    lines = split_at(value, "\n")
+    if len(lines) == 1 or _needs_join(value):  # join() is no literal, which the next line continues
+        return _formatted_text(value)
+    literals = [joined(line, "\n") for line in lines[:-1]] + [line for line in lines[-1:] if line != ""]
+    before = "\n" + " " * (indent + 4)
+    texts = (_quoted(each) if isinstance(each, str) else _formatted_text(each) for each in literals)
+    return "(" + "".join(f"{before}{text}" for text in texts) + f"\n{' ' * indent})"
+
+
 def _formatted_text(value: Computed) -> str:
-    if any(re.search(r'["\\]', part.source) for part in value.parts if isinstance(part, Name)):
+    if _needs_join(value):
         # Before Python 3.12, neither may be within the braces.
         items = [f"str({part.source})" if isinstance(part, Name) else _quoted(part) for part in value.parts]
         return f'"".join([{", ".join(items)}])'

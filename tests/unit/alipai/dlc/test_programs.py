@@ -143,3 +143,26 @@ CreateJobRequest(job_specs=[spec], user_command="x", accessibility="PUBLIC",
         "accessibility": "PUBLIC",
         "grace_period_s": 60,
     }
+
+
+def test_a_template_for_format() -> None:
+    source = """
+TEMPLATE = "dlc submit pytorchjob --name={name}_{i} --command='echo {{}} ${HOME}' --workers=1 --worker_image=i"
+subprocess.run(TEMPLATE.format(name="n", i=1), shell=True)
+"""
+    arguments = only(source, name="n", i=1)
+    assert (arguments["fit"]["job_name"], arguments["command"]) == ("n_1", "echo {} ${HOME}")
+
+
+def test_what_is_set_under_a_condition_is_noted() -> None:
+    source = """
+request = CreateJobRequest(display_name="a", job_specs=[JobSpec(image="i", pod_count=1, ecs_spec="s")])
+if URI:
+    request.data_sources = [dlc.CreateJobRequestDataSources(uri=URI, mount_path="/m", mount_access="RO")]
+again = CreateJobRequest().from_map({**request.to_map(), "DisplayName": "b"})
+"""
+    first, second = read_program(ast.parse(CLIENT + source))
+    assert ["condition" in note for note in first.notes] == [True]
+    arguments = arguments_of(second.code, URI="oss://b/")
+    assert arguments["fit"]["job_name"] == "b"
+    assert arguments["dlc"]["mounts"] == [{"uri": "oss://b/", "path": "/m", "access": "RO"}]

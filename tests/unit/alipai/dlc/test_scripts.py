@@ -126,7 +126,7 @@ def test_variables_are_values_names_or_of_the_environment(monkeypatch: pytest.Mo
 
 def test_definitions_are_those_that_the_job_needs() -> None:
     first, second = read_script(f'A=$(date +%s)\n{START} --name="a-$A" --command=x\n{START} --command="$B"\n')
-    assert ("now = " in first.code, "now = " in second.code) == (True, False)
+    assert ("a = " in first.code, "a = " in second.code) == (True, False)
     assert ("os.environ" in first.code, "os.environ" in second.code) == (False, True)
 
 
@@ -197,3 +197,19 @@ def test_where_the_command_may_stand(script: str) -> None:
 )
 def test_what_is_no_submission(script: str) -> None:
     assert read_script(script) == []
+
+
+def test_arguments_of_the_script_and_their_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["train"])
+    arguments, _ = only(f"NAME=${{1:-first}}\n{START} --name=$NAME --command=x")
+    assert arguments["fit"]["job_name"] == "first"
+
+
+def test_a_job_file_whose_name_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    arguments, _ = only("f=$(mktemp)\ncat > $f <<'E'\nname=n\nworkers=1\nE\ndlc submit tfjob --job_file $f")
+    assert (arguments["fit"]["job_name"], arguments["job_type"]) == ("n", "TFJob")
+
+
+def test_lines_of_a_command_with_variables() -> None:
+    arguments, _ = only(f'for i in 1 2; do\n{START} --command="cd /a\n\necho {{}} \'$i\' \\"q\\"\n"; done', i="1")
+    assert arguments["command"] == "cd /a\n\necho {} '1' \"q\"\n"
