@@ -39,6 +39,7 @@ from pai_sdk._service.routes import (
 from pai_sdk._service.routes.dlc import routers as dlc_routers
 from pai_sdk._service.routes.json_responses import add_refusals, refusal
 from pai_sdk._service.routes.runs.routers import ROUTERS
+from pai_sdk._service.routes.workspace import code_sources, datasets
 from pai_sdk._service.services.budgets import Shares
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.tickets import Tickets
@@ -81,6 +82,8 @@ def create_api(context: ServiceContext) -> FastAPI:
         quotas,
         page_links,
         run_jobs,
+        datasets,
+        code_sources,
     )
     routers = [*dlc_routers.ROUTERS, *(module.router for module in resources), users.audit_router, *ROUTERS]
     for router in routers:
