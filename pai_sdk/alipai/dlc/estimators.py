@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -232,22 +232,26 @@ def _role(spec: Mapping[str, Any], first: Mapping[str, Any], draft: _Draft) -> d
         draft.notes.append(f"SpotSpec of the role {source_of(_role_name(spec))} is left out: give spot_spec")
     image = spec.get("Image")
     values = {
-        "count": as_number(spec.get("PodCount", 1)),
-        "image": None if image == first.get("Image") else image,
+        "instance_count": as_number(spec.get("PodCount", 1)),
+        "image_uri": None if image == first.get("Image") else image,
         "command": spec.get("UserCommand"),
-        "ecs_spec": spec.get("EcsSpec"),
+        "instance_type": spec.get("EcsSpec"),
         "instance_spec": _pythonic(spec["ResourceConfig"]) if "ResourceConfig" in spec else None,
         "restart_policy": spec.get("RestartPolicy"),
         "is_chief": spec.get("IsChief"),
         "counts_for_success": spec.get("ConsiderInSuccessPolicy"),
-        "start_after": [_wait(each) for each in spec.get("StartupDependencies", [])] or None,
+        "start_after": [*_roles_before(spec, draft)] or None,
     }
     return {key: value for key, value in values.items() if value is not None}
 
 
-def _wait(dependency: Mapping[str, Any]) -> dict[str, Any]:
-    names = {"Type": "role", "OnPhase": "phase", "MinReplicas": "min_count"}
-    return {names[key]: value for key, value in dependency.items() if key in names and is_set(value)}
+def _roles_before(spec: Mapping[str, Any], draft: _Draft) -> Iterator[object]:
+    for dependency in spec.get("StartupDependencies", []):
+        if not isinstance(dependency, Mapping):
+            continue
+        yield dependency.get("Type")
+        if dependency.get("OnPhase", "Running") != "Running" or is_set(dependency.get("MinReplicas")):
+            draft.notes.append("start_after waits until all instances of the other role run")
 
 
 def _spec_options(specs: Sequence[Mapping[str, Any]], draft: _Draft) -> None:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
+from inspect import signature
 from types import SimpleNamespace
 from typing import Any
+
+from pai_sdk import Estimator
+from pai_sdk.jobs import Role
 
 
 def arguments_of(code: str, **names: Any) -> dict[str, Any]:
@@ -12,6 +16,9 @@ def arguments_of(code: str, **names: Any) -> dict[str, Any]:
     calls: dict[str, Any] = {}
 
     def estimator(**arguments: Any) -> SimpleNamespace:
+        assert {*arguments} <= {*signature(Estimator).parameters, "api", "dlc"}
+        for role in arguments.get("roles", {}).values():
+            Role(**role)
         calls.update(arguments)
         return SimpleNamespace(fit=lambda **fit: calls.update(fit=fit) or SimpleNamespace(training_job_id="dlc1"))
 

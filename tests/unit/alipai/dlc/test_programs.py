@@ -166,3 +166,28 @@ again = CreateJobRequest().from_map({**request.to_map(), "DisplayName": "b"})
     arguments = arguments_of(second.code, URI="oss://b/")
     assert arguments["fit"]["job_name"] == "b"
     assert arguments["dlc"]["mounts"] == [{"uri": "oss://b/", "path": "/m", "access": "RO"}]
+
+
+def test_roles_that_wait_for_each_other() -> None:
+    arguments = only(
+        CLIENT
+        + """
+common = {"Image": "i", "EcsSpec": "s"}
+CreateJobRequest.from_map({"JobType": "TFJob", "UserCommand": "x", "JobSpecs": [
+    {"Type": "Chief", "PodCount": 1, "IsChief": True, **common},
+    {"Type": "Worker", "PodCount": 2, "UserCommand": "y", "RestartPolicy": "Never", **common,
+     "StartupDependencies": [{"Type": "Chief", "OnPhase": "Running"}], "ConsiderInSuccessPolicy": False}]})
+"""
+    )
+    assert arguments["roles"] == {
+        "Chief": {"instance_count": 1, "instance_type": "s", "is_chief": True},
+        "Worker": {
+            "instance_count": 2,
+            "command": "y",
+            "instance_type": "s",
+            "restart_policy": "Never",
+            "counts_for_success": False,
+            "start_after": ["Chief"],
+        },
+    }
+    assert arguments["command"] == "x"

@@ -93,9 +93,9 @@ def test_roles() -> None:
         "--evaluators=1 --evaluator_image=j --evaluator_spec=s --command='python t.py'"
     )
     assert arguments["roles"] == {
-        "Chief": {"count": 1, "ecs_spec": "s"},
-        "PS": {"count": 2, "ecs_spec": "t"},
-        "Evaluator": {"count": 1, "image": "j", "ecs_spec": "s"},
+        "Chief": {"instance_count": 1, "instance_type": "s"},
+        "PS": {"instance_count": 2, "instance_type": "t"},
+        "Evaluator": {"instance_count": 1, "image_uri": "j", "instance_type": "s"},
     }
     assert (arguments["image_uri"], arguments["job_type"]) == ("i", "TFJob")
     assert not {"instance_type", "instance_count"} & {key for key, value in arguments.items() if value}
