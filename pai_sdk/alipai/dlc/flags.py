@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from pai_sdk._wire.dlc.names import job_type_for
+from pai_sdk.alipai.dlc.submissions import Submission, read_vendor_submission
 from pai_sdk.alipai.dlc.values import Computed, Value, as_number, joined, source_of, split_at
 
-__all__ = ["Submission", "read_submission"]
+__all__ = ["read_submission"]
 
 # Flag: path in the body. Numbers, maps and lists are named below.
 _FIELDS = {
@@ -49,7 +49,7 @@ _FIELDS = {
 _NUMBERS = ("priority", "job_max_running_time_minutes", "running_timeout", "job_reserved_minutes")
 _MAPS = ("envs", "tags", "advanced_settings")
 _LISTS = ("thirdparty_libs", "extended_cidrs")
-_REPEATABLE = (*_MAPS, *_LISTS, "data_sources", "data_source_uris")
+_REPEATABLE = (*_MAPS, *_LISTS, "data_sources", "data_source_uris", "role")
 _FLAGS = ("aimaster_enable", "interactive", "chief", "quiet", "force")
 _SHORT = {"n": "name", "w": "workspace_id", "c": "config", "a": "access_id", "k": "access_key"}
 _SHORT |= {"e": "endpoint", "r": "region"}
@@ -81,19 +81,11 @@ _OLD_COUNTS = {"worker_count": "workers", "master_count": "masters", "ps_count":
 _ROLE_FLAGS = {f"{prefix}_{name}": (role, name) for role, prefix in _ROLES.values() for name in _OF_ROLE}
 
 
-@dataclass
-class Submission:
-    """One job that is submitted. `waits` where the script waits for its end."""
-
-    body: dict[str, Any] = field(default_factory=dict)
-    region: Value | None = None
-    waits: bool = False
-    notes: list[str] = field(default_factory=list)
-
-
 def read_submission(tokens: Sequence[Value], files: Mapping[Value, Value]) -> Submission | None:
     """Reads the tokens behind `dlc`; None if they submit no job. `files` are job files that the script writes."""
     flags, names = _split(tokens)
+    if names[:2] == ["job", "submit"]:
+        return read_vendor_submission(flags, files)
     if names[:1] == ["submit"] and len(names) > 1:
         kind: Value = names[1]
     elif names[:2] == ["create", "job"]:
@@ -134,7 +126,7 @@ def _split(tokens: Sequence[Value]) -> tuple[dict[str, Value], list[Value]]:
         else:
             flags[flag] = waiting.pop(0)
         if before is not None and flag in _REPEATABLE:
-            flags[flag] = joined(before, ",", flags[flag])
+            flags[flag] = joined(before, "\n" if flag == "role" else ",", flags[flag])
     return flags, names
 
 

@@ -10,6 +10,7 @@ from pai_sdk.alipai.dlc.estimators import Suggestion, suggest
 from pai_sdk.alipai.dlc.flags import read_submission
 from pai_sdk.alipai.dlc.scope import Scope
 from pai_sdk.alipai.dlc.shell import Command, Output, parse
+from pai_sdk.alipai.dlc.submissions import Submission, read_body
 from pai_sdk.alipai.dlc.values import Name, Value
 
 __all__ = ["read_command", "read_script"]
@@ -71,16 +72,24 @@ def _inner(command: Command) -> Iterator[Command]:
 def _suggestion(
     tokens: Sequence[Value], scope: Scope, files: Mapping[Value, Value], line: int
 ) -> Suggestion | None:
-    if not tokens or not isinstance(tokens[0], str) or tokens[0].rsplit("/", 1)[-1] != "dlc":
-        return None
-    submission = read_submission(tokens[1:], files)
+    submission = _submission(tokens, files)
     if submission is None:
         return None
     code, notes = suggest(
         submission.body, region=submission.region, waits=submission.waits, definitions=scope.definitions
     )
-    what = f"dlc submit {str(submission.body['JobType']).lower()}"
+    what = f"dlc submit {str(submission.body.get('JobType', '')).lower()}".rstrip()
     return Suggestion(line, what, code, [*scope.notes, *submission.notes, *notes])
+
+
+def _submission(tokens: Sequence[Value], files: Mapping[Value, Value]) -> Submission | None:
+    """Reads a submission by `dlc`, by the newer command `pai`, or by `aliyun`; None for other commands."""
+    program = tokens[0].rsplit("/", 1)[-1] if tokens and isinstance(tokens[0], str) else ""
+    if program in ("pai", "pai-sdk") and "dlc" in tokens[:4]:
+        return read_submission(tokens[tokens.index("dlc") + 1 :], files)
+    if program == "aliyun" and tokens[1:2] == ["pai-dlc"] and "--body" in tokens[:-1]:
+        return read_body(tokens[tokens.index("--body") + 1], files)
+    return read_submission(tokens[1:], files) if program == "dlc" else None
 
 
 class _JobFiles(Mapping[Value, Value]):

@@ -213,3 +213,35 @@ def test_a_job_file_whose_name_is_not_known(monkeypatch: pytest.MonkeyPatch) -> 
 def test_lines_of_a_command_with_variables() -> None:
     arguments, _ = only(f'for i in 1 2; do\n{START} --command="cd /a\n\necho {{}} \'$i\' \\"q\\"\n"; done', i="1")
     assert arguments["command"] == "cd /a\n\necho {} '1' \"q\"\n"
+
+
+BODY = (
+    '{"DisplayName": "n", "JobType": "TFJob", "UserCommand": "x", "JobSpecs": [{"Type": "Worker", "Image": "i"}]}'
+)
+
+
+@pytest.mark.parametrize(
+    "script",
+    [
+        "pai dlc job submit --name n --job-type TFJob --command x --image i --worker-count=1",
+        f"pai dlc job submit --body-json '{BODY}'",
+        f"cat > b.json <<'E'\n{BODY}\nE\npai --profile p dlc job submit --body-json @b.json --dry-run",
+        f"aliyun pai-dlc create-job --region cn-x --body '{BODY}'",
+        "pai-sdk dlc submit tfjob --name n --workers 1 --worker_image i --command x",
+    ],
+)
+def test_other_commands(script: str) -> None:
+    arguments, _ = only(script)
+    assert (arguments["fit"]["job_name"], arguments["job_type"], arguments["image_uri"]) == ("n", "TFJob", "i")
+    assert (arguments["command"], arguments.get("instance_count")) == ("x", None)
+
+
+def test_roles_of_the_newer_command() -> None:
+    arguments, notes = only(
+        "pai dlc job submit --command x --image i --role A:count=2,gpu=8 --role=B:spec=s,image=j --foo=1"
+    )
+    assert arguments["roles"] == {
+        "A": {"instance_count": 2, "instance_spec": {"gpu": "8"}},
+        "B": {"instance_count": 1, "image_uri": "j", "instance_type": "s"},
+    }
+    assert [note.split()[0] for note in notes] == ["--foo"]
