@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.support.dlc_scripts import RunScript, script_runner
 from tests.support.fake_dlc import FakeDlc
 from tests.support.peer_environment import python_with
 from tests.unit.client.api.scripted_server import ScriptedServer
 
-SCRIPTS = Path(__file__).with_name("dlc_scripts")
 SECOND_TRY = [("Running", "Running", "Succeeded")]
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -28,46 +23,11 @@ def service() -> Iterator[FakeDlc]:
 
 
 @pytest.fixture
-def run(service: FakeDlc, tmp_path: Path, clean_home: Path) -> Run:
-    """Runs a script; `dlc` is a program that calls `pai-sdk dlc`, which is the one word that changes."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    for name, words in (("dlc", "dlc "), ("pai-sdk", "")):
-        (programs / name).write_text(f'#!/bin/sh\nexec {sys.executable} -m pai_sdk {words}"$@"\n')
-        (programs / name).chmod(0o755)
-    config = clean_home / ".dlc" / "config"
-    config.parent.mkdir()
-    address = service.server.endpoint.removeprefix("http://")
-    config.write_text(f"access_id=LTAI-example\naccess_key=a-secret\nprotocol=http\nendpoint={address}\n")
-
-    def run(
-        script: str, *arguments: str, python: Path | None = None, **variables: str
-    ) -> subprocess.CompletedProcess[str]:
-        path = SCRIPTS / script
-        program = ["bash", str(path)] if path.suffix == ".sh" else [str(python or sys.executable), str(path)]
-        environ = {
-            **os.environ,
-            "PATH": f"{programs}:{os.environ['PATH']}",
-            "PYTHONPATH": "" if python else str(Path(__file__).resolve().parents[2]),
-            "DLC_ENDPOINT": address,
-            "DLC_ACCESS_ID": "LTAI-example",
-            "DLC_ACCESS_KEY": "a-secret",
-            **variables,
-        }
-        return subprocess.run(
-            [*program, *arguments],
-            env=environ,
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
-
-    return run
+def run(service: FakeDlc, tmp_path: Path, clean_home: Path) -> RunScript:
+    return script_runner(tmp_path, clean_home, service.server.endpoint, "LTAI-example", "a-secret")
 
 
-def test_a_quoted_command(run: Run, service: FakeDlc) -> None:
+def test_a_quoted_command(run: RunScript, service: FakeDlc) -> None:
     assert run("01_quoted_command.sh", "sft").returncode == 0
     (body,) = service.bodies
     assert body["UserCommand"].endswith('cd /mnt/user/code && bash run.sh "sft"')
@@ -81,20 +41,20 @@ def test_a_quoted_command(run: Run, service: FakeDlc) -> None:
     assert spec["ResourceConfig"] == {"CPU": "12", "GPU": "1", "Memory": "200Gi", "SharedMemory": "200Gi"}
 
 
-def test_a_here_document(run: Run, service: FakeDlc) -> None:
+def test_a_here_document(run: RunScript, service: FakeDlc) -> None:
     assert run("02_here_document.sh").returncode == 0
     (body,) = service.bodies
     assert body["UserCommand"].splitlines() == [
         "bash <<-EOF",
         "source /mnt/user/.bashrc",
         "cd /mnt/user/code",
-        './infer.sh "/mnt/user/configs/plan 0.yaml" $RANK',
+        'bash infer.sh "/mnt/user/configs/plan 0.yaml" $RANK',
         "EOF",
     ]
     assert body["Settings"]["Tags"] == {"CloneFromJobID": "dlcu7odtzd6ykta9"}
 
 
-def test_mounts_a_network_and_ports(run: Run, service: FakeDlc) -> None:
+def test_mounts_a_network_and_ports(run: RunScript, service: FakeDlc) -> None:
     assert run("03_mounts_and_ports.sh").returncode == 0
     (body,) = service.bodies
     assert body["DataSources"] == [
@@ -106,7 +66,7 @@ def test_mounts_a_network_and_ports(run: Run, service: FakeDlc) -> None:
     assert body["Envs"] == {"NCCL_IB_HCA": "mlx5_0,mlx5_1", "NCCL_DEBUG": "INFO"}
 
 
-def test_a_recommender_with_torchrun(run: Run, service: FakeDlc) -> None:
+def test_a_recommender_with_torchrun(run: RunScript, service: FakeDlc) -> None:
     assert run("04_torchrun.sh").returncode == 0
     (body,) = service.bodies
     assert "dt=20261127" in body["UserCommand"]
@@ -115,7 +75,7 @@ def test_a_recommender_with_torchrun(run: Run, service: FakeDlc) -> None:
     assert [(each["PodCount"], each["EcsSpec"]) for each in body["JobSpecs"]] == [(2, "ecs.gn6v-c8g1.2xlarge")]
 
 
-def test_tensorflow_with_all_roles(run: Run, service: FakeDlc) -> None:
+def test_tensorflow_with_all_roles(run: RunScript, service: FakeDlc) -> None:
     assert run("05_tfjob_console.sh").returncode == 0
     (body,) = service.bodies
     assert body["JobType"] == "TFJob"
@@ -126,25 +86,25 @@ def test_tensorflow_with_all_roles(run: Run, service: FakeDlc) -> None:
     assert body["DataSources"] == [data_set]
 
 
-def test_a_job_file(run: Run, service: FakeDlc) -> None:
+def test_a_job_file(run: RunScript, service: FakeDlc) -> None:
     assert run("06_job_file.sh").returncode == 0
     (body,) = service.bodies
     assert body["DisplayName"] == "easy_rec_mmoe_eval"
     assert body["UserCommand"] == """echo good && sleep 120 && python -c "print('=')\""""
 
 
-def test_the_address_of_a_ray_head(run: Run, service: FakeDlc) -> None:
+def test_the_address_of_a_ray_head(run: RunScript, service: FakeDlc) -> None:
     service.walks["ray-head"] = [("Creating", "Queuing", "Running")]
     done = run("07_ray_head.sh")
     assert done.returncode == 0, done.stderr
     head, worker = service.bodies
     assert [spec["Type"] for spec in head["JobSpecs"]] == ["Master"]
     assert worker["Envs"] == {"ROLE": "worker", "HEAD_IP": "10.0.0.1"}
-    assert worker["UserCommand"] == "ray start --address=$HEAD_IP:6379 --block"
+    assert worker["UserCommand"] == "bash /vePFS/share/ray_entrypoint.sh --address=$HEAD_IP:6379"
 
 
 @pytest.mark.parametrize(("end", "code"), [("Succeeded", 0), ("Failed", 1)])
-def test_a_program_that_follows_its_job(end: str, code: int, run: Run, service: FakeDlc) -> None:
+def test_a_program_that_follows_its_job(end: str, code: int, run: RunScript, service: FakeDlc) -> None:
     service.walks["eval_task_7"] = [("Creating", "EnvPreparing", "Running", end)]
     done = run("08_follow.py")
     assert (done.returncode, done.stdout) == (code, "log of dlc0000000000000-master-0\n"), done.stderr
@@ -152,7 +112,7 @@ def test_a_program_that_follows_its_job(end: str, code: int, run: Run, service: 
 
 
 @pytest.mark.timeout(300)
-def test_chunks_in_bulk(run: Run, service: FakeDlc) -> None:
+def test_chunks_in_bulk(run: RunScript, service: FakeDlc) -> None:
     failing = ("Queuing", "Running", "Failed")
     service.walks |= {"render_chunk1": [failing, *SECOND_TRY], "render_chunk3": [failing, *SECOND_TRY]}
     done = run("09_bulk.py", "5")
@@ -163,7 +123,7 @@ def test_chunks_in_bulk(run: Run, service: FakeDlc) -> None:
     assert {body["JobMaxRunningTimeMinutes"] for body in service.bodies} == {240}
 
 
-def test_the_older_generation(run: Run, service: FakeDlc) -> None:
+def test_the_older_generation(run: RunScript, service: FakeDlc) -> None:
     service.walks["filter_lines_node1"] = [("Queuing", "Succeeded")]
     done = run("10_create_job.sh")
     assert (done.returncode, done.stdout.endswith("Job dlc0000000000000 is [Succeeded]\n")) == (0, True)
@@ -179,14 +139,14 @@ def official() -> Path:
 
 
 @pytest.mark.timeout(1800)  # the first run installs it
-def test_the_official_client(official: Path, run: Run, service: FakeDlc) -> None:
+def test_the_official_client(official: Path, run: RunScript, service: FakeDlc) -> None:
     uri = "oss://data.oss-cn-hangzhou-internal.aliyuncs.com/train/"
     done = run("11_sdk.py", python=official, WORKSPACE_ID="101", RESOURCE_ID="quota1", DATA_URI=uri)
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("listed: sdk-dict sdk-models\n")
 
 
-def test_a_body_in_a_file(run: Run, service: FakeDlc) -> None:
+def test_a_body_in_a_file(run: RunScript, service: FakeDlc) -> None:
     done = run("12_body_file.sh")
     assert (done.returncode, done.stdout) == (0, "submitted dlc0000000000000\n"), done.stderr
     (body,) = service.bodies

@@ -8,5 +8,5 @@ export TRAIN_DATA="odps://project/tables/encoded_v3/dt='${bizdate}'"
 torchrun --master_addr=$MASTER_ADDR --master_port=$MASTER_PORT --nnodes=$WORLD_SIZE --node_rank=$RANK \
     --nproc-per-node=$NPROC_PER_NODE -m tzrec.train_eval --train_input_path "${TRAIN_DATA}" \
     --edit_config_json '"'"'{"train_config.num_steps": 1000}'"'"'' \
-    --workspace_id=101 --workers=2 --worker_spec=ecs.gn6v-c8g1.2xlarge \
+    --workspace_id=${WORKSPACE_ID:-101} --workers=2 --worker_spec=${SPEC:-ecs.gn6v-c8g1.2xlarge} \
     --worker_image=registry.example.com/easyrec/tzrec-devel:1.0

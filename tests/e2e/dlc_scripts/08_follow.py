@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import re
 import subprocess
 import sys
 import time
 
 POLL_S = 0.2
+WORKSPACE = os.environ.get("WORKSPACE_ID", "5366")
+DATA = os.environ.get("DATA", "--data_sources=d-t6eho1vza1mhowio6z")
+SIZE = os.environ.get("SIZE", "--worker_cpu 12 --worker_gpu 1 --worker_memory 192Gi")
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 
 
 def main() -> int:
     command = (
-        "dlc submit pytorchjob --command 'python /mnt/run.py --task 7' --name eval_task_7 --workspace_id 5366 "
-        "--resource_id quota12hhgcm8cia --priority 4 --workers 1 --worker_cpu 12 --worker_gpu 1 "
-        "--worker_memory 192Gi --worker_image registry.example.com/opencompass:1 "
-        "--data_sources=d-t6eho1vza1mhowio6z"
+        "dlc submit pytorchjob --command 'python3 /mnt/user/run.py --task 7' --name eval_task_7 "
+        f"--workspace_id {WORKSPACE} {DATA} "
+        f"--resource_id quota12hhgcm8cia --priority 4 --workers 1 {SIZE} "
+        "--worker_image registry.example.com/opencompass:1"
     )
     output = subprocess.getoutput(command)
     match = re.search(r"\|\s+(dlc[0-9a-z]+)\s+\|", output)
