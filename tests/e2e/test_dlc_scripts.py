@@ -90,7 +90,7 @@ def test_a_job_file(run: RunScript, service: FakeDlc) -> None:
     assert run("06_job_file.sh").returncode == 0
     (body,) = service.bodies
     assert body["DisplayName"] == "easy_rec_mmoe_eval"
-    assert body["UserCommand"] == """echo good && sleep 120 && python -c "print('=')\""""
+    assert body["UserCommand"] == """echo good && sleep 1 && python -c "print('=')\""""
 
 
 def test_the_address_of_a_ray_head(run: RunScript, service: FakeDlc) -> None:
