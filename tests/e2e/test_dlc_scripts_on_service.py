@@ -10,11 +10,13 @@ from typing import Any
 import pytest
 
 from pai_sdk import Session
+from pai_sdk._client.api import workspaces
 from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.dlc.actions import API_VERSION
 from pai_sdk._wire.dlc.records import JobDetail
 from pai_sdk._wire.dlc.status import is_terminal
+from pai_sdk._wire.workspace.datasets import NewDataset
 from tests.support.dlc_scripts import RunScript, script_runner
 from tests.support.peer_environment import python_with
 from tests.support.waiting import PATIENCE_S
@@ -67,6 +69,23 @@ def folder(session: Session, tmp_path: Path) -> str:
     return f"oss://{bucket}.oss-cn-x-internal.aliyuncs.com/user/"
 
 
+@pytest.fixture
+def data_set(session: Session, folder: str) -> str:
+    """The id of a data set with the files, which is mounted at /mnt/user."""
+    transport = Transport(str(session.settings.endpoint), session.credentials, version=workspaces.VERSION)
+    body = NewDataset(
+        name="user",
+        workspace_id="1",
+        uri=folder,
+        data_source_type="OSS",
+        property_type="DIRECTORY",
+        options='{"mountPath": "/mnt/user"}',
+    )
+    response = transport.call("CreateDataset", "POST", "/api/v1/datasets", body=body.to_wire())
+    transport.close()
+    return str(response.json["DatasetId"])
+
+
 def submitted(jobs: DlcJobs, output: str) -> JobDetail:
     """Waits for the job whose id is in an output."""
     job_id = re.findall(r"\|\s+(dlc[0-9a-z]+)\s+\|", output)[-1]
@@ -85,8 +104,8 @@ def logs(jobs: DlcJobs, job: JobDetail) -> dict[str, list[str]]:
     }
 
 
-def test_commands_in_a_mount(run: RunScript, jobs: DlcJobs, folder: str) -> None:
-    data = f"--data_source_uris={folder}::/mnt/user"
+def test_commands_in_a_data_set(run: RunScript, jobs: DlcJobs, data_set: str) -> None:
+    data = f"--data_sources={data_set}"
     job = submitted(jobs, run("01_quoted_command.sh", "sft", **SMALL, DATA=data).stdout)
     assert logs(jobs, job) == {"master-0": ["conda activate /mnt/user/envs/train", "run sft 0 of 1"]}
     job = submitted(jobs, run("02_here_document.sh", **SMALL, DATA=data).stdout)
