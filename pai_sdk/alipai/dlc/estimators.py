@@ -182,7 +182,12 @@ def _roles(body: dict[str, Any], draft: _Draft) -> None:
     if _are_alike(specs, job_type):
         _like_instances(specs, draft)
     else:
-        draft.arguments["image_uri"] = specs[0].get("Image")
+        # What the roles share is that of the job, which has to have a size in any case.
+        draft.arguments |= {
+            "image_uri": specs[0].get("Image"),
+            "instance_type": specs[0].get("EcsSpec"),
+            "instance_spec": _pythonic(specs[0]["ResourceConfig"]) if "ResourceConfig" in specs[0] else None,
+        }
         draft.arguments["roles"] = {_role_name(each): _role(each, specs[0], draft) for each in specs}
         _spec_options(specs, draft)
 
@@ -230,13 +235,13 @@ def _role_name(spec: Mapping[str, Any]) -> Any:
 def _role(spec: Mapping[str, Any], first: Mapping[str, Any], draft: _Draft) -> dict[str, Any]:
     if "SpotSpec" in spec:
         draft.notes.append(f"SpotSpec of the role {source_of(_role_name(spec))} is left out: give spot_spec")
-    image = spec.get("Image")
+    differing = {key: spec[key] for key in _RESOURCES if key in spec and spec[key] != first.get(key)}
     values = {
         "instance_count": as_number(spec.get("PodCount", 1)),
-        "image_uri": None if image == first.get("Image") else image,
+        "image_uri": differing.get("Image"),
         "command": spec.get("UserCommand"),
-        "instance_type": spec.get("EcsSpec"),
-        "instance_spec": _pythonic(spec["ResourceConfig"]) if "ResourceConfig" in spec else None,
+        "instance_type": differing.get("EcsSpec"),
+        "instance_spec": _pythonic(differing["ResourceConfig"]) if "ResourceConfig" in differing else None,
         "restart_policy": spec.get("RestartPolicy"),
         "is_chief": spec.get("IsChief"),
         "counts_for_success": spec.get("ConsiderInSuccessPolicy"),

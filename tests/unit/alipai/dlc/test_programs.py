@@ -180,11 +180,10 @@ CreateJobRequest.from_map({"JobType": "TFJob", "UserCommand": "x", "JobSpecs": [
 """
     )
     assert arguments["roles"] == {
-        "Chief": {"instance_count": 1, "instance_type": "s", "is_chief": True},
+        "Chief": {"instance_count": 1, "is_chief": True},
         "Worker": {
             "instance_count": 2,
             "command": "y",
-            "instance_type": "s",
             "restart_policy": "Never",
             "counts_for_success": False,
             "start_after": ["Chief"],

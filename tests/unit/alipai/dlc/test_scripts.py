@@ -93,12 +93,12 @@ def test_roles() -> None:
         "--evaluators=1 --evaluator_image=j --evaluator_spec=s --command='python t.py'"
     )
     assert arguments["roles"] == {
-        "Chief": {"instance_count": 1, "instance_type": "s"},
+        "Chief": {"instance_count": 1},
         "PS": {"instance_count": 2, "instance_type": "t"},
-        "Evaluator": {"instance_count": 1, "image_uri": "j", "instance_type": "s"},
+        "Evaluator": {"instance_count": 1, "image_uri": "j"},
     }
     assert (arguments["image_uri"], arguments["job_type"]) == ("i", "TFJob")
-    assert not {"instance_type", "instance_count"} & {key for key, value in arguments.items() if value}
+    assert arguments["instance_type"] == "s"
 
 
 def test_a_master_that_is_like_the_workers_is_the_first_of_them() -> None:
@@ -241,7 +241,7 @@ def test_roles_of_the_newer_command() -> None:
         "pai dlc job submit --command x --image i --role A:count=2,gpu=8 --role=B:spec=s,image=j --foo=1"
     )
     assert arguments["roles"] == {
-        "A": {"instance_count": 2, "instance_spec": {"gpu": "8"}},
+        "A": {"instance_count": 2},
         "B": {"instance_count": 1, "image_uri": "j", "instance_type": "s"},
     }
     assert [note.split()[0] for note in notes] == ["--foo"]
