@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -11,9 +12,12 @@ from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.dlc.times import wire_time
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.resources.workloads import Workload
-from pai_sdk.errors import NotFoundError
+from pai_sdk.errors import NotFoundError, PermissionDeniedError
 
-__all__ = ["ReportsQueue", "WaitingReason", "reason_at_service", "reason_in_quota"]
+__all__ = ["ReportsQueue", "WaitingReason", "read_reason", "reason_at_service", "reason_in_quota"]
+
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,19 @@ class ReportsQueue(Protocol):
         """Returns why a job waits; None if the backend does not know."""
 
 
+def read_reason(transport: Transport, record: JobRecord, *, is_cloud: bool) -> WaitingReason | None:
+    """Returns why a job waits, by the API of training jobs; None if that API does not say it."""
+    quota_id = (record.compute_resource or {}).get("ResourceId")
+    ids = [each for each in (record.dlc_job_id, record.training_job_id) if each]
+    try:
+        if not is_cloud:
+            return reason_at_service(transport, record.training_job_id)
+        return reason_in_quota(Quotas(transport), quota_id, ids) if quota_id else None
+    except (NotFoundError, PermissionDeniedError) as error:
+        _log.info("the queue of job %s cannot be read: %s", record.training_job_id, error)
+        return None
+
+
 def reason_in_quota(quotas: Quotas, quota_id: str, ids: Sequence[str]) -> WaitingReason | None:
     """Returns why the job with one of these ids waits in a quota; None if it is not in the queue."""
     for workload in quotas.workloads(quota_id, ids=ids):
@@ -62,12 +79,8 @@ def reason_in_quota(quotas: Quotas, quota_id: str, ids: Sequence[str]) -> Waitin
 
 
 def reason_at_service(transport: Transport, job_id: str) -> WaitingReason | None:
-    """Returns why a job of a service of this package waits; None if the service is another one."""
-    try:
-        response = transport.call("GetJobOfRun", "GET", "/api/v1/runs/{run_id}/job", {"run_id": job_id})
-    except NotFoundError:
-        return None
-    job = response.json
+    """Returns why a job of a service of this package waits; `NotFoundError` from another service."""
+    job = transport.call("GetJobOfRun", "GET", "/api/v1/runs/{run_id}/job", {"run_id": job_id}).json
     position, created_at, events = job.get("queue_place"), job.get("created_at"), job.get("events") or []
     last = events[-1].get("text") if isinstance(events[-1:], list) and events else None
     since = wire_time(created_at) if isinstance(created_at, int | float) else None

@@ -26,7 +26,7 @@ from pai_sdk._client.api.workspaces import Workspaces
 from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
 from pai_sdk._client.backend.connection import JOB_SETTINGS, Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
-from pai_sdk._client.backend.queueing import WaitingReason, reason_at_service, reason_in_quota
+from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
 from pai_sdk._core.config.credentials import CredentialsProvider
@@ -45,7 +45,6 @@ from pai_sdk.errors import (
     InvalidInputError,
     InvalidRequestError,
     NotFoundError,
-    PermissionDeniedError,
     Problem,
 )
 
@@ -319,16 +318,7 @@ class ServiceBackend:
 
     def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
         """Returns why a job waits: from the queue of its quota, or from a service of this package."""
-        if api_region_of(self.endpoint) is None:
-            return reason_at_service(self._transport, record.training_job_id)
-        resource = record.compute_resource or {}
-        quota_id = resource.get("ResourceId")
-        ids = [each for each in (record.dlc_job_id, record.training_job_id) if each]
-        try:
-            return reason_in_quota(self.quotas, quota_id, ids) if quota_id else None
-        except (NotFoundError, PermissionDeniedError) as error:
-            _log.info("the queue of quota %s cannot be read: %s", quota_id, error)
-            return None
+        return read_reason(self._transport, record, is_cloud=api_region_of(self.endpoint) is not None)
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to an instance that this user's service runs locally, as a process or a container."""

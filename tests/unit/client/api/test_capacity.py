@@ -10,11 +10,12 @@ import pytest
 from pai_sdk._client.api.capacity import InstanceTypes, Quotas
 from pai_sdk._client.api.dlc_jobs import VERSION
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._client.backend.queueing import WaitingReason, reason_at_service, reason_in_quota
+from pai_sdk._client.backend.queueing import WaitingReason, read_reason, reason_at_service, reason_in_quota
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._core.config.settings import Settings
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.dlc.times import seconds_of
+from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer
 from tests.unit.client.api.test_training_jobs import paged
@@ -94,7 +95,10 @@ def test_why_a_job_waits_at_a_service(server: ScriptedServer, transport: Transpo
     job = {"message": "", "queue_place": 3, "created_at": 1662372218.9, "events": [{"text": "a"}, {"text": "b"}]}
     server.script = [Reply(job), Reply({"Code": "NotFound"}, 404)]
     assert reason_at_service(transport, "t/1") == WaitingReason("b", 3, "2022-09-05T10:03:38Z")
-    assert reason_at_service(transport, "t-1") is None
+    record = JobRecord.model_validate({"TrainingJobId": "t-1", "ComputeResource": {"ResourceId": "quota1"}})
+    assert read_reason(transport, record, is_cloud=False) is None
+    assert read_reason(transport, record, is_cloud=True) is None
+    assert [each.path for each in server.asked[1:]] == ["/api/v1/runs/t-1/job", "/api/v1/quotas/quota1/workloads"]
 
 
 @pytest.mark.parametrize(
