@@ -65,6 +65,7 @@ from pai_sdk._client.submit.estimator import Estimator as Estimator
 from pai_sdk._client.submit.function_estimator import remote as remote
 from pai_sdk._client.submit.job_file import JobFile as JobFile
 from pai_sdk._client.submit.parameters import JobParameters as JobParameters
+from pai_sdk._client.submit.parameters import Role as Role
 from pai_sdk._client.submit.processor import Processor as Processor
 from pai_sdk._client.submit.run_all import run_all as run_all
 from pai_sdk._client.tensorboard import TensorBoard as TensorBoard

@@ -124,6 +124,7 @@ def test_files_that_pages_name_exist() -> None:
 OTHER_WORDS = {
     # of systemd and of Optuna
     "Description",
+    "Worker",  # a role
     "Environment",
     "GridSampler",
     "Jobs",

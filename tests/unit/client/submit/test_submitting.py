@@ -146,6 +146,7 @@ GIVEN: list[tuple[dict[str, Any], str, Any]] = [
 GUARDS = {"max_cost", "prices", "fallback", "notify", "idempotency_key"}  # tests/unit/client/submit/test_guards.py
 # Seen elsewhere: the code, its own tests; the session and the class's name, everywhere.
 ELSEWHERE = GUARDS | {"source_dir", "git_config", "git_labels", "allow_secrets", "session", "base_job_name"}
+ELSEWHERE |= {"roles"}  # tests/unit/client/submit/test_roles.py
 ELSEWHERE |= {"jobs", "_plans", "resume"}
 
 
