@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from pai_sdk import Estimator, Role
+from pai_sdk._service.settings import ForeignCloud
+from pai_sdk.errors import InvalidInputError
 from tests.service.dlc.dlc_client import DlcClient, dlc_body
-from tests.service.services import Client, job_body
+from tests.service.services import Client, job_body, session_on
 from tests.support import ml
 
 needs_mounts = pytest.mark.skipif(not ml.can_be_had(), reason="processes of this machine have no mounts")
@@ -57,6 +61,19 @@ def test_what_no_executor_runs_is_refused(service: Client, fields: dict[str, Any
     answer = service.call("POST", "/trainingjobs", body=job_body(**fields))
     assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
     assert where in answer.json()["Message"]
+
+
+def test_roles_are_sent_to_services_that_announce_them(service: Client, start: Callable[..., Any]) -> None:
+    roles = {"Worker": Role(), "Evaluator": Role(command="sleep 600")}
+    described: dict[str, Any] = {"roles": roles, "instance_type": "ecs.c6.large"}
+    with session_on(service.info) as session:
+        job = Estimator("none", "true", session=session, **described).fit(wait=False, show_logs=False)
+        assert service.until(job.id)["Status"] == "Succeed"
+    with start(foreign=ForeignCloud()) as client, session_on(client.info) as session:
+        with pytest.raises(InvalidInputError) as caught:
+            Estimator("none", "true", session=session, **described).fit(wait=False, show_logs=False)
+        assert [problem.where for problem in caught.value.problems] == ["roles"]
+        assert client.get("/trainingjobs")["TotalCount"] == 0
 
 
 @needs_mounts

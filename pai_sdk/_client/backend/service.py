@@ -164,7 +164,8 @@ class ServiceBackend:
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
         """Uploads code and inputs to OSS; the files of a plan loaded from a file must be in OSS already."""
         # Before any upload: it would be in vain.
-        self._refuse_roles(plan.request)
+        workspace_id = plan.request.workspace_id or self._settings.workspace_id
+        _refuse_roles(plan.request, self._transport, lambda: self._jobs.list_page(1, workspace_id=workspace_id))
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
@@ -175,17 +176,6 @@ class ServiceBackend:
             client = self.files()
             for upload in plan.uploads:
                 upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
-
-    def _refuse_roles(self, request: TrainingJobRequest) -> None:
-        """Raises InvalidInputError for roles and mounts, unless the service has announced that it runs them."""
-        used = [name for name in ("roles", "mounts") if getattr(request, name)]
-        if used and "roles" not in self._transport.offers:
-            # Any answer of such a service says so; none was asked before an upload.
-            self._jobs.list_page(1, workspace_id=request.workspace_id or self._settings.workspace_id, page_size=1)
-        if used and "roles" not in self._transport.offers:
-            message = "the API of training jobs of this service takes none"
-            hint = "use a service of pai_sdk or instance_type='local'; on Alibaba Cloud, DLC runs them"
-            raise InvalidInputError([Problem(name, message, hint) for name in used])
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Calls CreateTrainingJob, in the workspace of the settings unless the request names one."""
@@ -413,3 +403,14 @@ def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
         yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
     if backend_for_type(plan.request.compute_resource.ecs_spec).is_local:
         yield Problem("plan", "is a job in Docker on this machine", "give an instance_type of the service")
+
+
+def _refuse_roles(request: TrainingJobRequest, transport: Transport, ask: Callable[[], object]) -> None:
+    """Raises InvalidInputError for roles and mounts, unless the service announces that it runs them."""
+    used = [name for name in ("roles", "mounts") if getattr(request, name)]
+    if used and "roles" not in transport.offers:
+        ask()  # lists of jobs have the offers
+    if used and "roles" not in transport.offers:
+        message = "the API of training jobs of this service takes none"
+        hint = "use a service of pai_sdk or instance_type='local'; on Alibaba Cloud, DLC runs them"
+        raise InvalidInputError([Problem(name, message, hint) for name in used])
