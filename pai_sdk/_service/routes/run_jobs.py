@@ -12,13 +12,12 @@ from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.services import run_jobs
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
-from pai_sdk._service.services.jobs.rerun import RerunChanges, form_fields
+from pai_sdk._service.services.jobs.rerun import RerunChanges
 from pai_sdk._service.services.runs.list_responses import plain
 from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.services.training_jobs import delete_job, stop_job
 from pai_sdk._wire.base import response_body
 from pai_sdk._wire.masking import public_fields
-from pai_sdk._wire.requests import RecordedRequest
 from pai_sdk._wire.run_jobs import (
     JobDifferences,
     JobOfRun,
@@ -93,7 +92,7 @@ def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
 def get_rerun_form(context: ContextOf, run_id: str) -> Response:
     """The fields that a job like this one can have changed, with their values; secrets are masked."""
     request = context.jobs.get(run_id).request
-    fields = form_fields(RecordedRequest.model_validate(request))
+    fields = run_jobs.rerun_fields(context, run_id)
     return json_response(response_body(RerunForm(fields=fields, request=public_fields(request))), LIVE)
 
 

@@ -16,9 +16,11 @@ from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.dlc.creation import create_dlc_job
+from pai_sdk._service.services.dlc.rerun import body_of, changed_body, shown_request
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.jobs.reading import read_body
-from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request
+from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
 from pai_sdk._service.services.runs.list_responses import plain
 from pai_sdk._service.services.runs.responses import json_bytes
 from pai_sdk._service.services.training_jobs import create_job
@@ -131,12 +133,26 @@ def compare_jobs(context: ServiceContext, work: Work, *job_ids: str) -> JobDiffe
     return JobDifferences(rows=rows, same=len({**before, **after}) - len(paths))
 
 
+def rerun_fields(context: ServiceContext, job_id: str) -> dict[str, Any]:
+    """Returns the fields that a job like this one can have changed, with their values; secrets are masked."""
+    return form_fields(_rerun_request(context, job_id)[0])
+
+
 def rerun_job(
     context: ServiceContext, principal: Principal, job_id: str, changes: RerunChanges, token: str
 ) -> str:
     """Creates a job like an earlier one, with changes; returns its id. The same token creates no second one."""
-    changed = changed_request(_request_of(context.jobs.get(job_id)), changes, f"{job_id} {token}")
+    earlier, dlc_body = _rerun_request(context, job_id)
+    changed = changed_request(earlier, changes, f"{job_id} {token}")
+    if dlc_body is not None:
+        return create_dlc_job(context, changed_body(dlc_body, earlier, changed), principal)
     return create_job(context, read_body(json_bytes(changed.to_wire())), principal)[0]
+
+
+def _rerun_request(context: ServiceContext, job_id: str) -> tuple[RecordedRequest, dict[str, Any] | None]:
+    """Returns the request of a job as its user knows it; for a job of DLC also the body that has created it."""
+    request, dlc_body = _request_of(context.jobs.get(job_id)), body_of(context, job_id)
+    return (request if dlc_body is None else shown_request(dlc_body, request)), dlc_body
 
 
 def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> JobDifference:

@@ -212,3 +212,35 @@ def test_metrics_of_the_log_are_named_in_a_variable(dlc: DlcClient, service: Cli
     latest = service.get(f"/trainingjobs/{job_id}/latestmetrics")["Metrics"]
     assert [(each["Name"], each["Value"]) for each in latest] == [("loss", 0.25)]
     dlc.until(dlc.create(dlc_body(Envs={"PAI_SDK_METRICS": "no json"})))
+
+
+def test_a_job_is_run_again_from_the_page(dlc: DlcClient, service: Client) -> None:
+    body = dlc_body(
+        "echo $WORD",
+        DisplayName="again",
+        Envs={"WORD": "one", "PAI_HPS": "mine"},
+        Settings={"Tags": {"a": "b", "pai-sdk-submission": "first-of-again"}},
+        JobMaxRunningTimeMinutes=10,
+    )
+    first = dlc.create(body)
+    dlc.until(first)
+    form = service.get(f"/runs/{first}/rerun")["fields"]
+    assert (form["command"], form["instance_count"], form["max_runtime_s"]) == ("echo $WORD", 1, 600)
+
+    def rerun(token: str, **changes: Any) -> str:
+        body = {"changes": changes, "token": token}
+        answer = service.call("POST", f"/runs/{first}/rerun", body=body)
+        assert answer.status_code == 200, answer.text
+        return str(answer.json()["id"])
+
+    changed = {"command": "echo $WORD $WORD", "instance_count": 2, "environment": {"WORD": "two"}}
+    second = rerun("t" * 32, **changed, max_runtime_s=90, image="other")
+    assert rerun("t" * 32, **changed, max_runtime_s=90, image="other") == second
+    job = dlc.until(second)
+    assert second.startswith("dlc")
+    assert job["DisplayName"].startswith("again-")
+    assert (job["Envs"], job["JobMaxRunningTimeMinutes"]) == ({"WORD": "two"}, 2)
+    assert job["JobSpecs"] == [spec("Worker", 2) | {"Image": "other"}]
+    assert job["Settings"]["Tags"]["a"] == "b"
+    logs = dlc.do("GetPodLogs", ids={"job_id": second, "pod_id": f"{second}-worker-0"})["Logs"]
+    assert logs == ["two two"]

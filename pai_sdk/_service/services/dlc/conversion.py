@@ -49,7 +49,7 @@ def training_request(job: NewJob, mounts: Sequence[dict[str, Any]]) -> dict[str,
         "Mounts": [*mounts],
     }
     if job.job_max_running_time_minutes:
-        fields["Scheduler"] = {"MaxRunningTimeInMinutes": job.job_max_running_time_minutes}
+        fields["Scheduler"] = {"MaxRunningTimeInSeconds": 60 * job.job_max_running_time_minutes}
     return {name: value for name, value in fields.items() if value not in (None, [], {})}
 
 
