@@ -1,9 +1,9 @@
-"""A DLC in memory that is unlike ours: its reads lag, its pages shift, it loses responses, and its codes vary."""
+"""A DLC in memory that is unlike ours: its reads lag, its lists lag, it loses responses, and its codes vary."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,7 +65,7 @@ class FakePod:
     created_s: float
     lines: list[tuple[float, float, str]] = field(default_factory=list)  # written, listed, text
 
-    def write(self, lines: list[tuple[float, str]], lag_s: float, chance: random.Random) -> None:
+    def write(self, lines: Sequence[tuple[float, str]], lag_s: float, chance: random.Random) -> None:
         """Adds lines; each is listed late, in the order in which they were written."""
         listed = max((each[1] for each in self.lines), default=0.0)
         for written, text in lines:
@@ -159,16 +159,12 @@ class FakeDlc:
         return JobDetail.model_validate({**job, "Pods": pods} if pods else job)
 
     def list(self, query: JobQuery | None = None, *, page_size: int = 2, skip: int = 0) -> Iterator[JobItem]:
-        """Yields jobs, the newest first; some twice, as where pages shift."""
-        last: JobItem | None = None
+        """Yields jobs, the newest first, by small pages."""
         for number in range(1, 1000):
             page = self.list_page(number, query, page_size=page_size)
-            if last is not None:
-                yield last
             yield from page.items
             if len(page.items) < page_size:
                 return
-            last = page.items[-1]
 
     def list_page(self, number: int, query: JobQuery | None = None, *, page_size: int = 100) -> ItemPage:
         """Returns a page of the jobs that are listed already."""
@@ -226,9 +222,9 @@ class FakeDlc:
         lines = self._window(pods[-1], query)
         limit = min(query.max_lines or 2000, self.habits.max_lines)
         kept = lines[:limit] if self.habits.keeps_first else lines[-limit:]
-        return PodLogs(pod_id=pod_id, pod_uid=pods[-1].uid if self.habits.names_uid else None, logs=kept)
+        return PodLogs(pod_id=pod_id, pod_uid=pods[-1].uid if self.habits.names_uid else None, logs=[*kept])
 
-    def _window(self, pod: FakePod, query: PodLogQuery) -> list[str]:
+    def _window(self, pod: FakePod, query: PodLogQuery) -> Sequence[str]:
         state_s = self.now_s - self.chance.uniform(0, self.habits.stale_s)
         start_s = seconds_of(query.start_time) or self.now_s - 7 * 86400
         end_s = seconds_of(query.end_time) or self.now_s
@@ -241,12 +237,12 @@ class FakeDlc:
             and (int(written) <= end_s if self.habits.includes_end else int(written) < end_s)
         ]
 
-    def pod_events(self, job_id: str, pod_id: str, query: EventQuery | None = None) -> list[str]:
+    def pod_events(self, job_id: str, pod_id: str, query: EventQuery | None = None) -> Sequence[str]:
         """Returns an event."""
         self._request("GetPodEvents")
         return [f"{pod_id} was scheduled"]
 
-    def events(self, job_id: str, query: EventQuery | None = None) -> list[str]:
+    def events(self, job_id: str, query: EventQuery | None = None) -> Sequence[str]:
         """Returns an event."""
         self._request("GetJobEvents")
         return ["the job was queued"]

@@ -17,6 +17,7 @@ from pai_sdk._wire.dlc.logs import EventQuery, JobEvents, PodEvents, PodLogQuery
 from pai_sdk._wire.dlc.metrics import JobMetrics, JobMetricsQuery
 from pai_sdk._wire.dlc.records import JobDetail, JobItem, JobList
 from pai_sdk._wire.dlc.resources.ecs_specs import EcsSpec, EcsSpecList, EcsSpecQuery
+from pai_sdk._wire.dlc.resources.tags import NewTags, Tag
 from pai_sdk.errors import InvalidResponseError
 
 __all__ = ["BEGINNING", "VERSION", "DlcJobs", "ItemPage"]
@@ -140,6 +141,11 @@ class DlcJobs(Resource):
         parameters = (query or EcsSpecQuery()).to_query()
         for page in self._pages(EcsSpecList, action.name, action.path, query=parameters):
             yield from (received(EcsSpec, each) for each in page)
+
+    def tag(self, job_id: str, tags: Sequence[Tag]) -> None:
+        """Calls TagResources: adds or replaces tags of a job."""
+        body = NewTags(resource_type="Job", resource_id=[job_id], tag=list(tags))
+        self._send("TagResources", body=body.to_wire(), idempotent=True)  # a second delivery sets the same tags
 
     def _send(
         self, name: str, query: Query | Mapping[str, Any] | None = None, *, body: Any = None, **options: Any

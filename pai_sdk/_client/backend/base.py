@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
@@ -17,6 +17,7 @@ from pai_sdk._client.display.card import plan_card_html
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._wire.dlc.masking import public_body
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
@@ -68,6 +69,8 @@ class Plan:
         fallbacks: the resources to request without capacity, in this order.
         warnings: probable mistakes; shown with the plan, and when it is submitted.
         notes: behaviour of the job that may surprise the user; shown with the plan, and when it is submitted.
+        api: how the job is described to the service: `trainingjob` or `dlc`.
+        render: makes the body of another API than that of training jobs from the request.
         submission: the identity of its one submission.
 
     Example:
@@ -85,6 +88,8 @@ class Plan:
     fallbacks: tuple[ComputeResource, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
+    api: str = field(default="trainingjob", compare=False)
+    render: Callable[[TrainingJobRequest], dict[str, Any]] | None = field(default=None, compare=False)
     submission: SubmissionId = field(default_factory=SubmissionId, compare=False, kw_only=True)
 
     @classmethod
@@ -108,9 +113,19 @@ class Plan:
             raise InvalidInputError([Problem(str(path), f"is not JSON: {error}", "see Plan.save")]) from error
         return cls(request, loaded_from=path)
 
+    @property
+    def body(self) -> dict[str, Any]:
+        """The exact body that is sent: of CreateTrainingJob, or of CreateJob with `api="dlc"`."""
+        return self.request.to_wire() if self.render is None else self.render(self.request)
+
     def to_json(self) -> str:
-        """Returns the request as it will be sent, indented for reading."""
+        """Returns the body as it will be sent, indented for reading; that of a DLC job without secrets."""
+        if self.render is not None:
+            return json.dumps(self._public_body(), ensure_ascii=False, indent=2)
         return self.request.to_json(indent=2)
+
+    def _public_body(self) -> dict[str, Any]:
+        return public_request(self.request) if self.render is None else public_body(self.body)
 
     def save(self, path: str | Path) -> Path:
         """Writes the request, with all its values, to a JSON file, for a review or a later `Plan.load`.
@@ -118,8 +133,12 @@ class Plan:
         Only you can read a file that this creates: values of environment variables may be secrets.
 
         Raises:
-            InvalidInputError: the plan copies a checkpoint first, which a file cannot express.
+            InvalidInputError: the plan copies a checkpoint first, or is one of a DLC job, which a file cannot
+                express.
         """
+        if self.render is not None:
+            problem = "is one of a DLC job, which is planned where it is submitted"
+            raise InvalidInputError([Problem("plan", problem, "save the arguments of the submitter instead")])
         if self.resume is not None and not self.resume.is_at_target:
             problem = "needs a copy of a checkpoint before the job is created, and a file has only the request"
             hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
@@ -136,7 +155,7 @@ class Plan:
         return replace(self, request=self.request.with_label(SUBMISSION_LABEL, str(self.submission)))
 
     def __str__(self) -> str:
-        request_json = json.dumps(public_request(self.request), ensure_ascii=False, indent=2)
+        request_json = json.dumps(self._public_body(), ensure_ascii=False, indent=2)
         lines = [f"upload: {line}" for line in self._upload_lines()]
         if self.resume is not None:
             lines.append(f"resume: {self.resume}")
@@ -153,7 +172,7 @@ class Plan:
     def _repr_html_(self) -> str:
         notes = [f"upload {line}" for line in self._upload_lines()]
         notes += [f"resume {self.resume}"] if self.resume is not None else []
-        return plan_card_html(public_request(self.request), notes)
+        return plan_card_html(self._public_body(), notes)
 
     def _upload_lines(self) -> list[str]:
         return [f"{u.origin or u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]
@@ -170,6 +189,22 @@ class JobChanges:
     is_exact: bool = True
     is_complete: bool = True  # all jobs were checked; otherwise the next call continues
     page: object = None  # position to continue from; private to the backend that created it
+
+
+@dataclass(frozen=True)
+class JobUpdates:
+    """Changes of an existing job; None leaves a value as it is."""
+
+    priority: int | None = None
+    description: str | None = None
+
+
+class UpdatesJobs(Protocol):
+    """A backend with the capability `updates_jobs`."""
+
+    def update(self, job_id: str, changes: JobUpdates) -> None:
+        """Changes an existing job; raises InvalidInputError where a change has no effect."""
+        ...
 
 
 class InstanceEntry(Protocol):

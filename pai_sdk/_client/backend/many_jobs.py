@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
-from pai_sdk._client.api.training_jobs import BEGINNING, TrainingJobs
+from pai_sdk._client.api.training_jobs import BEGINNING, JobPage, TrainingJobs
 from pai_sdk._client.backend.base import JobChanges
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.wire import seconds_of
@@ -19,6 +20,14 @@ from pai_sdk._wire.pai.wire import seconds_of
 _MAX_JOBS_PER_REQUEST = 1000  # limit of the embedded service
 _PAGE_SIZE = 100  # limit of Alibaba Cloud
 _CLOCKS_DIFFER_S = 60.0
+
+
+class _Lists(Protocol):
+    """Jobs of a service, in pages."""
+
+    def list_page(self, number: int, *, workspace_id: str | None, start_time: str, page_size: int) -> JobPage:
+        """Returns page `number`, from 1, the newest jobs first."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -55,7 +64,7 @@ def changes_of_many(
 
 
 def page_of_list(
-    jobs: TrainingJobs,
+    jobs: _Lists,
     snapshots: Mapping[str, JobRecord | None],
     since: JobChanges | None,
     *,

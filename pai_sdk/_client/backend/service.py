@@ -6,7 +6,6 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.api import dlc_jobs, training_jobs, workspaces
@@ -23,24 +22,24 @@ from pai_sdk._client.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._client.api.users import ServiceUsers
 from pai_sdk._client.api.workspaces import Workspaces
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
-from pai_sdk._client.backend.connection import JOB_SETTINGS, Connection
+from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
+from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
+from pai_sdk._client.backend.oss_files import UPLOAD_FOLDERS, OssFiles
 from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
 from pai_sdk._core.config.credentials import CredentialsProvider
 from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.config.settings import Settings
-from pai_sdk._core.endpoint import Endpoint, host_of
+from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.sync.tree_index import is_folder_complete
-from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
-from pai_sdk._wire.pai.spec import CodeDir, OssLocation
+from pai_sdk._wire.pai.spec import OssLocation
 from pai_sdk.errors import (
     InvalidInputError,
     InvalidRequestError,
@@ -50,17 +49,14 @@ from pai_sdk.errors import (
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
-    from pai_sdk._data.storage.store import Store
 
 if sys.platform != "win32":
     from pai_sdk._host.execution.entering import find_entry
 
 _log = logging.getLogger(__name__)
 
-_FOLDERS: Mapping[Purpose, str] = {"code": "pai/code", "input": "pai/input_data"}
 
-
-class ServiceBackend:
+class ServiceBackend(OssFiles):
     """Submits jobs to the PAI API and stores their files in OSS. Thread-safe.
 
     `find_again` returns the endpoint if it has changed. It is called before the next attempt if nothing listens at
@@ -134,23 +130,6 @@ class ServiceBackend:
 
     # ---- before a job
 
-    def tree_uri(self, tree: FileTree, purpose: Purpose) -> str:
-        """Returns a folder named by the content hash, so that the same files are uploaded only once."""
-        return f"{self._bucket()}/{_FOLDERS[purpose]}/{tree.digest[:32]}/"
-
-    def local_uri(self, path: Path, *, folder: bool) -> str | None:
-        """Returns None: jobs of a service have no access to local files."""
-        return None
-
-    def code_dir(self, uri: str) -> CodeDir:
-        """Returns the code folder of a job for the URI of its code."""
-        where = OssUri.parse(uri)
-        return CodeDir.oss(where.bucket, where.key, endpoint=where.endpoint or host_of(self._settings.oss_url))
-
-    def default_output(self, job_folder: str, channel: str) -> str:
-        """Returns a separate folder of the job in the bucket of the settings."""
-        return f"{self._bucket()}/pai/training_job/{job_folder}/{channel}/"
-
     @property
     def dedupes(self) -> bool:
         """Returns True if the service has announced that it detects a repeated create of one submission."""
@@ -170,12 +149,7 @@ class ServiceBackend:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
             _check_uploaded(plan.request, self._bucket(), self.files)
-        if plan.uploads:
-            from pai_sdk._data.storage.transfer import upload_tree
-
-            client = self.files()
-            for upload in plan.uploads:
-                upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
+        self._upload_trees(plan, progress=progress)
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Calls CreateTrainingJob, in the workspace of the settings unless the request names one."""
@@ -320,18 +294,6 @@ class ServiceBackend:
         hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
         raise InvalidInputError([Problem("JOB", problem, hint)])
 
-    def store(self, uri: str) -> Store:
-        """Opens the folder of an output as a store."""
-        from pai_sdk._data.storage.store import open_store
-
-        return open_store(uri, client=self.files() if uri.startswith("oss://") else None)
-
-    def download(self, uri: str, target: Path, *, progress: bool = True) -> Path:
-        """Downloads a file or a folder of a job's outputs."""
-        from pai_sdk._data.storage.transfer import download
-
-        return download(self.files(), OssUri.parse(uri), target, progress=progress)
-
     # ---- shared helpers
 
     def _workspace_transport(self) -> Transport:
@@ -348,14 +310,6 @@ class ServiceBackend:
             retry=self._connection.retry,
             timeout_s=self._timeout_s,
         )
-
-    def _bucket(self) -> str:
-        self._settings.require(*JOB_SETTINGS)
-        return f"oss://{self._settings.oss_bucket_name}"
-
-    def files(self) -> OssClient:
-        """Returns the client of the object storage; the first call creates it."""
-        return self._connection.files()
 
 
 def _jobs_of_submission(
@@ -374,7 +328,7 @@ def _jobs_of_submission(
 
 def _check_uploaded(request: TrainingJobRequest, bucket: str, files: Callable[[], OssClient]) -> None:
     """Checks that an earlier submission has uploaded the files of a request that was loaded from a file."""
-    upload_prefixes = tuple(f"{bucket}/{folder}/" for folder in _FOLDERS.values())
+    upload_prefixes = tuple(f"{bucket}/{folder}/" for folder in UPLOAD_FOLDERS.values())
     code = request.effective_code_dir
     uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
     if code is not None and isinstance(code.location_value, OssLocation):
@@ -399,6 +353,8 @@ def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
     """Yields the parts of a plan that a schedule cannot repeat, since the client performs them."""
     if plan.resume is not None:
         yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume")
+    if plan.render is not None:
+        yield Problem("plan", "is one of a DLC job", "leave out api='dlc'")
     if plan.fallbacks:
         yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
     if backend_for_type(plan.request.compute_resource.ecs_spec).is_local:

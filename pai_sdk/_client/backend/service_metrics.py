@@ -43,11 +43,22 @@ class ServiceMetrics:
         if record is None or self._reads_reports:
             return self._jobs.metrics(job_id, name=name, since=since, page_size=_POINTS_A_PAGE)
         log_points = self._jobs.metrics(job_id, name=name, since=since)
-        reported = _reported(record, files, name, since)
-        if reported is None:
-            return log_points
-        # Both are sorted by time already.
-        return heapq.merge(log_points, reported, key=lambda point: point.timestamp or "")
+        return with_reported(record, log_points, files, name, since)
+
+
+def with_reported(
+    record: JobRecord,
+    log_points: Iterator[MetricPoint],
+    files: Callable[[], OssClient],
+    name: str | None,
+    since: str | None,
+) -> Iterator[MetricPoint]:
+    """Merges the values in the log of a job with those that it has reported."""
+    reported = _reported(record, files, name, since)
+    if reported is None:
+        return log_points
+    # Both are sorted by time already.
+    return heapq.merge(log_points, reported, key=lambda point: point.timestamp or "")
 
 
 def _reported(

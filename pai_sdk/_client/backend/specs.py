@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pai_sdk._host.execution.base import Hosts
+from pai_sdk.errors import InvalidInputError, Problem
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,10 @@ class Capabilities:
     # algorithms, datasets and experiments with ids, and whose instance types may have a price and lack capacity.
     hosts: Hosts = "elsewhere"
     retries: bool = False  # a job can be restarted after an interruption (`max_retries`)
+    # False: a create without a response is never sent again, since a second job could not be found with certainty.
+    repeats_creates: bool = True
+    api: str = "trainingjob"  # how jobs are described to the service
+    updates_jobs: bool = False  # it has `update`: the priority of an existing job
     on_interrupt: Literal["detach", "stop"] = "detach"  # effect of Ctrl-C on a job that is waited for
 
 
@@ -58,13 +63,32 @@ LOCAL = BackendSpec(
     },
 )
 
-BACKENDS: Mapping[str, BackendSpec] = {spec.name: spec for spec in (LOCAL, SERVICE)}
+DLC = BackendSpec(
+    "dlc",
+    "pai_sdk._client.backend.dlc.backend:DlcBackend",
+    Capabilities(repeats_creates=False, api="dlc", updates_jobs=True),
+    job_prefix="dlc",
+    list_option="--api dlc",
+)
+
+APIS = ("trainingjob", "dlc")
+"""The values of `api`: how a service is asked for jobs."""
+
+BACKENDS: Mapping[str, BackendSpec] = {spec.name: spec for spec in (LOCAL, DLC, SERVICE)}
 """The kinds of backends by name; a new one is added in this dictionary only."""
 
 
-def backend_for_type(instance_type: Any) -> BackendSpec:
-    """Returns the backend of an instance type; None is a type of the service."""
-    return next((spec for spec in BACKENDS.values() if instance_type in spec.instance_types), SERVICE)
+def backend_for_type(instance_type: Any, api: str | None = None) -> BackendSpec:
+    """Returns the backend of an instance type and an API; None is a type of the service, and its training jobs."""
+    of_service = DLC if api == DLC.capabilities.api else SERVICE
+    return next((spec for spec in BACKENDS.values() if instance_type in spec.instance_types), of_service)
+
+
+def checked_api(api: Any) -> str | None:
+    """Returns the argument `api`; refuses one that does not exist."""
+    if api is None or api in APIS:
+        return str(api) if api else None
+    raise InvalidInputError([Problem("api", f"{api!r} is not known", f"there is: {', '.join(APIS)}")])
 
 
 def backend_for_job(job_id: Any) -> BackendSpec:

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
 
-from pai_sdk._client.backend.base import Backend
+from pai_sdk._client.backend.base import Backend, JobUpdates
 from pai_sdk._client.backend.queueing import ReportsQueue, WaitingReason
 from pai_sdk._client.backend.specs import backend_for_job
 from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s
@@ -37,6 +37,7 @@ from pai_sdk.errors import (
 )
 
 if TYPE_CHECKING:
+    from pai_sdk._client.backend.base import UpdatesJobs
     from pai_sdk._client.job.board import Board
     from pai_sdk._data.storage.store import Store
     from pai_sdk._data.trace.trace_data import TraceData
@@ -564,6 +565,26 @@ class TrainingJob(Aliased):
         """
         check_labels(labels)
         self.backend.update_labels(self.id, labels)
+        self.refresh()
+
+    def update(self, *, priority: int | None = None, description: str | None = None) -> None:
+        """Change an unfinished job of DLC, and wait until the service shows the change, a minute at most.
+
+        Args:
+            priority: from 1 to 9, of a job in a quota.
+            description: free text for people.
+
+        Raises:
+            InvalidInputError: jobs of this service cannot be changed, this one has finished, or the service has
+                ignored the change.
+
+        Example:
+            >>> job.update(priority=7)  # doctest: +SKIP
+        """
+        if not self.backend.capabilities.updates_jobs:
+            hint = "submit another one with other parameters"
+            raise InvalidInputError([Problem("JOB", f"{self.id} is no job of DLC, and cannot be changed", hint)])
+        cast("UpdatesJobs", self.backend).update(self.id, JobUpdates(priority, description))
         self.refresh()
 
     # ---- its end

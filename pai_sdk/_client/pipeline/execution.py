@@ -149,9 +149,8 @@ class StepExecution:
             plan, self._executions_of(work.inputs), session, function_of(submitter), job_folder=folder
         )
         if is_again and parts != record.parts:  # it is another step now: only a job that is there counts
-            existing_job = next(
-                iter(session.backend_for(submitter.instance_type).find(plan.request, of_any_age=True)), None
-            )
+            backend = session.backend_for(submitter.instance_type, submitter.api)
+            existing_job = next(iter(backend.find(plan.request, of_any_age=True)), None)
             if existing_job is None:
                 record.status = "waiting"
                 self._submit(live, work)

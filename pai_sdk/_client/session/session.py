@@ -13,7 +13,7 @@ from pai_sdk._client import submission
 from pai_sdk._client.backend.backends import Backends
 from pai_sdk._client.backend.base import Backend, Plan
 from pai_sdk._client.backend.connection import Connection
-from pai_sdk._client.backend.specs import backend_for_job, backend_for_type
+from pai_sdk._client.backend.specs import backend_for_job, backend_for_type, checked_api
 from pai_sdk._client.job.job_list import JobList
 from pai_sdk._client.job.runs_of_jobs import RunsOfJobs
 from pai_sdk._client.job.training_job import TrainingJob
@@ -79,6 +79,8 @@ class Session(Aliased):
         oss_endpoint: str | None = None,
         endpoint: str | None = None,
         aiworkspace_endpoint: str | None = None,
+        dlc_endpoint: str | None = None,
+        api: str | None = None,
         network: str | None = None,
         trusted_oss_endpoints: str | None = None,
         access_key_id: str | None = None,
@@ -98,6 +100,10 @@ class Session(Aliased):
             oss_endpoint: host of OSS, when not the region's; `http://…` turns TLS off.
             endpoint: host of the PAI API, when not the region's; `http://…` turns TLS off.
             aiworkspace_endpoint: host of the workspace API, likewise.
+            dlc_endpoint: host of the API of DLC, when not the region's or `endpoint`, which a service of your own
+                has for all.
+            api: how jobs are described to the service, where a submitter does not say it: `trainingjob`, or `dlc`
+                for jobs of DLC.
             network: `PUBLIC` or `VPC`: which of the region's hosts.
             trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them. Requests,
                 and with them a token, go to `oss_endpoint` and to the OSS of Alibaba Cloud, and nowhere else.
@@ -123,6 +129,8 @@ class Session(Aliased):
                 "oss_endpoint": oss_endpoint,
                 "endpoint": endpoint,
                 "aiworkspace_endpoint": aiworkspace_endpoint,
+                "dlc_endpoint": dlc_endpoint,
+                "api": api,
                 "network": network,
                 "trusted_oss_endpoints": trusted_oss_endpoints,
             },
@@ -194,13 +202,17 @@ class Session(Aliased):
         """
         return cls.embedded(data_dir, executor="ray", executor_options={"address": address})
 
-    def backend_for(self, instance_type: str | None) -> Backend:
+    def backend_for(self, instance_type: str | None, api: str | None = None) -> Backend:
         """The backend of an instance type; for None, the service.
+
+        Args:
+            instance_type: such as `ecs.c6.large`, or `local`.
+            api: `trainingjob` or `dlc`; that of the settings otherwise.
 
         Raises:
             SettingsError: a setting that the backend needs is missing; all missing ones are named.
         """
-        backend: Backend = self._backends.at(backend_for_type(instance_type))
+        backend: Backend = self._backends.at(backend_for_type(instance_type, api or self.settings.api))
         return backend
 
     @property
@@ -370,7 +382,7 @@ class Session(Aliased):
             hint = "give what Processor.plan() or Estimator.plan() returned"
             raise InvalidInputError([wrong_type("plan", plan, hint)])
         compute = plan.request.compute_resource
-        backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None))
+        backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None), plan.api)
         resume = plan.resume
         prepare = (lambda: None) if resume is None else (lambda: resume.copy_to_target(self))
         return TrainingJob(submission.submit(plan, backend, prepare=prepare), backend)
@@ -383,7 +395,7 @@ class Session(Aliased):
             NotFoundError: there is no such job.
         """
         check_job_id(job_id)
-        backend = self.backend_for(next(iter(backend_for_job(job_id).instance_types), None))
+        backend: Backend = self._backends.at(backend_for_job(job_id))
         return TrainingJob(job_id, backend, record=backend.get(job_id))
 
     def list_jobs(
@@ -394,6 +406,7 @@ class Session(Aliased):
         labels: Mapping[str, str] | None = None,
         local: bool = False,
         skip: int = 0,
+        api: str | None = None,
     ) -> Iterator[TrainingJob]:
         """List jobs, the newest first.
 
@@ -403,12 +416,13 @@ class Session(Aliased):
             labels: only jobs with all of these labels.
             local: those in Docker on this machine instead of those of the service.
             skip: the number of newest jobs to leave out.
+            api: `dlc` for the jobs of DLC, `trainingjob` for training jobs; that of the settings otherwise.
 
         Raises:
             InvalidInputError: there is no such status, or the name or the labels are no strings.
         """
         check_filters(status, name, labels)
-        backend = self.local if local else self.backend_for(None)
+        backend = self.local if local else self.backend_for(None, checked_api(api))
         records = backend.list(status=status, name=name, labels=labels, skip=skip)
         return JobList(TrainingJob(record.training_job_id, backend, record=record) for record in records)
 

@@ -100,6 +100,8 @@ class Creation:
     def _can_repeat(self, error: PaiError, count: int, started_s: float) -> bool:
         if not error.maybe_arrived:
             return False  # the transport has retried it already
+        if not self._backend.capabilities.repeats_creates:
+            return False  # the caller decides, knowing the label
         if isinstance(error, RepeatedRequestError) and not self._backend.dedupes:
             return False  # it has arrived: sending it again could only make a second job
         in_time = count == 1 or self._retry.clock() - started_s < max(

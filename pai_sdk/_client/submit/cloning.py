@@ -18,7 +18,7 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.recorded import request_of
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.spec import HyperParameter, InputChannel, Label, OutputChannel
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, Problem
 
 _NOT_COPIED = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 _MASKED = re.compile(r"\*+")
@@ -46,6 +46,10 @@ def clone_plan(
     `instance_type` replaces all resources by public instances. One error lists all problems, such as an output
     that would overwrite that of the earlier job.
     """
+    if backend_for_job(record.training_job_id).capabilities.api == "dlc":
+        problem = f"{record.training_job_id} is a job of DLC, which cannot be copied"
+        hint = "plan it again with the Estimator or Processor, and api='dlc'"
+        raise InvalidInputError([Problem("JOB", problem, hint)])
     request = request_of(record)
     sees_files = backend_for_job(record.training_job_id).capabilities.shares_files
     problems = Problems()

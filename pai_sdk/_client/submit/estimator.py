@@ -214,7 +214,7 @@ class FunctionEstimator(Estimator):
             problems.append(Problem("source_dir", "is in OSS; for a function, it must be a local folder"))
         image_python = _PYTHON_OF_IMAGE.search(self.image_uri) if isinstance(self.image_uri, str) else None
         local_python = sys.version_info[:2]
-        capabilities = self.resolved_session().backend_for(self.instance_type).capabilities
+        capabilities = self.resolved_session().backend_for(self.instance_type, self.api).capabilities
         if (
             image_python
             and capabilities.uses_images

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pai_sdk._client.backend.dlc.options import DlcOptions
     from pai_sdk._client.experiment import Experiment
     from pai_sdk._client.job.notifications import Notification
     from pai_sdk._client.session import Session
@@ -118,6 +119,9 @@ class JobParameters:
         notify: where to announce the end of a job that this process waits for: `Webhook`, `DingTalk`.
         idempotency_key: a second submission with the same key gives the first job.
         git_labels: label jobs with repository, commit and branch of their code, where it is in git.
+        api: how jobs are described to the service: `trainingjob`, or `dlc` for jobs of DLC; that of the session's
+            settings otherwise.
+        dlc: what only jobs of DLC have, see `DlcOptions`.
         session: where jobs are submitted; the default session when first needed, if None.
     """
 
@@ -148,6 +152,8 @@ class JobParameters:
     notify: Sequence[Notification] | None = None
     idempotency_key: str | None = None
     git_labels: bool = True
+    api: str | None = None
+    dlc: DlcOptions | Mapping[str, Any] | None = None
     session: Session | None = None
 
     def describe(self) -> Description:

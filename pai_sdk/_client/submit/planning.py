@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._client.backend.base import Backend, Plan, Upload
+from pai_sdk._client.backend.specs import checked_api
 from pai_sdk._client.code.git import checkout
 from pai_sdk._client.code.job_package import (
     CHANNEL,
@@ -59,7 +60,10 @@ def make_plan(
     """Returns the plan of one job, with the label of its only submission; one error lists all problems."""
     problems = Problems()
     parameters = with_checked_types(parameters, problems)
-    backend = session.backend_for(parameters.instance_type)
+    with problems.under("api"):
+        checked_api(parameters.api)
+    problems.raise_if_any()  # which backend plans the job
+    backend = session.backend_for(parameters.instance_type, parameters.api)
     description = _describe(parameters, backend, problems)
     algorithm = description.algorithm
     request_fields.check_values(description.image, description.command, problems)
@@ -116,7 +120,33 @@ def make_plan(
     moved: list[str] = []
     if algorithm is None and ships_package(command):  # other code does not mention pai_sdk: it is not read again
         moved = former_paths(code_uploads[0].tree if code_uploads else None, command)
-    return replace(_guarded(plan, parameters, session, backend), warnings=_warnings(plan.request, moved))
+    plan = replace(_guarded(plan, parameters, session, backend), warnings=_warnings(plan.request, moved))
+    return _of_api(plan, parameters, backend)
+
+
+def _of_api(plan: Plan, parameters: JobParameters, backend: Backend) -> Plan:
+    """Returns the plan as the API of the backend needs it."""
+    problems = Problems()
+    if backend.capabilities.api != "dlc":
+        if parameters.dlc is not None:
+            problems.add("dlc", "is for jobs of DLC only", "give api='dlc' too")
+        if parameters.api not in (None, backend.capabilities.api):
+            problems.add(
+                "api", f"{parameters.api!r} is not for jobs on this machine", "give another instance_type"
+            )
+        problems.raise_if_any()
+        return plan
+    from pai_sdk._client.backend.dlc.backend import DlcBackend
+    from pai_sdk._client.backend.dlc.options import DlcOptions
+    from pai_sdk._client.backend.dlc.planning import dlc_plan
+
+    options = DlcOptions()
+    with problems.under("dlc"):
+        options = DlcOptions() if parameters.dlc is None else DlcOptions.model_validate(parameters.dlc)
+    problems.raise_if_any()
+    if not isinstance(backend, DlcBackend):
+        raise TypeError(f"{backend!r} plans no jobs of DLC")
+    return dlc_plan(plan, options, backend)
 
 
 def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: Backend) -> Plan:

@@ -12,7 +12,7 @@ _REGION = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 _WORKSPACE = re.compile(r"[A-Za-z0-9_.-]+")
 _API_HOST = re.compile(
-    r"(?:pai|paistudio|aiworkspace)(?:-vpc)?\.([a-z0-9-]+)\.(?:aliyuncs\.com|data\.aliyun\.com)"
+    r"(?:pai|paistudio|aiworkspace|pai-dlc)(?:-vpc)?\.([a-z0-9-]+)\.(?:aliyuncs\.com|data\.aliyun\.com)"
 )
 
 
@@ -60,6 +60,12 @@ def _check_network(value: str, where: str) -> str:
     return value.upper()
 
 
+def _check_api(value: str, where: str) -> str:
+    if value.lower() not in ("trainingjob", "dlc"):
+        raise SettingsError(f"{where}: {value!r} is not an API of jobs; write trainingjob or dlc")
+    return value.lower()
+
+
 REGIONS = (
     *("cn-hangzhou", "cn-shanghai", "cn-beijing", "cn-shenzhen", "cn-zhangjiakou", "cn-wulanchabu"),
     *("cn-guangzhou", "cn-chengdu", "cn-qingdao", "cn-huhehaote", "cn-heyuan", "cn-nanjing", "cn-fuzhou"),
@@ -78,6 +84,8 @@ CHECKS: dict[str, Callable[[str, str], str]] = {
     "oss_endpoint": _check_endpoint,
     "endpoint": _check_endpoint,
     "aiworkspace_endpoint": _check_endpoint,
+    "dlc_endpoint": _check_endpoint,
+    "api": _check_api,
     "network": _check_network,
     "trusted_oss_endpoints": _check_endpoints,
 }

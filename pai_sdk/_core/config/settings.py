@@ -31,6 +31,8 @@ _VARIABLES: dict[str, tuple[str, ...]] = {
     "oss_endpoint": ("PAI_OSS_ENDPOINT",),
     "endpoint": ("PAI_ENDPOINT",),
     "aiworkspace_endpoint": ("PAI_AIWORKSPACE_ENDPOINT",),
+    "dlc_endpoint": ("PAI_DLC_ENDPOINT",),
+    "api": ("PAI_API",),
     "network": ("PAI_NETWORK_TYPE",),
     "trusted_oss_endpoints": ("PAI_TRUSTED_OSS_ENDPOINTS",),
 }
@@ -41,7 +43,7 @@ PROFILE_VARIABLE = "PAI_PROFILE"
 _PAI_VARIABLES = ("DSW_INSTANCE_ID", "DLC_JOB_ID")
 _REGION_IN_PAI = ("dsw_region", "REGION")
 _REGIONAL_SETTINGS = frozenset(
-    {"workspace_id", "oss_bucket_name", "oss_endpoint", "endpoint", "aiworkspace_endpoint"}
+    {"workspace_id", "oss_bucket_name", "oss_endpoint", "endpoint", "aiworkspace_endpoint", "dlc_endpoint"}
 )
 
 
@@ -56,6 +58,8 @@ class Settings:
         oss_endpoint: host of OSS, when not the region's.
         endpoint: host of the PAI API, when not the region's.
         aiworkspace_endpoint: host of the workspace API, when not the region's.
+        dlc_endpoint: host of the API of DLC, when neither the region's nor that of a service of your own.
+        api: how services are asked for jobs: `trainingjob` or `dlc`; None is `trainingjob`.
         network: `PUBLIC` or `VPC`: which of the region's hosts are used; None is public.
         trusted_oss_endpoints: further hosts that an `oss://` URI may name, with commas between them.
         prices: instance type to the price of an instance and hour, of the config file only; see `max_cost`.
@@ -74,6 +78,8 @@ class Settings:
     oss_endpoint: str | None = None
     endpoint: str | None = None
     aiworkspace_endpoint: str | None = None
+    dlc_endpoint: str | None = None
+    api: str | None = None
     network: str | None = None
     trusted_oss_endpoints: str | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
@@ -108,10 +114,17 @@ class Settings:
 
     @property
     def dlc_url(self) -> str:
-        """The API of DLC, as a URL without a slash at its end; a service of your own has it at `endpoint`."""
-        if self.endpoint and api_region_of(self.endpoint) is None:
-            return self.pai_url
-        return self._url(None, "pai-dlc{vpc}.{region}.aliyuncs.com", "-vpc")
+        """The API of DLC, as a URL without a slash at its end. A service of your own has it at its one endpoint.
+
+        Example:
+            >>> Settings(region_id="cn-hangzhou").dlc_url
+            'https://pai-dlc.cn-hangzhou.aliyuncs.com'
+            >>> Settings(region_id="cn-hangzhou", endpoint="http://gpu-box:8787").dlc_url
+            'http://gpu-box:8787'
+        """
+        is_own_service = self.endpoint is not None and api_region_of(self.endpoint) is None
+        endpoint = self.dlc_endpoint or (self.endpoint if is_own_service else None)
+        return self._url(endpoint, "pai-dlc{vpc}.{region}.aliyuncs.com", "-vpc")
 
     @property
     def oss_url(self) -> str:
@@ -267,7 +280,7 @@ def _is_price(value: object) -> bool:
 
 def _check_regions(values: Mapping[str, str], locations: Mapping[str, str]) -> None:
     region = values.get("region_id")
-    for name in ("endpoint", "aiworkspace_endpoint"):
+    for name in ("endpoint", "aiworkspace_endpoint", "dlc_endpoint"):
         endpoint_region = api_region_of(values[name]) if name in values else None
         if region and endpoint_region and endpoint_region != region:
             raise SettingsError(

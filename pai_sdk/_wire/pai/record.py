@@ -170,6 +170,7 @@ class RecordSource(NamedTuple):
     lists_all: bool = False  # it lists an instance before it has a line
     may_wait: bool = False  # it has long polls (`Prefer: wait`)
     reads_reports: bool = False  # its metrics include reported ones
+    log_pause_s: float = 0.0  # it asks for a pause between two reads of a log
 
 
 class JobState(Received):
@@ -214,6 +215,7 @@ class JobRecord(JobState):
     priority: int | None = None
     role_arn: str | None = None
     dlc_job_id: str | None = None
+    dlc_status: str | None = None  # of a job with `api="dlc"`: the status as DLC calls it
     environments: dict[str, Any] | None = Field(default=None, repr=False)  # values may be secrets
     python_requirements: list[str] | None = Field(default=None, repr=False)  # an index URL may hold a password
     experiment_config: dict[str, Any] | None = None

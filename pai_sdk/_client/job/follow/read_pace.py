@@ -133,7 +133,8 @@ class ReadPace:
         is_cheap = self._supports_long_polls and (record is None or record.source.lists_all)
         # An instance that prints one line a second is read once a second.
         next_line_in_s = 0.0 if reader.lines_at is None else reader.lines_at + reader.line_s - self._now()
-        return reader.poll.pause_s(has_news=bool(page.lines), is_cheap=is_cheap, expected_s=next_line_in_s)
+        pause_s = reader.poll.pause_s(has_news=bool(page.lines), is_cheap=is_cheap, expected_s=next_line_in_s)
+        return max(pause_s, record.source.log_pause_s if record is not None else 0.0)
 
     def _required_quiet_s(
         self, reader: LogReader, record: JobRecord | None, readers: Collection[LogReader]

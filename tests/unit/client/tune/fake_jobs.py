@@ -157,7 +157,7 @@ class FakeSession:
     backend: FakeJobs
     settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x", prices={}))
 
-    def backend_for(self, instance_type: str | None) -> FakeJobs:
+    def backend_for(self, instance_type: str | None, api: str | None = None) -> FakeJobs:
         return self.backend
 
     def files(self) -> Any:

@@ -1,0 +1,107 @@
+"""The job folder of a DLC job: what its prefix reads. Uploaded by its content hash, and mounted at `/ml/job`.
+
+env.sh                        variables of the contract, and those that the request has no room for
+config/hyperparameters.json   as in the job contract
+config/training-job.json      the request, without secrets
+executables                   files of the code to be made executable: a mounted bucket keeps no modes
+requirements.txt              where both the request and the code have requirements
+"""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._host.execution.contract import user_args
+from pai_sdk._wire.masking import public_request
+from pai_sdk._wire.pai.names import variable_name
+from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.errors import InvalidInputError, Problem
+
+ML = "/ml"
+
+
+class TemporaryFolder:
+    """A folder that is removed with this object. Copies of a plan share it."""
+
+    def __init__(self) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="pai-sdk-dlc-job-"))
+        self._remove = weakref.finalize(self, shutil.rmtree, self.path, True)  # True: errors are ignored
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> TemporaryFolder:
+        return self
+
+
+def write_job_folder(
+    request: TrainingJobRequest,
+    *,
+    variables: Mapping[str, str],
+    file_names: Mapping[str, str],
+    code: FileTree | None,
+    has_both_requirements: bool,
+) -> tuple[FileTree, TemporaryFolder]:
+    """Writes the files of the folder; returns them with the folder, which must live until they are uploaded.
+
+    `variables` are those of the user that are not in the request; `file_names` are inputs that are files.
+    """
+    folder = TemporaryFolder()
+    files = {
+        "env.sh": _exports({**variables, **_contract(request, file_names)}),
+        "config/hyperparameters.json": _json({each.name: each.value for each in request.hyperparameters}),
+        "config/training-job.json": _json(_without_submission(public_request(request))),
+    }
+    if names := [entry.path for entry in code.entries if entry.executable] if code is not None else []:
+        files["executables"] = "".join(f"{name}\n" for name in names)
+    if has_both_requirements:
+        files["requirements.txt"] = "".join(f"{line}\n" for line in request.python_requirements or ())
+    for name, content in files.items():
+        path = folder.path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode())
+    return FileTree.scan(folder.path), folder
+
+
+def _contract(request: TrainingJobRequest, file_names: Mapping[str, str]) -> dict[str, str]:
+    """Returns the variables of the contract that are the same in every instance, and those for the prefix."""
+    problems: list[Problem] = []
+    values = {each.name: each.value for each in request.hyperparameters}
+    inputs = {each.name: f"{ML}/input/data/{each.name}" for each in request.input_channels}
+    outputs = {each.name: f"{ML}/output/{each.name}" for each in request.output_channels}
+    mounts = [*([f"{ML}/code"] if request.effective_code_dir else []), *inputs.values(), *outputs.values()]
+    variables = {
+        "PAI_SDK_MOUNTS": " ".join(mounts),
+        "PAI_SDK_OUTPUTS": " ".join(outputs.values()),
+        "PAI_HPS": json.dumps(values, ensure_ascii=False),
+        "PAI_USER_ARGS": user_args(request.hyperparameters, problems),
+    }
+    variables |= {f"PAI_HPS_{variable_name(name)}": value for name, value in values.items()}
+    for name, path in inputs.items():
+        file = file_names.get(name)
+        variables[f"PAI_INPUT_{variable_name(name)}"] = f"{path}/{file}" if file else path
+    variables |= {f"PAI_OUTPUT_{variable_name(name)}": path for name, path in outputs.items()}
+    if problems:
+        raise InvalidInputError(problems)
+    return variables
+
+
+def _exports(variables: Mapping[str, str]) -> str:
+    return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
+
+
+def _without_submission(fields: dict[str, Any]) -> dict[str, Any]:
+    """Leaves out what differs between two submissions of the same job, so that they have one folder."""
+    labels = [
+        each for each in fields.get("Labels", ()) if each["Key"] not in (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
+    ]
+    return {**fields, "Labels": labels}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, indent=2) + "\n"
