@@ -1,4 +1,8 @@
 from pai_sdk._client.backend.base import Plan as Plan
+from pai_sdk._client.backend.dlc.options import DlcCodeSource as DlcCodeSource
+from pai_sdk._client.backend.dlc.options import DlcMount as DlcMount
+from pai_sdk._client.backend.dlc.options import DlcOptions as DlcOptions
+from pai_sdk._client.backend.dlc.options import DlcSpotType as DlcSpotType
 from pai_sdk._client.backend.queueing import WaitingReason as WaitingReason
 from pai_sdk._client.code.package import package_code as package_code
 from pai_sdk._client.display.base import Display as Display

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pai_sdk._client.backend.base import Backend, Plan, Upload
+from pai_sdk._client.backend.dlc.options import DlcOptions
+from pai_sdk._client.backend.dlc.planning import MountTargets, dlc_plan
 from pai_sdk._client.backend.specs import checked_api
 from pai_sdk._client.code.git import checkout
 from pai_sdk._client.code.job_package import (
@@ -58,12 +60,8 @@ def make_plan(
     job_name: str | None = None,
 ) -> Plan:
     """Returns the plan of one job, with the label of its only submission; one error lists all problems."""
-    problems = Problems()
-    parameters = with_checked_types(parameters, problems)
-    with problems.under("api"):
-        checked_api(parameters.api)
-    problems.raise_if_any()  # which backend plans the job
-    backend = session.backend_for(parameters.instance_type, parameters.api)
+    parameters = with_checked_types(parameters, problems := Problems())
+    backend = session.backend_for(parameters.instance_type, checked_api(parameters.api))
     description = _describe(parameters, backend, problems)
     algorithm = description.algorithm
     request_fields.check_values(description.image, description.command, problems)
@@ -136,17 +134,11 @@ def _of_api(plan: Plan, parameters: JobParameters, backend: Backend) -> Plan:
             )
         problems.raise_if_any()
         return plan
-    from pai_sdk._client.backend.dlc.backend import DlcBackend
-    from pai_sdk._client.backend.dlc.options import DlcOptions
-    from pai_sdk._client.backend.dlc.planning import dlc_plan
-
     options = DlcOptions()
     with problems.under("dlc"):
         options = DlcOptions() if parameters.dlc is None else DlcOptions.model_validate(parameters.dlc)
     problems.raise_if_any()
-    if not isinstance(backend, DlcBackend):
-        raise TypeError(f"{backend!r} plans no jobs of DLC")
-    return dlc_plan(plan, options, backend)
+    return dlc_plan(plan, options, cast("MountTargets", backend))
 
 
 def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: Backend) -> Plan:

@@ -122,8 +122,8 @@ class Settings:
             >>> Settings(region_id="cn-hangzhou", endpoint="http://gpu-box:8787").dlc_url
             'http://gpu-box:8787'
         """
-        is_own_service = self.endpoint is not None and api_region_of(self.endpoint) is None
-        endpoint = self.dlc_endpoint or (self.endpoint if is_own_service else None)
+        is_custom_service = self.endpoint is not None and api_region_of(self.endpoint) is None
+        endpoint = self.dlc_endpoint or (self.endpoint if is_custom_service else None)
         return self._url(endpoint, "pai-dlc{vpc}.{region}.aliyuncs.com", "-vpc")
 
     @property

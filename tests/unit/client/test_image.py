@@ -46,7 +46,7 @@ class FakeSession:
         self.asked: list[list[str]] = []
         self._refusal = refusal
 
-    def backend_for(self, instance_type: str | None) -> Any: ...
+    def backend_for(self, instance_type: str | None, api: str | None = None) -> Any: ...
 
     @property
     def images(self) -> Any:

@@ -181,9 +181,9 @@ class DlcBackend(OssFiles):
         return [*dict.fromkeys(ids)][::-1]
 
     def _belongs_to(self, item: JobItem, key: str | None) -> bool:
-        found = submission_of(item)
+        entry_key = submission_of(item)
         # A list may show neither variables nor tags.
-        return key == (submission_of(self._jobs.get(item.job_id or "")) if found is None else found)
+        return key == (submission_of(self._jobs.get(item.job_id or "")) if entry_key is None else entry_key)
 
     # ---- a job
 
@@ -234,16 +234,16 @@ class DlcBackend(OssFiles):
     ) -> Iterator[JobRecord]:
         """Yields all matching jobs of the workspace, of any age."""
         # Several statuses of DLC have one meaning here, so the client selects.
-        words = statuses_for(status) if status is not None else ()
+        statuses = statuses_for(status) if status is not None else ()
         query = JobQuery(
             workspace_id=self._settings.workspace_id,
             display_name=name,
-            status=words[0] if len(words) == 1 else None,
+            status=statuses[0] if len(statuses) == 1 else None,
             start_time=BEGINNING,
             sort_by="GmtCreateTime",
             order="desc" if newest_first else "asc",
         )
-        for item in self._jobs.list(query) if status is None or words else ():
+        for item in self._jobs.list(query) if status is None or statuses else ():
             record = record_of(item)
             # The service compares names without case, and perhaps with wildcards; tags are a newer parameter.
             has_labels = (labels or {}).items() <= {each.key: each.value for each in record.labels}.items()

@@ -42,7 +42,7 @@ SUBMISSION, COMMAND, HYPERPARAMETERS, METRICS = (
 )
 """Variables of a job from which its record is read back."""
 
-OURS = (SUBMISSION, COMMAND, HYPERPARAMETERS, METRICS)
+RECORD_VARIABLES = (SUBMISSION, COMMAND, HYPERPARAMETERS, METRICS)
 _MAX_RECORDED = 4096  # characters of such a variable: all parameters of a job share 64 KiB
 _PLACEHOLDER = "${secret:"
 _APPENDED = ("tensorboard", "trace")  # outputs to whose files jobs append
@@ -223,8 +223,8 @@ def _image_config(options: DlcOptions) -> ImageConfig | None:
 def _nodes(request: TrainingJobRequest, options: DlcOptions) -> AssignNodeSpec | None:
     if options.node_names or options.avoid_nodes:
         names = {"node_names": options.node_names, "anti_affinity_node_names": options.avoid_nodes}
-        listed = {name: ",".join(nodes) for name, nodes in names.items() if nodes}
-        return AssignNodeSpec(enable_assign_node=True, **listed)
+        node_lists = {name: ",".join(nodes) for name, nodes in names.items() if nodes}
+        return AssignNodeSpec(enable_assign_node=True, **node_lists)
     spec = request.assign_node_spec
     return None if spec is None else AssignNodeSpec(**spec.model_dump(exclude_none=True))
 

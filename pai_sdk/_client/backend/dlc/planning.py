@@ -18,7 +18,7 @@ API = "dlc"
 _REQUIREMENTS = "requirements.txt"
 
 
-class HasPlaces(Protocol):
+class MountTargets(Protocol):
     """What decides where the files of a job are."""
 
     @property
@@ -31,7 +31,7 @@ class HasPlaces(Protocol):
         ...
 
 
-def dlc_plan(plan: Plan, options: DlcOptions, places: HasPlaces) -> Plan:
+def dlc_plan(plan: Plan, options: DlcOptions, targets: MountTargets) -> Plan:
     """Returns the plan of a DLC job; reports at once all that such a job cannot have."""
     request = plan.request
     if problems := request_problems(request, options):
@@ -47,8 +47,8 @@ def dlc_plan(plan: Plan, options: DlcOptions, places: HasPlaces) -> Plan:
         code=code.tree if code is not None else None,
         has_both_requirements=has_requirements and bool(request.python_requirements),
     )
-    upload = Upload(tree, places.tree_uri(tree, "input"), "the job folder")
-    layout = Layout(places.mount_endpoint, upload.uri, file_names, moved, has_requirements)
+    upload = Upload(tree, targets.tree_uri(tree, "input"), "the job folder")
+    layout = Layout(targets.mount_endpoint, upload.uri, file_names, moved, has_requirements)
     rendering = Rendering(options, layout)
     if problems := body_problems(rendering(request)):
         raise InvalidInputError(problems)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pai_sdk._client.backend.dlc.mapping import COMMAND, HYPERPARAMETERS, METRICS, OURS, SUBMISSION
+from pai_sdk._client.backend.dlc.mapping import COMMAND, HYPERPARAMETERS, METRICS, RECORD_VARIABLES, SUBMISSION
 from pai_sdk._client.backend.dlc.prefix import command_of
 from pai_sdk._wire.dlc.job_specs import JobSpec
 from pai_sdk._wire.dlc.records import JobDetail, JobItem, Pod
@@ -50,7 +50,7 @@ def record_of(job: JobDetail | JobItem) -> JobRecord:
         "HyperParameters": _hyperparameters(variables),
         "AlgorithmSpec": _algorithm(job, variables),
         "ComputeResource": _compute_resource(job),
-        "Environments": {name: value for name, value in variables.items() if name not in OURS} or None,
+        "Environments": {name: value for name, value in variables.items() if name not in RECORD_VARIABLES} or None,
         "PythonRequirements": job.thirdparty_libs or None,
         "UserVpc": _vpc(job),
         "Settings": job.settings.to_wire() if job.settings else None,

@@ -72,7 +72,7 @@ class PodWindows:
 
     def _read_part(self) -> list[str]:
         """Returns the lines of the longest window from the base that the service does not truncate."""
-        end_s, lines, max_lines = self._longest_window()
+        end_s, lines, max_lines = self._widest_window()
         new = self._accept(lines)
         settled_s = int(self._clock()) - _SETTLED_S
         # Before the end: a service that excludes both bounds has the lines of the end in neither window.
@@ -80,7 +80,7 @@ class PodWindows:
         self._due_move = (base_s, end_s, max_lines)
         return new
 
-    def _longest_window(self) -> tuple[int, list[str], int]:
+    def _widest_window(self) -> tuple[int, list[str], int]:
         """Returns the end and the lines of the window, and the number of lines to ask for in it."""
         low, high = self._base_s, int(self._clock()) + _CLOCKS_DIFFER_S
         best: tuple[int, list[str], int] | None = None

@@ -53,6 +53,10 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         ("max_cost", "prices", "fallback", "notify", "idempotency_key"),
         (st.none(), lambda v, w, _: True),  # guards: tests/unit/client/submit/test_guards.py
     ),
+    **dict.fromkeys(
+        ("api", "dlc"),
+        (st.none(), lambda v, w, _: True),  # jobs of DLC: tests/unit/client/backend/dlc
+    ),
     "git_labels": (
         st.booleans(),
         lambda v, w, _: True,

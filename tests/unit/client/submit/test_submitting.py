@@ -33,7 +33,7 @@ class FakeSession:
     backend: FakeBackend = field(default_factory=FakeBackend)
     settings: Any = field(default_factory=lambda: SimpleNamespace(workspace_id="123", region_id="cn-x", prices={}))
 
-    def backend_for(self, instance_type: str | None) -> FakeBackend:
+    def backend_for(self, instance_type: str | None, api: str | None = None) -> FakeBackend:
         return self.backend
 
     @property
