@@ -120,9 +120,8 @@ class TestShells:
     def test_ids_of_the_service_or_of_the_machine(self, shell: list[str], ml: Path) -> None:
         script = 'echo "$PAI_TRAINING_JOB_ID"'
         assert run(shell, ml, ["sh", "-c", script], DLC_JOB_ID="dlc1").stdout == "dlc1\n"
-        assert (
-            run(shell, ml, ["sh", "-c", script], PAI_TRAINING_JOB_ID="dlc2", DLC_JOB_ID="dlc1").stdout == "dlc2\n"
-        )
+        both = {"PAI_TRAINING_JOB_ID": "dlc2", "DLC_JOB_ID": "dlc1"}
+        assert run(shell, ml, ["sh", "-c", script], **both).stdout == "dlc2\n"
 
 
 def test_it_is_short_and_has_no_values() -> None:
