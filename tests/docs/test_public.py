@@ -139,6 +139,12 @@ OTHER_WORDS = {
     "UserVpc",
     "StagingFailed",
     "Statement",
+    # of the API of DLC, and its options, which are in the door of jobs only
+    "CodeSource",
+    "DlcOptions",
+    "ImageConfig",
+    "JobType",
+    "ResourceConfig",
 }
 INTERNAL = {
     "architecture.md",
