@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def _cell(value: object) -> str:
 def print_lines(lines: Iterable[str]) -> None:
     """Prints lines of a log or events."""
     for line in lines:
-        typer.echo(line)
+        typer.echo(visible_text(line) if sys.stdout.isatty() else line)
 
 
 def refusal_text(error: ApiError) -> str:
