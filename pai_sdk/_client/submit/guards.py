@@ -65,28 +65,38 @@ def check_cost(
     if wrong := [name for name, price in prices.items() if not _is_price(price)]:
         problems.add(f"prices[{wrong[0]!r}]", "is not a price", "give a number, 0 or more")
         return
-    paid = [each for each in (request.compute_resource, *alternatives) if _is_paid(each)]
+    plans = [_paid_parts(request, each) for each in (request.compute_resource, *alternatives)]
+    paid = [parts for parts in plans if parts]
     scheduler = request.scheduler
     seconds = scheduler.max_running_time_in_seconds if scheduler else None
     if paid and not seconds:
         problems.add("max_cost", "needs a time limit", "give max_run_time, in seconds")
         return
-    for each in paid:
-        kind = f"{each.ecs_spec}{' spot' if each.spot_spec else ''}"
+    for parts in paid:
         # Prices are per instance and hour. Without a `TYPE spot`, a spot instance counts with its price limit, or
         # in full.
-        price = _price(each, prices)
-        if price is None:
-            hint = (
-                f"give prices={{{each.ecs_spec!r}: …}}, per instance and hour, or 'prices' in ~/.pai/config.json"
-            )
-            problems.add("max_cost", f"no price of {each.ecs_spec} is known", hint)
+        amounts = [(part, _price(part, prices)) for part in parts]
+        for name in dict.fromkeys(part.ecs_spec for part, price in amounts if price is None):
+            hint = f"give prices={{{name!r}: …}}, per instance and hour, or 'prices' in ~/.pai/config.json"
+            problems.add("max_cost", f"no price of {name} is known", hint)
+        if any(price is None for _, price in amounts):
             continue
-        count = each.ecs_count or 1
-        cost = price * (seconds or 0) / 3600 * count
+        kind = " and ".join(dict.fromkeys(f"{part.ecs_spec}{' spot' if part.spot_spec else ''}" for part in parts))
+        count = sum(map(_count, parts))
+        cost = sum((price or 0) * (seconds or 0) / 3600 * _count(part) for part, price in amounts)
         if not cost <= max_cost:  # NaN is no cost that is allowed
             message = f"{count} × {kind} for {seconds} s may cost {cost:.2f}, which is more than {max_cost:g}"
             problems.add("max_cost", message, "lower max_run_time, or raise max_cost")
+
+
+def _paid_parts(request: TrainingJobRequest, resource: ComputeResource) -> list[ComputeResource]:
+    """Returns the paid resources of each role, if those of the job are `resource`."""
+    roles = request.model_copy(update={"compute_resource": resource}).role_requests
+    return [role.compute_resource for role in roles if _is_paid(role.compute_resource)]
+
+
+def _count(resource: ComputeResource) -> int:
+    return resource.ecs_count or resource.instance_count or 1
 
 
 def _is_price(price: object) -> bool:

@@ -19,7 +19,7 @@ from pai_sdk._host.agent.interpreter import find_requirements, has_pip, layer, s
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.processes import kill_group, session_leaders
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
 # The variables of this process that a job gets; all others, such as keys, stay here.
 _INHERITED = re.compile(
@@ -49,6 +49,10 @@ def job_on_host(sandbox: Sandbox, job: Mapping[str, Any], *, cache_dir: Path) ->
     layer(python, [*shared, *service_paths()], has_pip=has_pip())
     programs = [python, Path(requirements.environment)] if requirements else [python]
     needed: list[str | Path] = [sandbox.root, cache_dir, sys.prefix, sys.base_prefix, *service_paths()]
+    for mount in job.get("mounts", ()):
+        if hidden := next((str(path) for path in needed if Path(path).is_relative_to(mount["path"])), ""):
+            message = f"hides {hidden}, which jobs on this host need"
+            raise InvalidInputError([Problem(f"mounts[{mount['path']!r}]", message, "use another path")])
     return {
         **{name: value for name, value in job.items() if name != "python_requirements"},
         "instances": [

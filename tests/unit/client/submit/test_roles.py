@@ -84,6 +84,14 @@ def test_the_number_of_instances_is_that_of_the_roles() -> None:
     assert refused_at({"Worker": Role()}, instance_count=2) == ["instance_count"]
 
 
+def test_the_cost_is_that_of_all_roles() -> None:
+    roles = {"Worker": Role(instance_count=2), "PS": Role(instance_type="ecs.big")}
+    limits: dict[str, Any] = {"max_run_time": 3600, "prices": {"ecs.c6.large": 1.0, "ecs.big": 5.0}}
+    assert estimator(roles=roles, max_cost=7, **limits).plan()
+    assert refused_at(roles, max_cost=6.9, **limits) == ["max_cost"]
+    assert refused_at(roles, max_cost=7, max_run_time=3600, prices={"ecs.c6.large": 1.0}) == ["max_cost"]
+
+
 def test_a_copy_of_a_job_has_its_roles() -> None:
     request = estimator(roles={"Worker": Role(instance_count=2), "Evaluator": Role()}).plan().request
     record = JobRecord.model_validate({**request.to_wire(), "TrainingJobId": "train1", "Status": "Succeed"})
