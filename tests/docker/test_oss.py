@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import oss2
@@ -18,6 +19,7 @@ from pai_sdk._client.backend.local import LocalBackend
 from pai_sdk._data.run.report.checkpoints import commit
 from pai_sdk._data.run.store.stored_checkpoints import complete_checkpoints
 from pai_sdk._data.storage.oss.client import OssClient
+from pai_sdk._wire.pai.roles import Mount
 from pai_sdk.errors import ConflictError, InvalidInputError, JobFailed
 from tests.docker.conftest import lines_of, remove_all
 from tests.docker.engine import BASE_IMAGE, Engine
@@ -333,3 +335,24 @@ def test_a_local_job_resumes_from_a_checkpoint_that_is_elsewhere(
     job = resumed.fit(show_logs=False)
     assert lines_of(job) == ["seven", "_COMPLETE", "weights"]
     assert [found.step for found in complete_checkpoints(job)] == [7]
+
+
+def test_mounts_are_fetched_and_saved_with_what_was_deleted(
+    session: Session, bucket: oss2.Bucket, tmp_path: Path
+) -> None:
+    for key in ("in/a", "kept/b", "kept/c"):
+        bucket.put_object(key, key)
+    here = tmp_path / "here"
+    plan = processor(session, "cat /mnt/in/a; rm /mnt/kept/b; echo >/mnt/kept/d; echo made >/mnt/here/e").plan()
+    name = bucket.bucket_name
+    mounts = [
+        Mount(path="/mnt/in", uri=f"oss://{name}/in/"),
+        Mount(path="/mnt/kept", uri=f"oss://{name}/kept/", access="RW"),
+        Mount(path="/mnt/here", uri=here.as_uri(), access="RW"),
+    ]
+    request = plan.request.model_copy(update={"mounts": mounts})
+    job = session.submit(replace(plan, request=request))
+    job.wait(show_logs=False)
+    assert lines_of(job) == ["in/a"]
+    assert {entry.key for entry in bucket.list_objects("kept/").object_list} == {"kept/c", "kept/d"}
+    assert (here / "e").read_text() == "made\n"

@@ -38,11 +38,17 @@ def has_roles(job_id: str, request: TrainingJobRequest) -> bool:
 
 
 def has_unlike_instances(request: TrainingJobRequest) -> bool:
-    """Returns whether a job needs an executor for roles; False if its only role says nothing new."""
-    if not request.roles:
-        return False
-    role, *further = request.roles
-    return bool(further or role.command or role.image or role.start_after) or not is_awaited(role)
+    """Returns whether a job needs an executor for roles; False if its roles differ by their names alone."""
+    plain = request.model_copy(update={"roles": None})
+    return any(
+        bool(role.start_after) or not is_awaited(role) or _differs(each, plain)
+        for role, each in zip(request.roles or (), request.role_requests, strict=bool(request.roles))
+    )
+
+
+def _differs(role: TrainingJobRequest, job: TrainingJobRequest) -> bool:
+    size = role.compute_resource.instance_spec != job.compute_resource.instance_spec
+    return size or role.algorithm_spec != job.algorithm_spec
 
 
 def is_awaited(role: Role) -> bool:

@@ -22,6 +22,7 @@ from pai_sdk._host.agent.supervising import hidden_by_ml, job_on_host, start_sup
 from pai_sdk._host.execution.contract import job_description, launch_spec
 from pai_sdk._host.execution.process.executor import ProcessExecutor
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.roles import Mount
 from pai_sdk.errors import InvalidInputError
 from tests.support import ml
 from tests.support.messages import refused
@@ -31,6 +32,10 @@ from tests.unit.host.execution.conftest import Jobs, make_request
 pytestmark = pytest.mark.interpreter
 
 _REPOSITORY = Path(__file__).parents[4]
+
+
+def mount(path: str) -> Mount:
+    return Mount(path=path, uri="oss://bucket/folder/")
 
 
 def is_running(process: int) -> bool:
@@ -459,6 +464,38 @@ def test_ml_without_the_right_to_mount(jobs: Jobs) -> None:
         assert config_dir == str(folder / "input" / "config")
     assert content == "{}"
     assert (folder / "usercode" / "mine").stat().st_uid == os.getuid()
+
+
+def test_mounts_without_the_right_to_mount(jobs: Jobs) -> None:
+    """A user namespace gives new mount points, too; without one the job ends with the reason."""
+    weak = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"] if os.geteuid() == 0 else []
+    request = make_request("cat /pai-new/data/file; ls -d /etc", mounts=[mount("/pai-new/data")])
+    sandbox = Sandbox(jobs.root("train1"))
+    sandbox.mount_dir(0).mkdir(parents=True)
+    (sandbox.mount_dir(0) / "file").write_text("content\n")
+    start_elsewhere(jobs, request, under=weak)
+    state = jobs.wait()
+    if subprocess.run([*weak, "unshare", "--user", "true"], capture_output=True).returncode == 0:
+        assert jobs.log() == "content\n/etc\n"
+    else:
+        assert (state.succeeded, state.reason_code) == (False, "SandboxFailed")
+
+
+def test_mounts_where_nothing_can_be_mounted_end_the_job(jobs: Jobs) -> None:
+    sandbox = Sandbox(jobs.root("train1"))
+    sandbox.state_dir.mkdir(parents=True)
+    (sandbox.state_dir / "mount").write_text("in the way of the mount")
+    jobs.start(make_request("true", mounts=[mount("/mnt/data")]))
+    state = jobs.wait()
+    assert (state.reason_code, [one.status for one in state.instances]) == ("SandboxFailed", ["Terminated"])
+    assert "mounts" in state.reason_message
+
+
+def test_a_mount_that_would_hide_the_python_is_refused(jobs: Jobs) -> None:
+    path = "/" + Path(sys.prefix).parts[1]
+    with pytest.raises(InvalidInputError) as caught:
+        jobs.executor.start(launch_spec(jobs.root("train1"), "train1", make_request("true", mounts=[mount(path)])))
+    assert caught.value.problems[0].where == f"mounts[{path!r}]"
 
 
 def test_a_python_that_lies_in_ml_itself_is_not_hidden() -> None:
