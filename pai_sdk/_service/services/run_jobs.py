@@ -17,7 +17,7 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.creation import create_dlc_job
-from pai_sdk._service.services.dlc.rerun import body_of, changed_body, shown_request
+from pai_sdk._service.services.dlc.rerun import body_of, changed_body, displayed_request
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
@@ -152,7 +152,7 @@ def rerun_job(
 def _rerun_request(context: ServiceContext, job_id: str) -> tuple[RecordedRequest, dict[str, Any] | None]:
     """Returns the request of a job as its user knows it; for a job of DLC also the body that has created it."""
     request, dlc_body = _request_of(context.jobs.get(job_id)), body_of(context, job_id)
-    return (request if dlc_body is None else shown_request(dlc_body, request)), dlc_body
+    return (request if dlc_body is None else displayed_request(dlc_body, request)), dlc_body
 
 
 def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> JobDifference:

@@ -23,7 +23,7 @@ def body_of(context: ServiceContext, job_id: str) -> dict[str, Any] | None:
         return None if row is None else row.body
 
 
-def shown_request(body: Mapping[str, Any], request: RecordedRequest) -> RecordedRequest:
+def displayed_request(body: Mapping[str, Any], request: RecordedRequest) -> RecordedRequest:
     """Returns the request of a job with the command that its user has sent, without what the service adds."""
     specs = [spec for spec in body["JobSpecs"] if spec.get("PodCount") != 0]
     text = (specs[0].get("UserCommand") if len(specs) == 1 else None) or body["UserCommand"]
