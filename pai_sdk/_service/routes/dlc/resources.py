@@ -43,14 +43,14 @@ def batch_get_jobs_statistics(context: ContextOf, principal: PrincipalOf, query:
     return JobStatistics(statistics=counts)
 
 
-@shared_router.post("/tags")
+@router.post("/tags")
 def tag_resources(context: ContextOf, principal: PrincipalOf, tags: NewTags) -> TagsChanged:
     """TagResources: adds tags to jobs, replaces those of the same key, and leaves the others."""
     changes.tag_jobs(context, principal, tags)
     return TagsChanged()
 
 
-@shared_router.delete("/tags")
+@router.delete("/tags")
 def untag_resources(context: ContextOf, principal: PrincipalOf, query: UntagQuery) -> TagsChanged:
     """UntagResources."""
     changes.untag_jobs(context, principal, query)
