@@ -17,6 +17,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, TypeAdapter
 
+from pai_sdk._client.backend.dlc.options import DlcOptions
 from pai_sdk._client.experiment import Experiment
 from pai_sdk._client.submit.job_file import KINDS, parameters_of
 from pai_sdk._client.submit.parameters import JobParameters, Role
@@ -89,7 +90,8 @@ def _hints(kind: type[JobSubmitter]) -> dict[str, Any]:
     names: dict[str, Any] = {
         each.__name__: each for each in (ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig)
     }
-    names |= {each.__name__: each for each in (AlgorithmSpec, Channel, MetricDefinition, Experiment, Role, Secret)}
+    names |= {each.__name__: each for each in (AlgorithmSpec, Channel, DlcOptions, MetricDefinition, Experiment)}
+    names |= {each.__name__: each for each in (Role, Secret)}
     absent = dict.fromkeys(("Session", "TrainingJob", "AlgorithmChoice", "Notification", "Plan"), Any)
     return get_type_hints(kind, localns={**names, **absent})
 

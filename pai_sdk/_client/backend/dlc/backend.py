@@ -139,7 +139,7 @@ class DlcBackend(OssFiles):
     def _check_checkpoints(self, request: TrainingJobRequest) -> None:
         """Refuses a folder of checkpoints that a running job of this user writes: both would see each other's."""
         uri = next((each.output_uri for each in request.output_channels if each.name == "checkpoints"), None)
-        if uri is None:
+        if uri is None or f"/{request.training_job_name}/" in uri:  # the default: a folder of the job itself
             return
         key = request.label(SUBMISSION_LABEL)
         running = JobQuery(workspace_id=self._workspace_of(request), show_own=True, status="Running")

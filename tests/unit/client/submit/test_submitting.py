@@ -147,6 +147,7 @@ GUARDS = {"max_cost", "prices", "fallback", "notify", "idempotency_key"}  # test
 # Seen elsewhere: the code, its own tests; the session and the class's name, everywhere.
 ELSEWHERE = GUARDS | {"source_dir", "git_config", "git_labels", "allow_secrets", "session", "base_job_name"}
 ELSEWHERE |= {"roles"}  # tests/unit/client/submit/test_roles.py
+ELSEWHERE |= {"api", "dlc"}  # tests/unit/client/backend/dlc
 ELSEWHERE |= {"jobs", "_plans", "resume"}
 
 
