@@ -72,6 +72,8 @@ def _kind_schema(kind: type[JobSubmitter], definitions: dict[str, Any]) -> dict[
     for name in parameters_of(kind):
         if name in _FILE_KEYS:
             schema, description = _FILE_KEYS[name]
+        elif name == "roles":
+            schema, description = _roles_schema(definitions), described[name]
         elif name in ("input_channels", "output_channels"):
             schema, description = (
                 _schema(Sequence[str | Channel], definitions),
@@ -86,7 +88,23 @@ def _kind_schema(kind: type[JobSubmitter], definitions: dict[str, Any]) -> dict[
     return {"type": "object", "properties": properties, "required": needed, "additionalProperties": False}
 
 
-def _hints(kind: type[JobSubmitter]) -> dict[str, Any]:
+def _roles_schema(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of roles by name; pydantic cannot resolve hints that exist for type checkers only."""
+    described = _descriptions(Role)
+    properties = {
+        name: {**_schema(_of_files(hint), definitions), "description": described[name]}
+        for name, hint in _hints(Role).items()
+    }
+    definitions["Role"] = {
+        "title": "Role",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    return {"type": "object", "additionalProperties": {"$ref": "#/$defs/Role"}}
+
+
+def _hints(kind: type[JobSubmitter] | type[Role]) -> dict[str, Any]:
     names: dict[str, Any] = {
         each.__name__: each for each in (ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig)
     }
