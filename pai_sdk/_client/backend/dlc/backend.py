@@ -8,8 +8,10 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from typing import Any
 
+from pai_sdk._client.api import training_jobs
 from pai_sdk._client.api.dlc_jobs import BEGINNING, VERSION, DlcJobs
 from pai_sdk._client.api.training_jobs import JobPage
 from pai_sdk._client.api.transport import Transport
@@ -20,6 +22,7 @@ from pai_sdk._client.backend.dlc.measures import log_metrics, usage_of
 from pai_sdk._client.backend.dlc.records import record_of, submission_of
 from pai_sdk._client.backend.many_jobs import page_of_list
 from pai_sdk._client.backend.oss_files import OssFiles
+from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import with_reported
 from pai_sdk._client.backend.specs import DLC, Capabilities
 from pai_sdk._core.endpoint import Endpoint, host_of
@@ -315,6 +318,13 @@ class DlcBackend(OssFiles):
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         """Returns the resource usage of instances, by GetJobMetrics."""
         return usage_of(self._jobs, job_id, self._clock())
+
+    def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
+        """Returns why a job waits; queues of quotas are read by the API of training jobs."""
+        endpoint = Endpoint(self._settings.pai_url, self._connection.find_again)
+        keys, retry = self._connection.credentials, self._connection.retry
+        with closing(Transport(endpoint, keys, version=training_jobs.VERSION, retry=retry)) as transport:
+            return read_reason(transport, record, is_cloud=self.mount_endpoint is not None)
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to an instance that this user's service runs locally."""
