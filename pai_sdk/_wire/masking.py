@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._wire.pai.secret_values import MASK, masked, masked_spec
+from pai_sdk._wire.pai.secret_values import MASK, masked, masked_roles, masked_spec
 
 if TYPE_CHECKING:
     from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -30,6 +30,8 @@ def public_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     spec = public.get("AlgorithmSpec")
     if isinstance(spec, dict):
         public["AlgorithmSpec"] = masked_spec(spec)
+    if isinstance(public.get("Roles"), list):
+        public["Roles"] = masked_roles(public["Roles"])
     return public
 
 

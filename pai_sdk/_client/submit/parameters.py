@@ -78,6 +78,12 @@ class Role:
     start_after: str | Sequence[str] | None = None
     restart_policy: str | None = None
 
+    def __repr__(self) -> str:
+        values = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}
+        if isinstance(self.command, list | tuple):
+            values["command"] = [_without_secrets(word) for word in self.command]
+        return f"Role({', '.join(f'{name}={_without_secrets(value)!r}' for name, value in values.items())})"
+
 
 @dataclass(kw_only=True, repr=False, eq=False)
 class JobParameters:

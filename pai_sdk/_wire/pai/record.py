@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, PlainSerializer, PlainValidator, PrivateAttr, model_validator
 
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
-from pai_sdk._wire.pai.secret_values import masked, masked_spec
+from pai_sdk._wire.pai.secret_values import masked, masked_roles, masked_spec
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
 from pai_sdk._wire.pai.wire import NullableList, Received, seconds_of
 
@@ -24,6 +24,10 @@ _Status = Annotated[
     PlainValidator(_status_of),
     PlainSerializer(str, return_type=str),
 ]
+
+
+# Fields whose values can have secrets, for reprs.
+_MASKS: dict[str, Callable[[Any], Any]] = {"algorithm_spec": masked_spec, "roles": masked_roles}
 
 
 class StatusTransition(Received):
@@ -238,7 +242,8 @@ class JobRecord(JobState):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             if value not in (None, [], {}, ""):
-                yield name, masked_spec(value) if name == "algorithm_spec" else value
+                mask = _MASKS.get(name or "")
+                yield name, mask(value) if mask else value
 
     @property
     def source(self) -> RecordSource:

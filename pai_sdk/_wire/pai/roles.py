@@ -9,12 +9,13 @@ import posixpath
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator
 
 from pai_sdk._wire.pai.compute import InstanceSpec
 from pai_sdk._wire.pai.numbers import Integer
+from pai_sdk._wire.pai.secret_values import masked_command
 from pai_sdk._wire.pai.wire import Sent
 
 __all__ = ["Mount", "Role", "StartAfter", "mount_problems", "role_problems"]
@@ -56,6 +57,10 @@ class Role(Sent):
     is_chief: bool | None = None
     counts_for_success: bool | None = None
     start_after: list[StartAfter] | None = None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            yield name, [masked_command(word) for word in value] if name == "command" and value else value
 
     @field_validator("name")
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -144,6 +144,11 @@ def masked_command(text: str) -> str:
         return f"{match['name']}{match['between']}{MASK}"
 
     return _IN_COMMAND.sub(replacement, text)
+
+
+def masked_roles(roles: Sequence[Any]) -> list[Any]:
+    """Returns roles, as they are on the wire, with masked commands."""
+    return [masked_spec(role) if isinstance(role, Mapping) else role for role in roles]
 
 
 def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:

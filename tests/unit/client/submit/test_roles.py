@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from pai_sdk import Estimator
+from pai_sdk._client.job.field_groups import request_groups
 from pai_sdk._client.submit.cloning import clone_plan
 from pai_sdk._client.submit.job_file import JobFile
+from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError
 from pai_sdk.jobs import Role
@@ -90,6 +93,16 @@ def test_the_cost_is_that_of_all_roles() -> None:
     assert estimator(roles=roles, max_cost=7, **limits).plan()
     assert refused_at(roles, max_cost=6.9, **limits) == ["max_cost"]
     assert refused_at(roles, max_cost=7, max_run_time=3600, prices={"ecs.c6.large": 1.0}) == ["max_cost"]
+
+
+def test_secrets_of_commands_are_not_shown() -> None:
+    command = "export API_TOKEN=abcdefgh; python train.py"
+    made = estimator(roles={"Worker": Role(command=command), "PS": Role(command=["sh", "-c", command])})
+    request = made.plan().request
+    record = JobRecord.model_validate({**request.to_wire(), "TrainingJobId": "train1", "Status": "Succeed"})
+    shown = [repr(made), str(made.plan()), repr(request), repr(record), str(request_groups(record))]
+    assert [text for text in shown if "abcdefgh" in text] == []
+    assert "abcdefgh" not in json.dumps(public_request(request))
 
 
 def test_a_copy_of_a_job_has_its_roles() -> None:
