@@ -6,9 +6,10 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,7 +29,7 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
 from pai_sdk._wire.pai.wire import seconds_of
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.options import Json, duration_s, pairs
+from pai_sdk.cli.options import Api, Json, duration_s, pairs
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
 from pai_sdk.cli.tables import print_error, print_json, print_table, table_console
@@ -74,6 +75,7 @@ def ps(
         list[str] | None,
         typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; may be repeated."),
     ] = None,
+    api: Api = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 20,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
     watch: Annotated[
@@ -86,10 +88,10 @@ def ps(
     Example: pai-sdk ps --status Failed --label team=vision
     """
     labels = pairs(label, "--label") or None
+    list_jobs = partial(_list_jobs, api)
 
     def records() -> list[JobRecord]:
-        jobs = TrainingJob.list(status=status, name=name, labels=labels, local=selected_backend().local)
-        return [job.record for job in islice(jobs, limit)]
+        return [job.record for job in islice(list_jobs(status=status, name=name, labels=labels), limit)]
 
     def show(rows: list[JobRecord]) -> None:
         if quiet or as_json:
@@ -117,6 +119,17 @@ def ps(
         last_statuses = statuses
 
     repeat_display(show_changes, in_pipe=True)
+
+
+def _list_jobs(api: str | None, **filters: Any) -> Iterator[TrainingJob]:
+    """Lists the jobs of the selected backend; of one API, if it is given."""
+    is_local = selected_backend().local
+    if api is None:
+        jobs: Iterator[TrainingJob] = TrainingJob.list(**filters, local=is_local)
+        return jobs
+    if is_local:
+        raise typer.BadParameter("jobs in Docker on this machine have no API", param_hint="--api")
+    return get_default_session().list_jobs(**filters, api=api)
 
 
 def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:

@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from pai_sdk._client.backend.specs import APIS
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.errors import ServiceStartError
 
@@ -20,6 +21,24 @@ OBJECTS_KEY_VARIABLE = "PAI_SERVICE_OBJECTS_KEY"
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
 """The option of commands that print for people, or for scripts."""
+
+
+def _checked_api(api: str | None) -> str | None:
+    if api is not None and api not in APIS:
+        raise typer.BadParameter(f"{api!r} is not an API of jobs; there are {', '.join(APIS)}")
+    return api
+
+
+Api = Annotated[
+    str | None,
+    typer.Option(
+        metavar="API",
+        help="trainingjob, or dlc for jobs of DLC; PAI_API otherwise.",
+        callback=_checked_api,
+        autocompletion=lambda: list(APIS),
+    ),
+]
+"""The option of commands that submit or list jobs of one of PAI's APIs."""
 
 _TOKEN_BYTES = 32
 _MIN_TOKEN_LENGTH = 16

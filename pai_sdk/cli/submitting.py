@@ -17,7 +17,7 @@ from pai_sdk._client.display.choice import choose_display
 from pai_sdk._client.session import get_default_session
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
-from pai_sdk.cli.options import Json, pairs
+from pai_sdk.cli.options import Api, Json, pairs
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import JobId, find_job
 from pai_sdk.cli.tables import print_error
@@ -69,6 +69,7 @@ _KEYS = {
     "instance_type": ("instance_type", ""),
     "instance_count": ("instance_count", ""),
     "max_run_time": ("max_run_time", ""),
+    "api": ("api", ""),
 }
 
 
@@ -93,6 +94,7 @@ def run(
     instance_type: InstanceType = None,
     instance_count: InstanceCount = None,
     max_run_time: MaxRunTime = None,
+    api: Api = None,
     parameter: Annotated[
         list[str] | None,
         typer.Option(
@@ -207,7 +209,7 @@ def clone(
 
 def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool) -> None:
     """Submits a plan, and exits with the exit code of its job."""
-    backend_info = backend_for_type(instance_type or plan.request.compute_resource.ecs_spec)
+    backend_info = backend_for_type(instance_type or plan.request.compute_resource.ecs_spec, plan.api)
     session = get_default_session(local=backend_info.is_local)
     try:
         job = session.submit(plan, instance_type=instance_type)
@@ -247,5 +249,5 @@ def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
         problem = "a saved plan contains no files, and the files of a local job are not uploaded"
         raise InvalidInputError([Problem("--save", problem, "run it, or give an instance type of a service")])
     if plan.uploads:
-        get_default_session().backend_for(instance_type).upload(plan)
+        get_default_session().backend_for(instance_type, plan.api).upload(plan)
     typer.echo(f"saved to {plan.save(path)}; submit it with: pai-sdk submit {path}")

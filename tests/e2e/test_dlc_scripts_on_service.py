@@ -166,3 +166,21 @@ def test_the_official_client(official: Path, run: RunScript, folder: str) -> Non
     done = run("11_sdk.py", python=official, WORKSPACE_ID="1", RESOURCE_ID="quota1", DATA_URI=folder)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("listed: sdk-dict sdk-models\n")
+
+
+def test_run_and_ps_with_jobs_of_dlc(run: RunScript, session: Session, tmp_path: Path, clean_home: Path) -> None:
+    key = session.credentials()
+    settings = session.settings
+    variables = {
+        "PAI_ENDPOINT": str(settings.endpoint),
+        "PAI_OSS_ENDPOINT": str(settings.oss_endpoint),
+        "PAI_REGION_ID": str(settings.region_id),
+        "PAI_WORKSPACE_ID": "1",
+        "PAI_OSS_BUCKET_NAME": str(settings.oss_bucket_name),
+        "ALIBABA_CLOUD_ACCESS_KEY_ID": key.access_key_id,
+        "ALIBABA_CLOUD_ACCESS_KEY_SECRET": key.access_key_secret,
+    }
+    done = run("13_run.sh", **variables)
+    assert done.returncode == 0, done.stderr
+    job_id, listed, log = done.stdout.splitlines()
+    assert (job_id[:3], listed, log) == ("dlc", job_id, "hello from a job")

@@ -35,7 +35,7 @@ def memory(monkeypatch: pytest.MonkeyPatch) -> FakeBackend:
     backend = FakeBackend()
     session = Session("cn-hangzhou", "1", oss_bucket_name="models", access_key_id="a", access_key_secret="b")
     monkeypatch.setattr("pai_sdk._client.session.default._default", session)
-    monkeypatch.setattr(Session, "backend_for", lambda self, instance_type: backend)
+    monkeypatch.setattr(Session, "backend_for", lambda self, instance_type, api=None: backend)
     monkeypatch.setenv("COLUMNS", "100")
     return backend
 

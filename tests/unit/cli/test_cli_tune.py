@@ -20,7 +20,7 @@ SPACE = "search:\n  lr: {log_uniform: [1e-3, 1]}\n  layers: [1, 2]\nobjective: {
 @pytest.fixture
 def jobs(pai: Pai, monkeypatch: pytest.MonkeyPatch) -> FakeJobs:
     backend = FakeJobs(lambda values: [float(values["lr"]), 2.0])
-    monkeypatch.setattr(Session, "backend_for", lambda self, instance_type: backend)
+    monkeypatch.setattr(Session, "backend_for", lambda self, instance_type, api=None: backend)
     return backend
 
 
