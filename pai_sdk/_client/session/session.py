@@ -395,7 +395,8 @@ class Session(Aliased):
             NotFoundError: there is no such job.
         """
         check_job_id(job_id)
-        backend: Backend = self._backends.at(backend_for_job(job_id))
+        spec = backend_for_job(job_id)
+        backend = self.backend_for(next(iter(spec.instance_types), None), spec.capabilities.api)
         return TrainingJob(job_id, backend, record=backend.get(job_id))
 
     def list_jobs(

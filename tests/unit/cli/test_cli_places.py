@@ -66,7 +66,9 @@ def docker() -> ManyJobs:
 def session(monkeypatch: pytest.MonkeyPatch, service: ManyJobs, docker: ManyJobs, clean_home: Path) -> Session:
     made = Session("cn-hangzhou", "1", oss_bucket_name="models", access_key_id="a", access_key_secret="b")
     monkeypatch.setattr("pai_sdk._client.session.default._default", made)
-    monkeypatch.setattr(Session, "backend_for", lambda self, kind, api=None: docker if kind == "local" else service)
+    monkeypatch.setattr(
+        Session, "backend_for", lambda self, kind, api=None: docker if kind == "local" else service
+    )
     monkeypatch.setattr(Session, "local", docker)
     return made
 
@@ -152,7 +154,9 @@ def test_a_place_that_is_named_is_the_only_one() -> None:
 def test_a_profile_and_its_jobs(monkeypatch: pytest.MonkeyPatch, service: ManyJobs) -> None:
     staging = ManyJobs({"train99": ("of-staging", 1)})
     monkeypatch.setattr(
-        Session, "backend_for", lambda self, kind, api=None: staging if self.settings.profile == "staging" else service
+        Session,
+        "backend_for",
+        lambda self, kind, api=None: staging if self.settings.profile == "staging" else service,
     )
     pai("config", "set", "region_id", "cn-shanghai", "--profile", "staging")
     pai("config", "set", "workspace_id", "7", "--profile", "staging")
