@@ -19,7 +19,7 @@ METRICS_VARIABLE = "PAI_SDK_METRICS"
 """The variable with the metrics that are read from the log, as JSON: DLC has no field for them."""
 
 _RUNNABLE = ("PyTorchJob", "TFJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob")
-_CHIEFS = ("Chief", "Master")
+_CHIEFS = ("chief", "master")
 _MOUNTABLE = ("oss://",)
 
 # Commands of public scripts say `source`, which dash, the sh of Debian and Ubuntu, does not know.
@@ -174,7 +174,10 @@ def _role(job: NewJob, spec: JobSpec, first: JobSpec) -> dict[str, Any]:
 
 def _counts_for_success(job: NewJob, spec: JobSpec) -> bool | None:
     """Returns whether the job needs the success of a role; None leaves it to the type of the job."""
-    if job.success_policy == "ChiefWorker":
-        has_chief = any(each.is_chief_role or each.type in _CHIEFS for each in job.job_specs)
-        return (spec.is_chief_role or spec.type in _CHIEFS) if has_chief else None
-    return spec.consider_in_success_policy
+    if job.success_policy != "ChiefWorker":
+        return spec.consider_in_success_policy
+    return _is_chief(spec) if any(map(_is_chief, job.job_specs)) else None
+
+
+def _is_chief(spec: JobSpec) -> bool:
+    return spec.is_chief_role or (spec.type or "").lower() in _CHIEFS
