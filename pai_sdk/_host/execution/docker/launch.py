@@ -126,6 +126,9 @@ class Launch:
                     network=network,
                     grace_s=options.grace_s,
                 )
+                if options.network == "host" and has_roles(self.spec.job_id, self.spec.request):
+                    # Without a network of the job, the engine resolves no names of containers.
+                    arguments["extra_hosts"] = {each.name: "127.0.0.1" for each in self.spec.instances}
                 self.engine.start_container(arguments)
 
     def _create_metrics_folder(self) -> None:
