@@ -88,7 +88,9 @@ def data_set(session: Session, folder: str) -> str:
 
 def submitted(jobs: DlcJobs, output: str) -> JobDetail:
     """Waits for the job whose id is in an output."""
-    job_id = re.findall(r"\|\s+(dlc[0-9a-z]+)\s+\|", output)[-1]
+    ids = re.findall(r"\|\s+(dlc[0-9a-z]+)\s+\|", output)
+    assert ids, output
+    job_id = ids[-1]
     deadline = time.monotonic() + PATIENCE_S
     while not is_terminal((job := jobs.get(job_id)).status):
         assert time.monotonic() < deadline, job
@@ -127,9 +129,14 @@ def test_all_roles_of_tensorflow(run: RunScript, jobs: DlcJobs, folder: str) -> 
         jobs, run("05_tfjob_console.sh", **SMALL, DATA=f"--data_source_uris={folder}::/mnt/data").stdout
     )
     assert job.status == "Succeeded", job.reason_message
-    printed = {pod: lines[-1].split(" [")[0] for pod, lines in logs(jobs, job).items()}
-    expected = ("chief-0", "ps-0", "worker-0", "worker-1", "worker-2", "evaluator-0")
-    assert printed == {pod: pod.replace("-", " ") for pod in expected}
+    printed = {pod: lines[-1].split(" [")[0] for pod, lines in logs(jobs, job).items() if lines}
+    counting = {"chief-0", "worker-0", "worker-1", "worker-2"}
+    others = {
+        "ps-0",
+        "evaluator-0",
+    }  # stopped when the ones that count have ended, perhaps before their first line
+    assert counting <= printed.keys() <= counting | others
+    assert all(line == pod.replace("-", " ") for pod, line in printed.items())
 
 
 def test_a_job_file(run: RunScript, jobs: DlcJobs) -> None:
