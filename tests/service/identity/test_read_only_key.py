@@ -18,8 +18,10 @@ from sqlalchemy import MetaData, create_engine, select
 from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.state.models import AuditRow
+from pai_sdk._wire.dlc.actions import API_VERSION
+from tests.service.dlc.dlc_client import DlcClient, dlc_body
 from tests.service.fakes import ScriptedExecutor
-from tests.service.http.test_openapi import EXAMPLES, OPERATIONS, SLOWEST_S, _lead_inside
+from tests.service.http.test_openapi import DLC_PATHS, EXAMPLES, OPERATIONS, SLOWEST_S, _lead_inside
 from tests.service.identity.test_tables_of_users import tables
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
@@ -40,7 +42,7 @@ def operator(folder: Path) -> Iterator[Client]:
 
 
 @pytest.fixture(scope="module")
-def reader(operator: Client) -> tuple[Client, str]:
+def reader(operator: Client) -> tuple[Client, str, str]:
     """A user with a job, objects, a table, a model, an experiment and a schedule, whose right is now to read."""
     carol = user(operator, "carol")
     job_id = carol.create(job_body(Labels=[{"Key": "a", "Value": "b"}]))
@@ -54,8 +56,12 @@ def reader(operator: Client) -> tuple[Client, str]:
         ("/schedules", {"Name": "s", "Cron": "0 0 29 2 *", "Request": job_body()}),
     ):
         assert carol.call("POST", path, body=body).status_code == 200
+    carol_of_dlc = DlcClient(carol.info)
+    dlc_id = carol_of_dlc.create(dlc_body())
+    carol_of_dlc.until(dlc_id, "Running")
+    carol_of_dlc.do("CreateTensorboard", {"JobId": dlc_id})
     operator.call("PUT", "/users/carol", body={"Right": "read"})
-    return carol, job_id
+    return carol, job_id, dlc_id
 
 
 def files(folder: Path) -> dict[str, str]:
@@ -90,10 +96,9 @@ def snapshot(folder: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: mode.value)
-def test_no_request_changes_anything(folder: Path, reader: tuple[Client, str], mode: GenerationMode) -> None:
-    client, job_id = reader
+def test_no_request_changes_anything(folder: Path, reader: tuple[Client, str, str], mode: GenerationMode) -> None:
+    client, job_id, dlc_id = reader
     key = static_credentials(client.info.access_key_id, client.info.access_key_secret)
-    auth = Acs3Auth(key, "Any", "2022-01-12")
     before = snapshot(folder)
     assert sum(map(len, before.values())) > 10
     statuses: set[int] = set()
@@ -110,11 +115,13 @@ def test_no_request_changes_anything(folder: Path, reader: tuple[Client, str], m
         )
         @given(case=operation.as_strategy(generation_mode=mode), known=st.booleans())
         def check(case: Any, known: bool) -> None:
+            is_of_dlc = case.path in DLC_PATHS
+            auth = Acs3Auth(key, "Any", API_VERSION if is_of_dlc else "2022-01-12")
             if known:
-                _lead_inside(case, job_id)
+                _lead_inside(case, job_id, dlc_id)
             if known and case.method == "DELETE":
                 for name in {"job_id", "run_id"} & set(case.path_parameters or {}):
-                    case.path_parameters[name] = job_id
+                    case.path_parameters[name] = dlc_id if is_of_dlc else job_id
             try:
                 url = client.info.endpoint
                 answer = case.call(base_url=url, session=client.session, auth=auth, timeout=SLOWEST_S)
