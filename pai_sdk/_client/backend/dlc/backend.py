@@ -10,6 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
+from weakref import WeakMethod
 
 from pai_sdk._client.api import training_jobs
 from pai_sdk._client.api.dlc_jobs import BEGINNING, VERSION, DlcJobs
@@ -74,7 +75,7 @@ class DlcBackend(OssFiles):
         self._lock = threading.Lock()  # guards the details
         self._details: OrderedDict[str, tuple[float, JobDetail]] = OrderedDict()  # when they were read
         self._clock = clock
-        self._logs = DlcLogs(self._jobs, self._detail, clock)
+        self._logs = DlcLogs(self._jobs, _weak(self._detail), clock)
 
     @classmethod
     def open(cls, connection: Connection) -> DlcBackend:
@@ -345,6 +346,19 @@ class DlcBackend(OssFiles):
     def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
         """Calls TagResources: adds or replaces tags."""
         self._jobs.tag(job_id, [Tag(key=key, value=value) for key, value in labels.items()])
+
+
+def _weak(method: Callable[[str, float], JobDetail]) -> Callable[[str, float], JobDetail]:
+    """Returns a function that calls a method of an object, without a reference to the object."""
+    reference = WeakMethod(method)
+
+    def call(job_id: str, max_age_s: float) -> JobDetail:
+        existing = reference()
+        if existing is None:
+            raise RuntimeError("the logs are read after their backend was dropped")
+        return existing(job_id, max_age_s)
+
+    return call
 
 
 def _with_password(body: dict[str, Any]) -> dict[str, Any]:

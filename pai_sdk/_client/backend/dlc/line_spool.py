@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
+import weakref
 from array import array
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -18,6 +19,8 @@ class LineSpool:
     def __init__(self) -> None:
         self.count = 0
         self._file = tempfile.SpooledTemporaryFile(max_size=_MEMORY_BYTES)  # noqa: SIM115 - `close` closes it
+        # A session that is dropped without `close` leaves no open file.
+        self._finalizer = weakref.finalize(self, self._file.close)
         self._marks = array("Q")  # the position of every 256th line
         self._size = 0
 
@@ -42,4 +45,4 @@ class LineSpool:
 
     def close(self) -> None:
         """Removes the file."""
-        self._file.close()
+        self._finalizer()

@@ -50,8 +50,10 @@ class DlcLogs:
         with self._lock:
             key = (job_id, instance)
             if key not in self._logs:
+                # Without a reference to this object: a cycle would keep the sockets of a dropped session open.
                 self._logs[key] = _InstanceLog(
-                    partial(self._pods_of, job_id, instance), partial(self._windows, job_id, instance)
+                    partial(_pods_of, self._get_detail, job_id, instance),
+                    partial(_windows, self._jobs, self._get_detail, self._clock, job_id, instance),
                 )
                 self._remove_oldest()
             self._logs.move_to_end(key)
@@ -65,38 +67,41 @@ class DlcLogs:
             if self._logs[key].close(blocking=False):
                 del self._logs[key]
 
-    def _pods_of(self, job_id: str, instance: str, max_age_s: float) -> list[Pod]:
-        """Returns the pods that an instance had, the oldest first."""
-        job = self._get_detail(job_id, max_age_s)
-        pod = next((pod for pod in job.pods if pod.pod_id == instance), None)
-        if pod is None:
-            # Services may keep the log of a pod that they no longer list.
-            return [Pod(pod_id=instance)] if has_command_ended(job.status) else []
-        former = sorted(pod.history_pods, key=lambda each: seconds_of(each.gmt_create_time) or 0.0)
-        return [*former, pod]
-
-    def _windows(self, job_id: str, instance: str, uid: str | None) -> PodWindows:
-        created_s = seconds_of(self._get_detail(job_id, float("inf")).gmt_create_time)
-        start_s = 0 if created_s is None else max(0, int(created_s) - _BEFORE_THE_JOB_S)
-        return PodWindows(partial(self._fetch, job_id, instance, uid), start_s, self._clock)
-
-    def _fetch(
-        self, job_id: str, instance: str, uid: str | None, start_s: int, end_s: int | None, max_lines: int
-    ) -> list[str]:
-        query = PodLogQuery(
-            max_lines=max_lines, start_time=wire_time(start_s), end_time=wire_time(end_s), pod_uid=uid
-        )
-        logs = self._jobs.pod_logs(job_id, instance, query)
-        # A service that ignores the uid returns the lines of another pod.
-        is_other = uid is not None and logs.pod_uid not in (None, uid)
-        return [] if is_other else logs.logs
-
     def close(self) -> None:
         """Removes all lines."""
         with self._lock:
             logs, self._logs = [*self._logs.values()], OrderedDict()
         for log in logs:
             log.close()
+
+
+def _pods_of(get_detail: GetDetail, job_id: str, instance: str, max_age_s: float) -> list[Pod]:
+    """Returns the pods that an instance had, the oldest first."""
+    job = get_detail(job_id, max_age_s)
+    pod = next((pod for pod in job.pods if pod.pod_id == instance), None)
+    if pod is None:
+        # Services may keep the log of a pod that they no longer list.
+        return [Pod(pod_id=instance)] if has_command_ended(job.status) else []
+    former = sorted(pod.history_pods, key=lambda each: seconds_of(each.gmt_create_time) or 0.0)
+    return [*former, pod]
+
+
+def _windows(
+    jobs: DlcJobs, get_detail: GetDetail, clock: Callable[[], float], job_id: str, instance: str, uid: str | None
+) -> PodWindows:
+    created_s = seconds_of(get_detail(job_id, float("inf")).gmt_create_time)
+    start_s = 0 if created_s is None else max(0, int(created_s) - _BEFORE_THE_JOB_S)
+    return PodWindows(partial(_fetch, jobs, job_id, instance, uid), start_s, clock)
+
+
+def _fetch(
+    jobs: DlcJobs, job_id: str, instance: str, uid: str | None, start_s: int, end_s: int | None, max_lines: int
+) -> list[str]:
+    query = PodLogQuery(max_lines=max_lines, start_time=wire_time(start_s), end_time=wire_time(end_s), pod_uid=uid)
+    logs = jobs.pod_logs(job_id, instance, query)
+    # A service that ignores the uid returns the lines of another pod.
+    is_other = uid is not None and logs.pod_uid not in (None, uid)
+    return [] if is_other else logs.logs
 
 
 class _InstanceLog:

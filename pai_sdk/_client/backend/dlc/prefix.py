@@ -32,10 +32,19 @@ done
 pai_sdk_dir=@ML@/usercode
 (mkdir -p "$pai_sdk_dir" && [ -w "$pai_sdk_dir" ]) 2>/dev/null || pai_sdk_dir="${TMPDIR:-/tmp}/pai_sdk-usercode"
 mkdir -p "$pai_sdk_dir" && cd "$pai_sdk_dir" || pai_sdk_end "$pai_sdk_dir cannot be made"
-[ ! -d @ML@/code ] || cp -R @ML@/code/. . || pai_sdk_end "the code cannot be copied"
-[ ! -f "$pai_sdk_job/executables" ] || while IFS= read -r pai_sdk_file; do
-  chmod +x "./$pai_sdk_file"
-done <"$pai_sdk_job/executables"
+if mkdir .pai_sdk 2>/dev/null; then
+  [ ! -d @ML@/code ] || cp -R @ML@/code/. . || pai_sdk_end "the code cannot be copied"
+  [ ! -f "$pai_sdk_job/executables" ] || while IFS= read -r pai_sdk_file; do
+    chmod +x "./$pai_sdk_file"
+  done <"$pai_sdk_job/executables"
+  true >.pai_sdk/ready
+else # instances of some services share the folder
+  pai_sdk_file=600
+  until [ -e .pai_sdk/ready ]; do
+    [ $((pai_sdk_file -= 1)) -gt 0 ] || pai_sdk_end "another instance has not copied the code"
+    sleep 1
+  done
+fi
 export PAI_WORKING_DIR="$pai_sdk_dir" PAI_CONFIG_DIR="$pai_sdk_job/config"
 pai_sdk_file=$(uname -n)
 export PAI_INSTANCE_NAME="${PAI_INSTANCE_NAME:-$pai_sdk_file}"

@@ -123,6 +123,11 @@ class TestShells:
         both = {"PAI_TRAINING_JOB_ID": "dlc2", "DLC_JOB_ID": "dlc1"}
         assert run(shell, ml, ["sh", "-c", script], **both).stdout == "dlc2\n"
 
+    def test_instances_that_share_the_folder(self, shell: list[str], ml: Path) -> None:
+        # The second one neither copies over files that the first one reads, nor starts before they are there.
+        assert run(shell, ml, ["sh", "-c", "echo changed >sub/run.sh"]).returncode == 0
+        assert run(shell, ml, ["sh", "-c", "cat sub/run.sh"]).stdout == "changed\n"
+
 
 def test_it_is_short_and_has_no_values() -> None:
     assert len(with_prefix(["sh", "-c", ""])) < 2048
