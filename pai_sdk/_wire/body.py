@@ -120,9 +120,11 @@ class Body(BaseModel):
                 self.model_fields_set.discard(name)
         return self
 
-    def to_wire(self) -> dict[str, Any]:
-        """Returns the JSON object: names of the wire, without unset fields."""
-        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude_none=True)
+    def to_wire(self, *left_out: str) -> dict[str, Any]:
+        """Returns the JSON object: names of the wire, without unset fields and the named ones of this class."""
+        return self.model_dump(
+            mode="json", by_alias=True, exclude_unset=True, exclude_none=True, exclude=set(left_out)
+        )
 
     def to_json(self) -> str:
         """Returns the compact JSON text that is sent."""

@@ -17,7 +17,7 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.creation import create_dlc_job
-from pai_sdk._service.services.dlc.rerun import body_of, changed_body, displayed_request
+from pai_sdk._service.services.dlc.rerun import changed_job, displayed_request, dlc_job_of
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
@@ -27,6 +27,7 @@ from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._service.services.usage import read_usage
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.requests import RecordedRequest, values_by_path
@@ -142,17 +143,17 @@ def rerun_job(
     context: ServiceContext, principal: Principal, job_id: str, changes: RerunChanges, token: str
 ) -> str:
     """Creates a job like an earlier one, with changes; returns its id. The same token creates no second one."""
-    earlier, dlc_body = _rerun_request(context, job_id)
+    earlier, dlc_job = _rerun_request(context, job_id)
     changed = changed_request(earlier, changes, f"{job_id} {token}")
-    if dlc_body is not None:
-        return create_dlc_job(context, changed_body(dlc_body, earlier, changed), principal)
+    if dlc_job is not None:
+        return create_dlc_job(context, changed_job(dlc_job, earlier, changed).to_wire(), principal)
     return create_job(context, read_body(json_bytes(changed.to_wire())), principal)[0]
 
 
-def _rerun_request(context: ServiceContext, job_id: str) -> tuple[RecordedRequest, dict[str, Any] | None]:
-    """Returns the request of a job as its user knows it; for a job of DLC also the body that has created it."""
-    request, dlc_body = _request_of(context.jobs.get(job_id)), body_of(context, job_id)
-    return (request if dlc_body is None else displayed_request(dlc_body, request)), dlc_body
+def _rerun_request(context: ServiceContext, job_id: str) -> tuple[RecordedRequest, NewJob | None]:
+    """Returns the request of a job as its user knows it; for a job of DLC also the job as it was sent."""
+    request, dlc_job = _request_of(context.jobs.get(job_id)), dlc_job_of(context, job_id)
+    return (request if dlc_job is None else displayed_request(dlc_job, request)), dlc_job
 
 
 def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> JobDifference:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -27,6 +27,7 @@ from pai_sdk._service.services.jobs.request_checks import (
 from pai_sdk._service.services.jobs.resolution import Resolved
 from pai_sdk._service.services.jobs.snapshot import LinkOf, job_in_full
 from pai_sdk._service.state.models import Job
+from pai_sdk._wire.dlc.jobs import NewJob as NewDlcJob
 
 
 def check_job(
@@ -59,14 +60,14 @@ def create_job(
     principal: Principal,
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None,
     *,
-    dlc_body: Mapping[str, Any] | None = None,
+    dlc_job: NewDlcJob | None = None,
 ) -> tuple[str, str]:
     """Creates a job of a user; returns its id and the notice about it. The options are those of `NewJob`."""
-    job = check_job(context, body, principal, is_of_dlc=dlc_body is not None)
+    job = check_job(context, body, principal, is_of_dlc=dlc_job is not None)
     notice = unused_notice(job.request, context.executor)
     notices = (notice, image_notice(job.request, context.executor))
     submission = NewJob(
-        job.request, job.workspace_id, principal.user, job.algorithm_id, notices, in_transaction, dlc_body
+        job.request, job.workspace_id, principal.user, job.algorithm_id, notices, in_transaction, dlc_job
     )
     job_id = context.jobs.create(submission)
     return job_id, notice

@@ -8,13 +8,14 @@ from pai_sdk._service.services.dlc.conversion import mount, training_request
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.roles import Mount
 from tests.service.dlc.dlc_client import dlc_body
 
 
 def converted(**fields: Any) -> TrainingJobRequest:
     """The request, which its model must accept."""
     body = dlc_body("python train.py", **fields)
-    return TrainingJobRequest.model_validate(training_request(received(NewJob, body), []))
+    return training_request(received(NewJob, body), [])
 
 
 def spec(role: str, **fields: Any) -> dict[str, Any]:
@@ -90,4 +91,4 @@ def test_other_fields_have_their_places() -> None:
 
 def test_mounts_name_buckets_without_their_endpoints() -> None:
     fields = mount("/mnt/a", "oss://data.oss-cn-x-internal.aliyuncs.com/a/", None, None)
-    assert fields == {"Path": "/mnt/a", "Uri": "oss://data/a/", "Access": "RO"}
+    assert fields == Mount(path="/mnt/a", uri="oss://data/a/", access="RO")

@@ -32,6 +32,8 @@ OTHERS = {
     "_data/run/watch/table.py": "words for statuses",
     "_service/http/authentication.py": "parts of a signature",
     "_service/services/experiments.py": "values of OrderBy",
+    "_service/services/dlc/listing.py": "values of SortBy and PaymentType",
+    "_service/services/dlc/records.py": "values of SortBy",
     "_service/services/jobs/listing.py": "values of SortBy",
     "_service/oss": "the XML, the errors and the signatures of OSS",
     "_service/state/migrations.py": "requests as an earlier release has stored them",

@@ -10,6 +10,7 @@ from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.dlc import tensorboards
 from pai_sdk._service.state.dlc_models import RecordRow
+from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.resources.tensorboards import (
     NewTensorboard,
     SharedUrl,
@@ -82,6 +83,5 @@ def get_tensorboard_shared_url(request: Request, context: ContextOf, tensorboard
 
 
 def _reference(row: RecordRow) -> TensorboardReference:
-    fields = {"data_source_id": row.body.get("DataSourceId"), "job_id": row.body.get("JobId")}
-    present = {name: value for name, value in fields.items() if value is not None}
-    return TensorboardReference(tensorboard_id=row.id, **present)
+    board = received(NewTensorboard, row.body)
+    return TensorboardReference(tensorboard_id=row.id, data_source_id=board.data_source_id, job_id=board.job_id)

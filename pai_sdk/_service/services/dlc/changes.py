@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services import training_jobs
@@ -12,6 +11,7 @@ from pai_sdk._service.services.dlc.job_records import existing_dlc_job, status_o
 from pai_sdk._service.services.dlc.problems import refuse_problems
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.dlc.checks import update_problems
 from pai_sdk._wire.dlc.jobs import JobUpdate
 from pai_sdk._wire.dlc.resources.checks import tagging_problems
@@ -52,24 +52,20 @@ def update_job(context: ServiceContext, job_id: str, update: JobUpdate) -> None:
     refuse_problems(problems)
     if update.accessibility is not None:
         context.jobs.set_labels(job_id, {ACCESSIBILITY_LABEL: update.accessibility})
-    fields: dict[str, Any] = {}
     # As in the cloud: a priority that comes too late has no effect, and is no error.
-    if update.priority is not None and job.status in QUEUED:
-        fields["Priority"] = update.priority
-    if update.description is not None:
-        fields["Description"] = update.description
-    if fields:
-        _change_body(context, job_id, fields)
+    priority = update.priority if job.status in QUEUED else None
+    if priority is not None or update.description is not None:
+        _change_body(context, job_id, priority, update.description)
         context.runner.wake()
 
 
-def _change_body(context: ServiceContext, job_id: str, fields: Mapping[str, Any]) -> None:
+def _change_body(context: ServiceContext, job_id: str, priority: int | None, description: str | None) -> None:
     with context.jobs.changing(job_id) as (session, job):
         _, row = existing_dlc_job(session, job_id)
-        row.body = {**row.body, **fields}
-        if "Priority" in fields:
-            job.priority = fields["Priority"]
-            job.request = {**job.request, "Priority": job.priority}
+        row.body = {**row.body, **JobUpdate(priority=priority, description=description).to_wire()}
+        if priority is not None:
+            job.priority = priority
+            job.request = {**job.request, **wire_names(priority=priority)}
 
 
 def tag_jobs(context: ServiceContext, principal: Principal, tags: NewTags) -> None:

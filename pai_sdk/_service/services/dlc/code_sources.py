@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pai_sdk._service.identity.principal import LOCAL_USER, Principal
+from pai_sdk._service.identity.visibility import PUBLIC
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.problems import refuse_problems
 from pai_sdk._service.services.dlc.records import Kind, RecordQuery
@@ -26,14 +27,14 @@ _KIND: Kind = "code source"
 def create_code_source(context: ServiceContext, principal: Principal, source: NewCodeSource) -> str:
     """Registers a code source; returns its id."""
     refuse_problems(code_source_problems(source))
-    body = {name: value for name, value in source.to_wire().items() if name != "WorkspaceId"}
     row = context.records.create(
         _KIND,
         new_code_source_id(),
-        body,
+        source.to_wire("workspace_id"),
         name=source.display_name or "",
         workspace_id=context.workspace_for(principal, source.workspace_id),
         owner=principal.user,
+        accessibility=source.accessibility,
     )
     return row.id
 
@@ -69,7 +70,7 @@ def update_code_source(context: ServiceContext, code_source_id: str, update: Cod
 
 def publish_code_source(context: ServiceContext, code_source_id: str) -> None:
     """Lets the members of the workspace see a code source."""
-    context.records.update(_KIND, code_source_id, {"Accessibility": "PUBLIC"})
+    context.records.update(_KIND, code_source_id, {}, accessibility=PUBLIC)
 
 
 def delete_code_source(context: ServiceContext, code_source_id: str) -> None:
@@ -78,16 +79,15 @@ def delete_code_source(context: ServiceContext, code_source_id: str) -> None:
 
 
 def _record(row: RecordRow) -> CodeSourceRecord:
+    record = CodeSourceRecord(
+        code_source_id=row.id,
+        display_name=row.name,
+        workspace_id=row.workspace_id,
+        accessibility=row.accessibility,
+        user_id=row.owner or LOCAL_USER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modify_time=wire_time(row.modified_at),
+    )
     # The token is written and never read again: nobody needs it but the service.
-    body = {name: value for name, value in row.body.items() if name != "CodeRepoAccessToken"}
-    fields = {
-        **body,
-        "CodeSourceId": row.id,
-        "DisplayName": row.name,
-        "WorkspaceId": row.workspace_id,
-        "Accessibility": row.accessibility,
-        "UserId": row.owner or LOCAL_USER,
-        "GmtCreateTime": wire_time(row.created_at),
-        "GmtModifyTime": wire_time(row.modified_at),
-    }
-    return received(CodeSourceRecord, fields)
+    body = received(NewCodeSource, row.body).to_wire("code_repo_access_token")
+    return received(CodeSourceRecord, {**body, **record.to_wire()})

@@ -6,13 +6,18 @@ import json
 import posixpath
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any
 
-from pai_sdk._wire.dlc.job_specs import JobSpec, ResourceConfig
+from pydantic import ValidationError
+
+from pai_sdk._wire.dlc.job_specs import JobSpec, ResourceConfig, StartupDependency
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import canonical_role
 from pai_sdk._wire.dlc.uris import without_endpoint
-from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
+from pai_sdk._wire.pai.compute import ComputeResource, InstanceSpec, SchedulerConfig
+from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, TrainingJobRequest
+from pai_sdk._wire.pai.roles import Mount, Role, StartAfter
+from pai_sdk._wire.pai.spec import AlgorithmSpec, Label, MetricDefinition
+from pai_sdk._wire.requests import RecordedMetric
 from pai_sdk.errors import Problem
 
 METRICS_VARIABLE = "PAI_SDK_METRICS"
@@ -26,31 +31,33 @@ _MOUNTABLE = ("oss://",)
 _IN_BASH = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; else exec sh -c "$0"; fi'
 
 
-def training_request(job: NewJob, mounts: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the body of CreateTrainingJob that runs a job of DLC; `mounts` are its data sources, resolved."""
+def training_request(job: NewJob, mounts: Sequence[Mount]) -> TrainingJobRequest:
+    """Returns the request that runs a job of DLC; `mounts` are its data sources, resolved.
+
+    Raises InvalidInputError with values that a training job cannot have.
+    """
     specs = [spec for spec in job.job_specs if spec.pod_count != 0]
     first, is_plain = specs[0], _is_plain(specs)
-    fields: dict[str, Any] = {
-        "TrainingJobName": job.display_name,
-        "WorkspaceId": job.workspace_id,
-        "TrainingJobDescription": job.description,
-        "AlgorithmSpec": {
-            "Image": first.image,
-            "Command": _command(job, (first.user_command if is_plain else None) or job.user_command or ""),
-            "JobType": job.job_type,
-            "MetricDefinitions": [*_metrics(variables(job).get(METRICS_VARIABLE, ""))],
-        },
-        "ComputeResource": _compute(job, first, sum(_count(spec) for spec in specs)),
-        "Environments": variables(job),
-        "PythonRequirements": job.thirdparty_libs,
-        "Labels": [{"Key": key, "Value": value} for key, value in labels_of(job).items()],
-        "Priority": job.priority,
-        "Roles": [] if is_plain else [_role(job, spec, first) for spec in specs],
-        "Mounts": [*mounts],
-    }
-    if job.job_max_running_time_minutes:
-        fields["Scheduler"] = {"MaxRunningTimeInSeconds": 60 * job.job_max_running_time_minutes}
-    return {name: value for name, value in fields.items() if value not in (None, [], {})}
+    limit_min = job.job_max_running_time_minutes
+    return TrainingJobRequest(
+        training_job_name=job.display_name or "",
+        workspace_id=job.workspace_id,
+        training_job_description=job.description,
+        algorithm_spec=AlgorithmSpec(
+            image=first.image or "",
+            command=_command(job, (first.user_command if is_plain else None) or job.user_command or ""),
+            job_type=job.job_type or "",
+            metric_definitions=[*_metrics(variables(job).get(METRICS_VARIABLE, ""))],
+        ),
+        compute_resource=_compute(job, first, sum(_count(spec) for spec in specs)),
+        environments=variables(job) or None,
+        python_requirements=job.thirdparty_libs or None,
+        labels=[Label(key=key, value=value) for key, value in labels_of(job).items()],
+        priority=job.priority,
+        roles=None if is_plain else [_role(job, spec, first) for spec in specs],
+        mounts=[*mounts] or None,
+        scheduler=SchedulerConfig(max_running_time_in_seconds=60 * limit_min) if limit_min else None,
+    )
 
 
 def unrunnable_problems(job: NewJob) -> Iterator[Problem]:
@@ -72,10 +79,9 @@ def mount_problems(where: str, uri: str) -> Iterator[Problem]:
         yield Problem(where, f"{scheme}:// cannot be mounted by this service", "use oss://")
 
 
-def mount(path: str, uri: str, access: str | None, options: str | None) -> dict[str, Any]:
+def mount(path: str, uri: str, access: str | None, options: str | None) -> Mount:
     """Returns a mount of a request; the endpoint in a URI is left out, whether the cloud's or this service's."""
-    fields = {"Path": path, "Uri": without_endpoint(uri), "Access": access or "RO", "Options": options}
-    return {name: value for name, value in fields.items() if value is not None}
+    return Mount(path=path, uri=without_endpoint(uri), access="RW" if access == "RW" else "RO", options=options)
 
 
 def variables(job: NewJob) -> dict[str, str]:
@@ -102,36 +108,39 @@ def _install(folder: str | None) -> str:
     return f"if [ -f {path} ]; then python -m pip install -r {path} || exit $?; else echo {missing}; fi\n"
 
 
-def _metrics(text: str) -> Iterator[dict[str, str]]:
+def _metrics(text: str) -> Iterator[MetricDefinition]:
     """Yields the metrics of a variable; nothing for text of another form, since the variable is any user's."""
     try:
         metrics = json.loads(text)
     except (ValueError, RecursionError):
         return
-    for metric in metrics if isinstance(metrics, list) else ():
-        if (
-            isinstance(metric, dict)
-            and isinstance(metric.get("Name"), str)
-            and isinstance(metric.get("Regex"), str)
-        ):
-            yield {"Name": metric["Name"], "Regex": metric["Regex"]}
+    for each in metrics if isinstance(metrics, list) else ():
+        try:
+            metric = RecordedMetric.model_validate(each)
+        except ValidationError:
+            continue
+        if metric.name is not None and metric.regex is not None:
+            yield MetricDefinition(name=metric.name, regex=metric.regex)
 
 
-def _compute(job: NewJob, first: JobSpec, count: int) -> dict[str, Any]:
+def _compute(job: NewJob, first: JobSpec, count: int) -> ComputeResource:
     if first.resource_config is None:
-        return {"EcsSpec": first.ecs_spec or "local", "EcsCount": count}
-    quota = job.resource_id or first.quota_id
-    return {
-        "InstanceSpec": _instance_spec(first.resource_config),
-        "InstanceCount": count,
-        **({"ResourceId": quota} if quota else {}),
-    }
+        return ComputeResource(ecs_spec=first.ecs_spec or "local", ecs_count=count)
+    return ComputeResource(
+        instance_spec=_instance_spec(first.resource_config),
+        instance_count=count,
+        resource_id=job.resource_id or first.quota_id,
+    )
 
 
-def _instance_spec(config: ResourceConfig) -> dict[str, str]:
-    names = ("CPU", "GPU", "GPUType", "Memory", "SharedMemory")
-    wire = config.to_wire()
-    return {name: wire[name] for name in names if name in wire}
+def _instance_spec(config: ResourceConfig) -> InstanceSpec:
+    return InstanceSpec(
+        cpu=config.cpu,
+        gpu=config.gpu,
+        gpu_type=config.gpu_type,
+        memory=config.memory,
+        shared_memory=config.shared_memory,
+    )
 
 
 def _count(spec: JobSpec) -> int:
@@ -146,30 +155,28 @@ def _is_plain(specs: Sequence[JobSpec]) -> bool:
     return len(specs) == 1 and is_worker and is_counted and first.restart_policy in (None, "Never")
 
 
-def _role(job: NewJob, spec: JobSpec, first: JobSpec) -> dict[str, Any]:
+def _role(job: NewJob, spec: JobSpec, first: JobSpec) -> Role:
     """Returns a role; image and command only where they are not those of the job."""
-    fields: dict[str, Any] = {
-        "Name": canonical_role(job.job_type or "", spec.type or "") or spec.type,
-        "Count": _count(spec),
-        "Image": spec.image if spec.image != first.image else None,
-        "Command": _command(job, spec.user_command) if spec.user_command else None,
-        "EcsSpec": spec.ecs_spec,
-        "InstanceSpec": _instance_spec(spec.resource_config) if spec.resource_config else None,
-        "RestartPolicy": spec.restart_policy,
-        "IsChief": spec.is_chief_role or None,
-        "CountsForSuccess": _counts_for_success(job, spec),
-        "StartAfter": [
-            {
-                "Role": each.type,
-                "Phase": each.on_phase,
-                "MinCount": int(each.min_replicas)
-                if each.min_replicas and each.min_replicas.isdecimal()
-                else None,
-            }
-            for each in spec.startup_dependencies
-        ],
-    }
-    return {name: value for name, value in fields.items() if value not in (None, [])}
+    return Role.model_validate(
+        {
+            "name": canonical_role(job.job_type or "", spec.type or "") or spec.type,
+            "count": _count(spec),
+            "image": spec.image if spec.image != first.image else None,
+            "command": _command(job, spec.user_command) if spec.user_command else None,
+            "ecs_spec": spec.ecs_spec,
+            "instance_spec": _instance_spec(spec.resource_config) if spec.resource_config else None,
+            "restart_policy": spec.restart_policy,
+            "is_chief": spec.is_chief_role or None,
+            "counts_for_success": _counts_for_success(job, spec),
+            "start_after": [*map(_start_after, spec.startup_dependencies)] or None,
+        }
+    )
+
+
+def _start_after(dependency: StartupDependency) -> StartAfter:
+    count = dependency.min_replicas or ""
+    min_count = int(count) if count.isdecimal() else None
+    return StartAfter(role=dependency.type or "", phase=dependency.on_phase, min_count=min_count)
 
 
 def _counts_for_success(job: NewJob, spec: JobSpec) -> bool | None:

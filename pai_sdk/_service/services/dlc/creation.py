@@ -13,12 +13,16 @@ from pai_sdk._service.services.dlc.conversion import mount, mount_problems, trai
 from pai_sdk._service.services.dlc.problems import refuse_problems
 from pai_sdk._service.services.dlc.templates import with_template
 from pai_sdk._service.services.training_jobs import create_job
+from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.checks import job_problems
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.sources import DataSource
+from pai_sdk._wire.pai.roles import Mount
 from pai_sdk._wire.workspace.checks import default_mount_path
-from pai_sdk.errors import Problem
+from pai_sdk.errors import InvalidInputError, Problem
+
+_TEMPLATE = wire_names(template_id=None)
 
 
 def create_dlc_job(
@@ -29,30 +33,36 @@ def create_dlc_job(
 ) -> str:
     """Creates a job of a user; returns its id. Raises WireError with all problems of the body."""
     full_body = with_template(context, principal, body)
-    refuse_problems(job_problems({name: full_body[name] for name in full_body if name != "TemplateId"}))
     job = received(NewJob, full_body)
+    # For a body with a template, the check allows missing fields; here those of the template are there.
+    merged = _TEMPLATE if job.template_id else ()
+    refuse_problems(job_problems({name: full_body[name] for name in full_body if name not in merged}))
     refuse_problems(unrunnable_problems(job))
-    request = training_request(job, _mounts(context, job, principal))
-    job_id, _ = create_job(context, request, principal, in_transaction, dlc_body=job.to_wire())
+    try:
+        request = training_request(job, _mounts(context, job, principal))
+    except InvalidInputError as error:
+        refuse_problems(error.problems)
+        raise
+    job_id, _ = create_job(context, request.to_wire(), principal, in_transaction, dlc_job=job)
     return job_id
 
 
-def _mounts(context: ServiceContext, job: NewJob, principal: Principal) -> list[dict[str, Any]]:
+def _mounts(context: ServiceContext, job: NewJob, principal: Principal) -> list[Mount]:
     return [
         _mount(f"DataSources[{index}]", source, context, principal)
         for index, source in enumerate(job.data_sources)
     ]
 
 
-def _mount(where: str, source: DataSource, context: ServiceContext, principal: Principal) -> dict[str, Any]:
+def _mount(where: str, source: DataSource, context: ServiceContext, principal: Principal) -> Mount:
     """Returns the mount of a data source: of a URI, or of a registered data set."""
     uri, options, access = source.uri, source.options, source.mount_access
     path = source.mount_path
     if uri is None:
         dataset = context.records.data_set(source.data_source_id or "", source.data_source_version, principal)
-        uri, access = dataset["Uri"], access or dataset.get("MountAccess")
-        path = path or default_mount_path(dataset.get("Options"))
-        options = options or dataset.get("Options")
+        uri, access = dataset.uri or "", access or dataset.mount_access
+        path = path or default_mount_path(dataset.options)
+        options = options or dataset.options
         refuse_problems(mount_problems(f"{where}.DataSourceId", uri))
         if path is None:
             what = "is missing, and the data set has no default"

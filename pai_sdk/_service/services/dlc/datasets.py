@@ -10,6 +10,7 @@ from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.problems import missing_error, refuse_problems
 from pai_sdk._service.services.dlc.records import Kind, RecordQuery
 from pai_sdk._service.state.dlc_models import RecordRow, RecordVersionRow
+from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.body import comma_list, received
 from pai_sdk._wire.dlc.names import new_dataset_id
 from pai_sdk._wire.dlc.resources.checks import page_problems
@@ -27,44 +28,42 @@ from pai_sdk._wire.workspace.datasets import (
     NewDataset,
     NewDatasetVersion,
 )
-from pai_sdk._wire.workspace.labels import ResourceLabel
+from pai_sdk._wire.workspace.labels import NewLabels, ResourceLabel
 from pai_sdk.errors import Problem
 
 _KIND: Kind = "data set"
 _FIRST_VERSION = "v1"
-# The fields of a new data set that are those of its first version too.
-_OF_VERSIONS: tuple[str, ...] = (
-    "Uri",
-    "DataSourceType",
-    "Property",
-    "Options",
-    "DataCount",
-    "DataSize",
-    "ImportInfo",
-    "SourceId",
-    "SourceType",
-)
+_NO_LABELS = wire_names(labels=[])  # of bodies without any
 
 
 def create_dataset(context: ServiceContext, principal: Principal, dataset: NewDataset) -> str:
     """Registers a data set with its first version; returns its id. Nothing is stored on a dry run."""
     refuse_problems(dataset_problems(dataset))
     workspace_id = context.workspace_for(principal, dataset.workspace_id)
-    body = {name: value for name, value in dataset.to_wire().items() if name not in ("WorkspaceId", "DryRun")}
-    version = {name: body[name] for name in _OF_VERSIONS if name in body}
-    for name, field in (("Description", "VersionDescription"), ("Labels", "VersionLabels")):
-        if field in body:
-            version[name] = body.pop(field)
+    version = NewDatasetVersion(
+        uri=dataset.uri,
+        data_source_type=dataset.data_source_type,
+        property_type=dataset.property_type,
+        options=dataset.options,
+        data_count=dataset.data_count,
+        data_size=dataset.data_size,
+        import_info=dataset.import_info,
+        source_id=dataset.source_id,
+        source_type=dataset.source_type,
+        description=dataset.version_description,
+        labels=dataset.version_labels,
+    )
     dataset_id = new_dataset_id()
     if not dataset.dry_run:
         context.records.create(
             _KIND,
             dataset_id,
-            body,
+            dataset.to_wire("workspace_id", "dry_run", "version_description", "version_labels"),
             name=dataset.name or "",
             workspace_id=workspace_id,
             owner=principal.user,
-            versions={_FIRST_VERSION: version},
+            accessibility=dataset.accessibility,
+            versions={_FIRST_VERSION: version.to_wire()},
         )
     return dataset_id
 
@@ -84,15 +83,15 @@ def list_datasets(context: ServiceContext, principal: Principal, query: DatasetQ
         name=query.name,
         ids=comma_list(query.dataset_ids),
         accessibility=query.accessibility,
-        values={
-            "DataSourceType": comma_list(query.data_source_types),
-            "DataType": comma_list(query.data_types),
-            "Property": comma_list(query.properties),
-            "SourceType": comma_list(query.source_types),
-            "SourceId": comma_list(query.source_id),
-            "Provider": comma_list(query.provider),
-            "Edition": comma_list(query.edition),
-        },
+        values=wire_names(
+            data_source_type=comma_list(query.data_source_types),
+            data_type=comma_list(query.data_types),
+            property=comma_list(query.properties),
+            source_type=comma_list(query.source_types),
+            source_id=comma_list(query.source_id),
+            provider=comma_list(query.provider),
+            edition=comma_list(query.edition),
+        ),
         sort_by=query.sort_by,
         order=query.order,
         page_number=query.page_number,
@@ -105,9 +104,8 @@ def list_datasets(context: ServiceContext, principal: Principal, query: DatasetQ
 def update_dataset(context: ServiceContext, dataset_id: str, update: DatasetUpdate) -> None:
     """Changes fields of a data set."""
     refuse_problems(dataset_problems(update))
-    wire = update.to_wire()
-    changes = {name: wire[name] if wire[name] != "" else None for name in wire if name != "Name"}
-    context.records.update(_KIND, dataset_id, changes, name=update.name)
+    changes = {name: value if value != "" else None for name, value in update.to_wire("name").items()}
+    context.records.update(_KIND, dataset_id, changes, name=update.name, accessibility=update.accessibility)
 
 
 def delete_dataset(context: ServiceContext, dataset_id: str) -> None:
@@ -121,7 +119,7 @@ def change_labels(
     """Adds or replaces labels of a data set, and removes others."""
     refuse_problems(label_problems("Labels", added))
     body = context.records.get(_KIND, dataset_id).body
-    context.records.update(_KIND, dataset_id, {"Labels": _labels(body, added, removed)})
+    context.records.update(_KIND, dataset_id, _labels(body, added, removed))
 
 
 # ---- versions -----------------------------------------------------------------------------------------------
@@ -130,10 +128,9 @@ def change_labels(
 def create_version(context: ServiceContext, dataset_id: str, version: NewDatasetVersion) -> str:
     """Adds a version; returns its name."""
     refuse_problems(dataset_problems(version))
-    body = {name: value for name, value in version.to_wire().items() if name != "DryRun"}
     if version.dry_run:
         return context.records.version(_KIND, dataset_id, None).name
-    return context.records.add_version(_KIND, dataset_id, body, prefix="v").name
+    return context.records.add_version(_KIND, dataset_id, version.to_wire("dry_run"), prefix="v").name
 
 
 def read_version(context: ServiceContext, dataset_id: str, name: str) -> DatasetVersion:
@@ -190,47 +187,42 @@ def change_version_labels(
     """Adds or replaces labels of a version, and removes others."""
     refuse_problems(label_problems("Labels", added))
     body = context.records.version(_KIND, dataset_id, name).body
-    context.records.update_version(_KIND, dataset_id, name, {"Labels": _labels(body, added, removed)})
+    context.records.update_version(_KIND, dataset_id, name, _labels(body, added, removed))
 
 
 # ---- fields -------------------------------------------------------------------------------------------------
 
 
-def _labels(
-    body: Mapping[str, Any], added: Sequence[ResourceLabel], removed: Collection[str]
-) -> list[dict[str, str]] | None:
-    labels = {label["Key"]: label.get("Value", "") for label in body.get("Labels", ())}
-    labels |= {label.key or "": label.value or "" for label in added}
-    return [{"Key": key, "Value": value} for key, value in labels.items() if key not in removed] or None
+def _labels(body: Mapping[str, Any], added: Sequence[ResourceLabel], removed: Collection[str]) -> dict[str, Any]:
+    """Returns the change of a body to other labels."""
+    labels = {label.key: label.value or "" for label in (*received(NewLabels, body).labels, *added)}
+    left = [ResourceLabel(key=key, value=value) for key, value in labels.items() if key not in removed]
+    return wire_names(labels=[label.to_wire() for label in left] or None)
 
 
 def _record(context: ServiceContext, row: RecordRow) -> DatasetRecord:
     versions = context.records.versions(_KIND, row.id)
     if not versions:
         raise missing_error(_KIND, row.id)
-    fields = {
-        **row.body,
-        "Labels": row.body.get("Labels", []),
-        "DatasetId": row.id,
-        "Name": row.name,
-        "WorkspaceId": row.workspace_id,
-        "Accessibility": row.accessibility,
-        "UserId": row.owner or LOCAL_USER,
-        "OwnerId": LOCAL_USER,
-        "GmtCreateTime": wire_time(row.created_at),
-        "GmtModifiedTime": wire_time(row.modified_at),
-        "LatestVersion": _version(row.id, versions[-1]).to_wire(),
-    }
-    return received(DatasetRecord, fields)
+    record = DatasetRecord(
+        dataset_id=row.id,
+        name=row.name,
+        workspace_id=row.workspace_id,
+        accessibility=row.accessibility,
+        user_id=row.owner or LOCAL_USER,
+        owner_id=LOCAL_USER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modified_time=wire_time(row.modified_at),
+        latest_version=_version(row.id, versions[-1]),
+    )
+    return received(DatasetRecord, {**_NO_LABELS, **row.body, **record.to_wire()})
 
 
 def _version(dataset_id: str, row: RecordVersionRow) -> DatasetVersion:
-    fields = {
-        **row.body,
-        "Labels": row.body.get("Labels", []),
-        "DatasetId": dataset_id,
-        "VersionName": row.name,
-        "GmtCreateTime": wire_time(row.created_at),
-        "GmtModifiedTime": wire_time(row.modified_at),
-    }
-    return received(DatasetVersion, fields)
+    version = DatasetVersion(
+        dataset_id=dataset_id,
+        version_name=row.name,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modified_time=wire_time(row.modified_at),
+    )
+    return received(DatasetVersion, {**_NO_LABELS, **row.body, **version.to_wire()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import select
@@ -18,9 +18,12 @@ from pai_sdk._service.services.jobs.host_resources import need_or_instances
 from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.job_specs import ImageConfig, JobSpec
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import PodName, pods_of
-from pai_sdk._wire.dlc.records import JobDetail, JobItem
+from pai_sdk._wire.dlc.records import JobDetail, JobItem, Pod, StatusEntry
+from pai_sdk._wire.dlc.settings import JobSettings
+from pai_sdk._wire.dlc.sources import RecordedVpc
 from pai_sdk._wire.dlc.status import ENDED_BY_USER, dlc_status, pod_status
 from pai_sdk._wire.dlc.times import wire_time
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, TrainingJobRequest
@@ -30,8 +33,7 @@ STOPPING = "Stopping"
 """The status of a job that was asked to stop and has not ended."""
 
 _LOOPBACK = "127.0.0.1"
-_DETAILS = ("Pods", "StatusHistory")
-_TIME_OF_END = {"Succeeded": "GmtSuccessedTime", "Failed": "GmtFailedTime", "Stopped": "GmtStoppedTime"}
+_RESOURCE_TYPE = "ECS"
 
 
 def existing_dlc_job(session: Session, job_id: str) -> tuple[Job, DlcJobRow]:
@@ -53,17 +55,21 @@ def read_job(context: ServiceContext, job_id: str, *, has_details: bool = True) 
     """Returns a job as GetJob does."""
     with context.jobs.database.read() as session:
         job, row = existing_dlc_job(session, job_id)
-        fields = {**_fields(context, job, row), **_amounts(job)}
-    if not has_details:
-        fields = {name: value for name, value in fields.items() if name not in _DETAILS}
+        fields = _fields(context, job, row)
+        if has_details:
+            details = JobDetail(pods=[*_pods(context, job, row)], status_history=[*_history(job)])
+            fields |= details.to_wire()
     return received(JobDetail, fields)
 
 
 def job_item(context: ServiceContext, job: Job, row: DlcJobRow) -> JobItem:
     """Returns a job as ListJobs does."""
-    state = {"GmtModifiedTime": wire_time(job.modified_at), "NodeCount": job.instance_count}
-    fields = {**_fields(context, job, row), **_amounts(job), **state, "Username": job.owner or LOCAL_USER}
-    return received(JobItem, {name: value for name, value in fields.items() if name not in _DETAILS})
+    state = JobItem(
+        gmt_modified_time=wire_time(job.modified_at),
+        node_count=str(job.instance_count),
+        username=job.owner or LOCAL_USER,
+    )
+    return received(JobItem, {**_fields(context, job, row), **state.to_wire()})
 
 
 def pods_of_job(job: Job, row: DlcJobRow) -> list[PodName]:
@@ -86,75 +92,82 @@ def status_of(job: Job) -> str:
 
 def _fields(context: ServiceContext, job: Job, row: DlcJobRow) -> dict[str, Any]:
     """Returns the fields of both descriptions: the body that created the job, and its state."""
-    labels = {label.key: label.value for label in job.labels if label.key != ACCESSIBILITY_LABEL}
-    body = {name: value for name, value in row.body.items() if name not in ("UserVpc", "JobSpecs", "Settings")}
-    if vpc := row.body.get("UserVpc"):
-        body["UserVpc"] = {"ExtendedCidrs" if key == "ExtendedCIDRs" else key: vpc[key] for key in vpc}
-    settings = {**row.body.get("Settings", {}), "Tags": labels}
+    sent = received(NewJob, row.body)
     names = {each.id: each.name for each in context.workspaces.visible(Principal.operator(""))}
-    return {
-        **body,
-        "JobSpecs": [_without_password(spec) for spec in row.body["JobSpecs"]],
-        "Settings": settings,
-        "JobId": job.id,
-        "JobType": row.job_type,
-        "Accessibility": job.accessibility,
-        "WorkspaceId": job.workspace_id,
-        "WorkspaceName": names.get(job.workspace_id),
-        "UserId": job.owner or LOCAL_USER,
-        "TenantId": LOCAL_USER,
-        "ClusterId": context.settings.region_id,
-        "ResourceType": "ECS",
-        "ResourceLevel": "L0" if row.body.get("ResourceId") else None,
-        "Status": status_of(job),
-        **_reason(job, row.job_type),
-        "StatusHistory": [*_history(job)],
-        "Pods": [*_pods(context, job, row)],
-        "Duration": _duration_s(job),
-        "RestartTimes": str(job.attempt - 1),
-        **_times(job),
-    }
+    code, message = _reason(job, row.job_type)
+    ended, status = wire_time(job.ended_at), dlc_status(job.status)
+    need = need_or_instances(TrainingJobRequest.model_validate(job.request))
+    state = JobDetail(
+        job_specs=[_without_password(spec) for spec in sent.job_specs],
+        settings=_settings(job, sent),
+        user_vpc=sent.user_vpc and RecordedVpc.model_validate(sent.user_vpc.model_dump(exclude_unset=True)),
+        job_id=job.id,
+        job_type=row.job_type,
+        accessibility=job.accessibility,
+        workspace_id=job.workspace_id,
+        workspace_name=names.get(job.workspace_id),
+        user_id=job.owner or LOCAL_USER,
+        tenant_id=LOCAL_USER,
+        cluster_id=context.settings.region_id,
+        resource_type=_RESOURCE_TYPE,
+        resource_level="L0" if sent.resource_id else None,
+        status=status_of(job),
+        reason_code=code,
+        reason_message=message,
+        duration=_duration_s(job),
+        restart_times=str(job.attempt - 1),
+        gmt_create_time=wire_time(job.created_at),
+        gmt_submitted_time=wire_time(_queued_at(job)),
+        gmt_running_time=wire_time(job.started_at),
+        gmt_finish_time=ended,
+        gmt_successed_time=ended if status == "Succeeded" else None,
+        gmt_failed_time=ended if status == "Failed" else None,
+        gmt_stopped_time=ended if status == "Stopped" else None,
+        request_cpu=round(need.cpus),
+        request_gpu=need.gpus,
+        request_memory=need.memory_gib,
+    )
+    return {**sent.to_wire(), **state.to_wire()}
 
 
-def _without_password(spec: Mapping[str, Any]) -> dict[str, Any]:
+def _settings(job: Job, sent: NewJob) -> JobSettings:
+    """Returns the settings of a job with its tags of now."""
+    tags = {label.key: label.value for label in job.labels if label.key != ACCESSIBILITY_LABEL}
+    return (sent.settings or JobSettings()).model_copy(update={"tags": tags})
+
+
+def _without_password(spec: JobSpec) -> JobSpec:
     """Returns a role without the password of its registry, which nobody needs to read again."""
-    config = {key: value for key, value in spec.get("ImageConfig", {}).items() if key not in ("Password", "Auth")}
-    remaining = {name: value for name, value in spec.items() if name != "ImageConfig"}
-    return {**remaining, "ImageConfig": config} if config else remaining
+    if spec.image_config is None:
+        return spec
+    config = received(ImageConfig, spec.image_config.to_wire("password", "auth"))
+    return spec.model_copy(update={"image_config": config if config.model_fields_set else None})
 
 
-def _reason(job: Job, job_type: str) -> dict[str, str | None]:
+def _reason(job: Job, job_type: str) -> tuple[str | None, str | None]:
     code, message = job.reason_code, job.reason_message
     if JobStatus(job.status).is_success and not code:
-        code, message = "JobSucceeded", f"{job_type} {job.id} is successfully completed."
-    return {"ReasonCode": _reason_code(code), "ReasonMessage": message}
+        return "JobSucceeded", f"{job_type} {job.id} is successfully completed."
+    return _reason_code(code), message
 
 
 def _reason_code(code: str | None) -> str | None:
     return ENDED_BY_USER if code == REASON_STOPPED_BY_USER else code
 
 
-def _history(job: Job) -> Iterator[dict[str, Any]]:
+def _history(job: Job) -> Iterator[StatusEntry]:
     for change in job.transitions:
-        yield {
-            "Status": dlc_status(change.status),
-            "StartTime": wire_time(change.started_at),
-            "EndTime": wire_time(change.ended_at),
-            "ReasonCode": _reason_code(change.reason_code),
-            "ReasonMessage": change.reason_message,
-        }
+        yield StatusEntry(
+            status=dlc_status(change.status),
+            start_time=wire_time(change.started_at),
+            end_time=wire_time(change.ended_at),
+            reason_code=_reason_code(change.reason_code),
+            reason_message=change.reason_message,
+        )
 
 
-def _times(job: Job) -> dict[str, str | None]:
-    queued = (change.started_at for change in job.transitions if change.status == JobStatus.SUBMITTED)
-    ended = wire_time(job.ended_at)
-    return {
-        "GmtCreateTime": wire_time(job.created_at),
-        "GmtSubmittedTime": wire_time(next(queued, None)),
-        "GmtRunningTime": wire_time(job.started_at),
-        "GmtFinishTime": ended,
-        _TIME_OF_END.get(dlc_status(job.status), "GmtFinishTime"): ended,
-    }
+def _queued_at(job: Job) -> float | None:
+    return next((each.started_at for each in job.transitions if each.status == JobStatus.SUBMITTED), None)
 
 
 def _duration_s(job: Job) -> int:
@@ -163,12 +176,7 @@ def _duration_s(job: Job) -> int:
     return max(0, round((job.ended_at or time.time()) - job.started_at))  # negative after the clock was set back
 
 
-def _amounts(job: Job) -> dict[str, float]:
-    need = need_or_instances(TrainingJobRequest.model_validate(job.request))
-    return {"RequestCPU": round(need.cpus), "RequestGPU": need.gpus, "RequestMemory": need.memory_gib}
-
-
-def _pods(context: ServiceContext, job: Job, row: DlcJobRow) -> Iterator[dict[str, Any]]:
+def _pods(context: ServiceContext, job: Job, row: DlcJobRow) -> Iterator[Pod]:
     """Yields the pods of a job that has started once; those of earlier attempts are their history."""
     by_name = {instance["name"]: instance for instance in job.instances}
     for pod in pods_of_job(job, row):
@@ -176,23 +184,24 @@ def _pods(context: ServiceContext, job: Job, row: DlcJobRow) -> Iterator[dict[st
             continue
         ended = instance["status"] not in ("Pending", "Running")
         status = pod_status(instance["status"])
-        yield {
-            **_pod(job, pod, job.attempt, status),
-            "GmtStartTime": wire_time(job.started_at),
-            "GmtFinishTime": wire_time(job.ended_at) if ended else None,
-            "Duration": _duration_s(job),
-            "Ip": _LOOPBACK if context.executor.hosts == "here" else None,
-            "HistoryPods": [_pod(job, pod, attempt, "Failed") for attempt in range(1, job.attempt)],
-        }
+        yield _pod(job, pod, job.attempt, status).model_copy(
+            update={
+                "gmt_start_time": wire_time(job.started_at),
+                "gmt_finish_time": wire_time(job.ended_at) if ended else None,
+                "duration": _duration_s(job),
+                "ip": _LOOPBACK if context.executor.hosts == "here" else None,
+                "history_pods": [_pod(job, pod, attempt, "Failed") for attempt in range(1, job.attempt)],
+            }
+        )
 
 
-def _pod(job: Job, pod: PodName, attempt: int, status: str) -> dict[str, Any]:
-    return {
-        "PodId": pod.name,
-        "PodUid": pod_uid(pod.name, attempt),
-        "Type": pod.type,
-        "Status": status,
-        "SubStatus": "Normal",
-        "ResourceType": "ECS",
-        "GmtCreateTime": wire_time(job.created_at),
-    }
+def _pod(job: Job, pod: PodName, attempt: int, status: str) -> Pod:
+    return Pod(
+        pod_id=pod.name,
+        pod_uid=pod_uid(pod.name, attempt),
+        type=pod.type,
+        status=status,
+        sub_status="Normal",
+        resource_type=_RESOURCE_TYPE,
+        gmt_create_time=wire_time(job.created_at),
+    )

@@ -15,6 +15,7 @@ from pai_sdk._service.services.dlc.job_records import STOPPING
 from pai_sdk._service.services.dlc.problems import refuse_problems
 from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Job, JobLabel
+from pai_sdk._wire.base import wire_name
 from pai_sdk._wire.body import comma_list
 from pai_sdk._wire.dlc.jobs import JobQuery
 from pai_sdk._wire.dlc.limits import DEFAULT_PAGE_SIZE, DEFAULT_WINDOW_S
@@ -138,8 +139,8 @@ def _text_conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
     for column, text in (
         (Job.name, query.display_name),
         (DlcJobRow.images, query.image_search),
-        (DlcJobRow.body["Description"].as_string(), query.description),
-        (DlcJobRow.body["UserCommand"].as_string(), query.user_command_search),
+        (_of_body("description"), query.description),
+        (_of_body("user_command"), query.user_command_search),
     ):
         if text:
             yield column.icontains(text, autoescape=True)
@@ -149,22 +150,21 @@ def _text_conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
 
 
 def _body_conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
-    body = DlcJobRow.body
     if query.job_type is not None:
         yield DlcJobRow.job_type == query.job_type
     for column, value in (
-        (body["TemplateId"], query.template_id),
-        (body["Settings", "BusinessUserId"], query.business_user_id),
-        (body["Settings", "Caller"], query.caller),
-        (body["Settings", "PipelineId"], query.pipeline_id),
+        (_of_body("template_id"), query.template_id),
+        (_of_body("settings", "business_user_id"), query.business_user_id),
+        (_of_body("settings", "caller"), query.caller),
+        (_of_body("settings", "pipeline_id"), query.pipeline_id),
     ):
         if value is not None:
-            yield column.as_string() == value
-    resource = body["ResourceId"].as_string()
+            yield column == value
+    resource = _of_body("resource_id")
     if quotas := [*comma_list(query.resource_id), *comma_list(query.resource_ids)]:
         yield resource.in_(quotas)
     if query.payment_type is not None:
-        spot = (body["JobSpecs", 0, name].as_string() for name in ("SpotSpec", "UseSpotInstance"))
+        spot = (_of_body("job_specs", 0, name) for name in ("spot_spec", "use_spot_instance"))
         is_spot = or_(*(field.is_not(None) for field in spot))
         is_paid = {
             "PrePaid": resource.is_not(None),
@@ -172,6 +172,13 @@ def _body_conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
             "PostPaid": and_(resource.is_(None), not_(is_spot)),
         }
         yield is_paid[query.payment_type]
+
+
+def _of_body(*path: str | int) -> ColumnElement[str]:
+    """Returns a field of the body that created a job, as text."""
+    names = [wire_name(part) if isinstance(part, str) else part for part in path]
+    column: ColumnElement[str] = DlcJobRow.body[names[0] if len(names) == 1 else tuple(names)].as_string()
+    return column
 
 
 def _window(query: JobQuery, *, has_ids: bool) -> Iterator[ColumnElement[bool]]:

@@ -16,6 +16,8 @@ from pai_sdk._service.services.dlc.problems import missing_error
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.dlc_models import RecordRow, RecordVersionRow
 from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.body import received
+from pai_sdk._wire.workspace.datasets import DatasetVersion
 
 Kind: TypeAlias = Literal["data set", "code source", "job template", "TensorBoard"]
 
@@ -64,6 +66,7 @@ class Records:
         name: str,
         workspace_id: str,
         owner: str,
+        accessibility: str | None = None,
         versions: Mapping[str, Mapping[str, Any]] = {},
     ) -> RecordRow:
         """Registers a record, with its first versions by name."""
@@ -74,7 +77,7 @@ class Records:
             workspace_id=workspace_id,
             owner=owner,
             name=name,
-            accessibility=body.get("Accessibility") or PRIVATE,
+            accessibility=accessibility or PRIVATE,
             body=dict(body),
             created_at=now,
             modified_at=now,
@@ -109,14 +112,20 @@ class Records:
             return list(session.scalars(page)), total
 
     def update(
-        self, kind: Kind, record_id: str, changes: Mapping[str, Any], *, name: str | None = None
+        self,
+        kind: Kind,
+        record_id: str,
+        changes: Mapping[str, Any],
+        *,
+        name: str | None = None,
+        accessibility: str | None = None,
     ) -> RecordRow:
-        """Changes fields of a record; a value of None removes a field."""
+        """Changes fields of a record; a value of None removes a field of the body."""
         with self._database.write() as session:
             row = _existing(session, kind, record_id)
             row.body = _changed(row.body, changes)
             row.name = name or row.name
-            row.accessibility = row.body.get("Accessibility") or row.accessibility
+            row.accessibility = accessibility or row.accessibility
             row.modified_at = time.time()
             return row
 
@@ -186,11 +195,11 @@ class Records:
         with self._database.write() as session:
             session.execute(delete(RecordVersionRow).where(RecordVersionRow.number == number))
 
-    def data_set(self, dataset_id: str, version: str | None, principal: Principal) -> dict[str, Any]:
-        """Returns the fields of a version of a data set, by default the latest, that a user can see."""
+    def data_set(self, dataset_id: str, version: str | None, principal: Principal) -> DatasetVersion:
+        """Returns a version of a data set, by default the latest, that a user can see."""
         self.require_visible(dataset_id, principal, "read")
         body = self.get("data set", dataset_id).body
-        return {**body, **self.version("data set", dataset_id, version).body}
+        return received(DatasetVersion, {**body, **self.version("data set", dataset_id, version).body})
 
 
 def _version(row: RecordRow, name: str, content: Mapping[str, Any], now: float) -> RecordVersionRow:

@@ -13,6 +13,7 @@ from pai_sdk._service.services.dlc.problems import refuse_problems
 from pai_sdk._service.services.dlc.records import Kind, RecordQuery
 from pai_sdk._service.state.dlc_models import RecordRow, RecordVersionRow
 from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import new_template_id
 from pai_sdk._wire.dlc.resources.checks import page_problems, template_problems
 from pai_sdk._wire.dlc.resources.templates import (
@@ -37,21 +38,17 @@ _ABSENT = object()
 def create_template(context: ServiceContext, principal: Principal, template: NewTemplate) -> CreatedTemplate:
     """Registers a template with its first version."""
     refuse_problems(template_problems(template))
-    body = {
-        "DefaultVersion": 1,
-        "Description": template.description,
-        "Metadata": template.metadata or None,
-    }
+    record = TemplateRecord(default_version=1, description=template.description, metadata=template.metadata)
     row = context.records.create(
         _KIND,
         new_template_id(),
-        {name: value for name, value in body.items() if value is not None},
+        record.to_wire(),
         name=template.template_name or "",
         workspace_id=context.workspace_for(principal, template.workspace_id),
         owner=principal.user,
         versions={"1": _content(template, principal)},
     )
-    return received(CreatedTemplate, {**_record(row), "Version": 1})
+    return received(CreatedTemplate, {**_record(row).to_wire(), **CreatedTemplate(version=1).to_wire()})
 
 
 def read_template(context: ServiceContext, template_id: str, version: str | None) -> TemplateDetail:
@@ -59,8 +56,8 @@ def read_template(context: ServiceContext, template_id: str, version: str | None
     row, versions = context.records.get(_KIND, template_id), context.records.versions(_KIND, template_id)
     if version is not None:
         versions = [context.records.version(_KIND, template_id, version)]
-    fields = {**_record(row), "TotalCount": len(versions)}
-    return received(TemplateDetail, {**fields, "Versions": [_version(each).to_wire() for each in versions]})
+    detail = TemplateDetail(total_count=len(versions), versions=[*map(_version, versions)])
+    return received(TemplateDetail, {**_record(row).to_wire(), **detail.to_wire()})
 
 
 def list_templates(context: ServiceContext, principal: Principal, query: TemplateQuery) -> TemplateList:
@@ -80,7 +77,7 @@ def list_templates(context: ServiceContext, principal: Principal, query: Templat
     )
     rows, total = context.records.find(selection)
     return TemplateList(
-        job_templates=[received(TemplateRecord, _record(row)) for row in rows],
+        job_templates=[*map(_record, rows)],
         total_count=total,
         page_number=query.page_number or 1,
         page_size=query.page_size or 10,
@@ -97,20 +94,19 @@ def update_template(
         base = context.records.version(_KIND, template_id, _text(update.version)).body
         content = {**base, **_content(update, principal)}
         version = int(context.records.add_version(_KIND, template_id, content).name)
-    changes: dict[str, Any] = {}
-    if update.description is not None:
-        changes["Description"] = update.description
-    if update.metadata:
-        changes["Metadata"] = update.metadata
-    if version is not None and update.set_as_default:
-        changes["DefaultVersion"] = version
-    row = context.records.update(_KIND, template_id, changes, name=update.template_name)
-    fields = {
-        "DefaultVersion": row.body["DefaultVersion"],
-        "GmtModifyTime": wire_time(row.modified_at),
-        "VersionCreated": version is not None,
-    }
-    return received(UpdatedTemplate, {**fields, "Version": version or row.body["DefaultVersion"]})
+    changes = TemplateRecord(
+        description=update.description,
+        metadata=update.metadata,
+        default_version=version if update.set_as_default else None,
+    )
+    row = context.records.update(_KIND, template_id, changes.to_wire(), name=update.template_name)
+    default_version = _record(row).default_version
+    return UpdatedTemplate(
+        default_version=default_version,
+        gmt_modify_time=wire_time(row.modified_at),
+        version=version or default_version,
+        version_created=version is not None,
+    )
 
 
 def set_default_version(context: ServiceContext, template_id: str, version: int | None) -> RecordRow:
@@ -118,7 +114,7 @@ def set_default_version(context: ServiceContext, template_id: str, version: int 
     if version is None:
         refuse_problems([Problem("Version", "is missing")])
     context.records.version(_KIND, template_id, str(version))
-    return context.records.update(_KIND, template_id, {"DefaultVersion": version})
+    return context.records.update(_KIND, template_id, TemplateRecord(default_version=version).to_wire())
 
 
 def delete_template(context: ServiceContext, template_id: str) -> None:
@@ -131,17 +127,17 @@ def delete_template(context: ServiceContext, template_id: str) -> None:
 
 def with_template(context: ServiceContext, principal: Principal, body: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the body of a job with the fields of the template that it names; its own fields replace those."""
-    template_id = body.get("TemplateId")
-    if not template_id:
+    job = received(NewJob, body)
+    if not job.template_id:
         return dict(body)
-    context.records.require_visible(str(template_id), principal, "read")
-    row = context.records.get(_KIND, str(template_id))
-    number = body.get("TemplateVersion") or row.body["DefaultVersion"]
-    version = context.records.version(_KIND, row.id, str(number))
-    content = json.loads(version.body["Content"])
+    context.records.require_visible(job.template_id, principal, "read")
+    row = context.records.get(_KIND, job.template_id)
+    number = job.template_version or _record(row).default_version
+    version = _version(context.records.version(_KIND, row.id, str(number)))
+    content = json.loads(version.content)
     explicit = {name: value for name, value in body.items() if value not in (None, "", [], {})}
-    merged = {**content, **explicit, "TemplateVersion": int(version.name)}
-    refuse_problems(_violations(version.body.get("Constraints", {}), content, explicit, merged))
+    merged = {**content, **explicit, **NewJob(template_version=version.version).to_wire()}
+    refuse_problems(_violations(version.constraints, content, explicit, merged))
     return merged
 
 
@@ -175,31 +171,29 @@ def _at(body: Mapping[str, Any], path: str) -> Any:
 
 
 def _content(template: NewTemplate | TemplateUpdate, principal: Principal) -> dict[str, Any]:
-    fields: dict[str, Any] = {"CreatedBy": principal.user or LOCAL_USER}
-    if template.content is not None:
-        fields["Content"] = template.content
-    if template.constraints:
-        fields["Constraints"] = template.constraints
-    return fields
+    version = TemplateVersion(
+        created_by=principal.user or LOCAL_USER, content=template.content, constraints=template.constraints
+    )
+    return version.to_wire()
 
 
 def _text(version: int | None) -> str | None:
     return None if version is None else str(version)
 
 
-def _record(row: RecordRow) -> dict[str, Any]:
-    return {
-        **row.body,
-        "TemplateId": row.id,
-        "TemplateName": row.name,
-        "WorkspaceId": row.workspace_id,
-        "UserId": row.owner or LOCAL_USER,
-        "TenantId": LOCAL_USER,
-        "GmtCreateTime": wire_time(row.created_at),
-        "GmtModifyTime": wire_time(row.modified_at),
-    }
+def _record(row: RecordRow) -> TemplateRecord:
+    record = TemplateRecord(
+        template_id=row.id,
+        template_name=row.name,
+        workspace_id=row.workspace_id,
+        user_id=row.owner or LOCAL_USER,
+        tenant_id=LOCAL_USER,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modify_time=wire_time(row.modified_at),
+    )
+    return received(TemplateRecord, {**row.body, **record.to_wire()})
 
 
-def _version(version: RecordVersionRow) -> TemplateVersion:
-    fields = {**version.body, "Version": int(version.name), "GmtCreateTime": wire_time(version.created_at)}
-    return received(TemplateVersion, fields)
+def _version(row: RecordVersionRow) -> TemplateVersion:
+    version = TemplateVersion(version=int(row.name), gmt_create_time=wire_time(row.created_at))
+    return received(TemplateVersion, {**row.body, **version.to_wire()})

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pai_sdk._service.identity.principal import LOCAL_USER, OPERATOR, Principal
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.problems import missing_error, refuse_problems
 from pai_sdk._service.services.dlc.records import Kind, RecordQuery
 from pai_sdk._service.services.jobs.snapshot import LinkOf
 from pai_sdk._service.state.dlc_models import RecordRow
+from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.names import new_tensorboard_id
 from pai_sdk._wire.dlc.resources.checks import page_problems, tensorboard_problems
@@ -35,10 +34,11 @@ def create_tensorboard(context: ServiceContext, principal: Principal, board: New
     return context.records.create(
         _KIND,
         new_tensorboard_id(),
-        {**board.to_wire(), "Status": "Running"},
+        {**board.to_wire(), **TensorboardRecord(status="Running").to_wire()},
         name=board.display_name or board.job_id or "",
         workspace_id=context.workspace_for(principal, workspace_id),
         owner=principal.user,
+        accessibility=board.accessibility,
     )
 
 
@@ -63,17 +63,13 @@ def list_tensorboards(
         accessibility=query.accessibility,
         started_at=seconds_of(query.start_time),
         ended_at=seconds_of(query.end_time),
-        values={
-            name: [value]
-            for name, value in (
-                ("JobId", query.job_id),
-                ("Status", query.status),
-                ("SourceId", query.source_id),
-                ("SourceType", query.source_type),
-                ("QuotaId", query.quota_id),
-            )
-            if value is not None
-        },
+        values=wire_names(
+            job_id=query.job_id and [query.job_id],
+            status=query.status and [query.status],
+            source_id=query.source_id and [query.source_id],
+            source_type=query.source_type and [query.source_type],
+            quota_id=query.quota_id and [query.quota_id],
+        ),
         sort_by=query.sort_by,
         order=query.order,
         page_number=query.page_number,
@@ -87,13 +83,13 @@ def set_status(context: ServiceContext, tensorboard_id: str, status: str) -> Rec
     """Starts or stops a TensorBoard; the page shows the curves all the same."""
     row = context.records.get(_KIND, tensorboard_id)
     ended = wire_time(row.modified_at) if status == "Stopped" else None
-    return context.records.update(_KIND, tensorboard_id, {"Status": status, "GmtFinishTime": ended})
+    return context.records.update(_KIND, tensorboard_id, wire_names(status=status, gmt_finish_time=ended))
 
 
 def update_tensorboard(context: ServiceContext, tensorboard_id: str, query: TensorboardUpdateQuery) -> RecordRow:
     """Changes accessibility, priority and running time."""
-    changes = {name: value for name, value in query.to_wire().items() if name != "WorkspaceId"}
-    return context.records.update(_KIND, tensorboard_id, changes)
+    changes = query.to_wire("workspace_id")
+    return context.records.update(_KIND, tensorboard_id, changes, accessibility=query.accessibility)
 
 
 def delete_tensorboard(context: ServiceContext, tensorboard_id: str) -> RecordRow:
@@ -112,20 +108,19 @@ def link_to(context: ServiceContext, tensorboard_id: str, link_of: LinkOf) -> st
 
 
 def _record(row: RecordRow, link_of: LinkOf) -> TensorboardRecord:
-    fields: dict[str, Any] = {
-        **row.body,
-        "TensorboardId": row.id,
-        "DisplayName": row.name,
-        "WorkspaceId": row.workspace_id,
-        "UserId": row.owner or LOCAL_USER,
-        "Username": row.owner or LOCAL_USER,
-        "Accessibility": row.accessibility,
-        "GmtCreateTime": wire_time(row.created_at),
-        "GmtModifyTime": wire_time(row.modified_at),
-        "TensorboardUrl": _link(row, link_of),
-    }
-    return received(TensorboardRecord, fields)
+    record = TensorboardRecord(
+        tensorboard_id=row.id,
+        display_name=row.name,
+        workspace_id=row.workspace_id,
+        user_id=row.owner or LOCAL_USER,
+        username=row.owner or LOCAL_USER,
+        accessibility=row.accessibility,
+        gmt_create_time=wire_time(row.created_at),
+        gmt_modify_time=wire_time(row.modified_at),
+        tensorboard_url=_link(row, link_of),
+    )
+    return received(TensorboardRecord, {**row.body, **record.to_wire()})
 
 
 def _link(row: RecordRow, link_of: LinkOf) -> str | None:
-    return link_of(row.body.get("JobId", ""))
+    return link_of(received(NewTensorboard, row.body).job_id or "")

@@ -22,6 +22,7 @@ from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Event, Job, JobAlgorithm, JobLabel, Transition
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.dlc import names as dlc_names
+from pai_sdk._wire.dlc.jobs import NewJob as NewDlcJob
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 
@@ -76,7 +77,7 @@ class NewJob:
     # Called with the job's id in the transaction of the creation; again in another one if that was rolled back.
     # An error of it rolls the creation back.
     in_transaction: Callable[[Session, str], None] = lambda session, job_id: None
-    dlc_body: Mapping[str, Any] | None = None  # of CreateJob, for a job of the API of DLC
+    dlc_job: NewDlcJob | None = None  # as CreateJob has it, for a job of the API of DLC
     job_id: str | None = None
     error: BaseException | None = None
 
@@ -141,7 +142,7 @@ class Submissions:
         job_id = self._submitted_before(session, labels, owner)
         if job_id is None:
             check_quota(session, owner, request)
-            job_id = new_job_id() if submission.dlc_body is None else dlc_names.new_job_id()
+            job_id = new_job_id() if submission.dlc_job is None else dlc_names.new_job_id()
             _insert(session.connection(), job_id, submission, labels)
         submission.in_transaction(session, job_id)
         return job_id
@@ -193,9 +194,9 @@ def _insert(connection: Connection, job_id: str, submission: NewJob, labels: Map
         connection.execute(_NEW_LABELS, rows)
     if submission.algorithm_id is not None:
         connection.execute(_NEW_ALGORITHM, _algorithm(job_id, submission.algorithm_id, request))
-    if submission.dlc_body is not None:
+    if submission.dlc_job is not None:
         (number,) = created.inserted_primary_key or (0,)
-        connection.execute(_NEW_DLC_JOB, _dlc_job(number, submission.dlc_body))
+        connection.execute(_NEW_DLC_JOB, _dlc_job(number, submission.dlc_job))
     ahead = _ahead(connection, owner, request.priority or 0)
     messages = [f"The job was created and waits in the queue{ahead}.", *filter(None, submission.notices)]
     connection.execute(_NEW_EVENTS, [{"job_id": job_id, "happened_at": now, "text": text} for text in messages])
@@ -221,6 +222,6 @@ def _algorithm(job_id: str, algorithm_id: str, request: TrainingJobRequest) -> d
     }
 
 
-def _dlc_job(number: int, body: Mapping[str, Any]) -> dict[str, Any]:
-    images = "\n".join(dict.fromkeys(str(spec["Image"]) for spec in body["JobSpecs"] if spec.get("Image")))
-    return {"number": number, "job_type": body["JobType"], "images": images, "body": dict(body)}
+def _dlc_job(number: int, job: NewDlcJob) -> dict[str, Any]:
+    images = "\n".join(dict.fromkeys(spec.image for spec in job.job_specs if spec.image))
+    return {"number": number, "job_type": job.job_type or "", "images": images, "body": job.to_wire()}
