@@ -32,6 +32,7 @@ __all__ = [
 ]
 
 _BodyT = TypeVar("_BodyT", bound="Body")
+_ModelT = TypeVar("_ModelT", bound=BaseModel)
 _MAX_PASSES = 20  # each removes values of a wrong type, one level of nesting at a time
 _Location: TypeAlias = tuple[int | str, ...]
 
@@ -189,12 +190,12 @@ def _query_text(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def received(model: type[_BodyT], body: object) -> _BodyT:
+def received(model: type[_ModelT], body: object) -> _ModelT:
     """Reads a body of somebody else's: a value of a wrong type is absent, not an error."""
     return read_body(model, body)[0]
 
 
-def read_body(model: type[_BodyT], body: object) -> tuple[_BodyT, list[Problem]]:
+def read_body(model: type[_ModelT], body: object) -> tuple[_ModelT, list[Problem]]:
     """Reads what can be read of a body; returns also the problems of the values that are left out."""
     if not isinstance(body, Mapping):
         return model(), [Problem("body", "is no JSON object")]

@@ -64,6 +64,8 @@ class RecordedCompute(Received):
     ecs_count: _Number = None
     resource_id: str | None = None
     instance_count: _Number = None
+    instance_spec: Any = None
+    spot_spec: Any = None
     use_spot_instance: _Flag = None
 
     @property
@@ -77,6 +79,7 @@ class RecordedScheduler(Received):
     """The time limit of a job."""
 
     max_running_time_in_seconds: int | None = None
+    max_running_time_in_minutes: int | None = None
 
 
 class RecordedExperiment(Received):

@@ -8,8 +8,8 @@ from typing import Any
 
 from pai_sdk._client.api.resource import Resource, number_of
 from pai_sdk._client.api.responses import ApiResponse
-from pai_sdk._wire.base import TOTAL_COUNT, wire_names
-from pai_sdk._wire.body import Query, received
+from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
+from pai_sdk._wire.body import Body, Query, received
 from pai_sdk._wire.dlc.actions import ACTIONS, API_VERSION
 from pai_sdk._wire.dlc.jobs import JobQuery, JobReference, JobUpdate, NewJob
 from pai_sdk._wire.dlc.limits import PAGE_SIZES
@@ -66,11 +66,9 @@ class DlcJobs(Resource):
 
     def get(self, job_id: str) -> JobDetail:
         """Calls GetJob."""
-        content = self.get_body(job_id)
+        detail = received(JobDetail, self.get_body(job_id))
         # Without the id of the request, which would make each snapshot differ from the one before.
-        return received(
-            JobDetail, {"JobId": job_id, **{name: item for name, item in content.items() if name != "RequestId"}}
-        )
+        return detail.model_copy(update={"job_id": detail.job_id or job_id, "request_id": None})
 
     def get_body(self, job_id: str) -> dict[str, Any]:
         """Calls GetJob; returns the response as it is, with empty values."""
@@ -85,11 +83,7 @@ class DlcJobs(Resource):
         """
         job_ids: set[str] = set()
         without_new = 0
-        action = ACTIONS["ListJobs"]
-        parameters = (query or JobQuery()).to_query()
-        for page in self._pages(
-            JobList, "ListJobs", action.path, query=parameters, page_size=page_size, skip=skip
-        ):
+        for page in self._list_pages(JobList, "ListJobs", query or JobQuery(), page_size=page_size, skip=skip):
             num_before = len(job_ids)
             for item in _items(page):
                 if item.job_id not in job_ids:
@@ -105,7 +99,7 @@ class DlcJobs(Resource):
         """Calls ListJobs, page `number` (from 1); it may be shorter than `page_size`."""
         paging = wire_names(page_number=number, page_size=page_size)
         content = self._send("ListJobs", query={**(query or JobQuery()).to_query(), **paging}).json
-        return ItemPage(_items(content.get("Jobs")), number_of(content.get(TOTAL_COUNT)))
+        return ItemPage(_items(content.get(items_key(JobList))), number_of(content.get(TOTAL_COUNT)))
 
     def update(self, job_id: str, body: JobUpdate) -> None:
         """Calls UpdateJob. The service responds with success also where a change has no effect."""
@@ -137,15 +131,17 @@ class DlcJobs(Resource):
 
     def ecs_specs(self, query: EcsSpecQuery | None = None) -> Iterator[EcsSpec]:
         """Calls ListEcsSpecs, all pages."""
-        action = ACTIONS["ListEcsSpecs"]
-        parameters = (query or EcsSpecQuery()).to_query()
-        for page in self._pages(EcsSpecList, action.name, action.path, query=parameters):
+        for page in self._list_pages(EcsSpecList, "ListEcsSpecs", query or EcsSpecQuery()):
             yield from (received(EcsSpec, each) for each in page)
 
     def tag(self, job_id: str, tags: Sequence[Tag]) -> None:
         """Calls TagResources: adds or replaces tags of a job."""
         body = NewTags(resource_type="Job", resource_id=[job_id], tag=list(tags))
         self._send("TagResources", body=body.to_wire(), idempotent=True)  # a second delivery sets the same tags
+
+    def _list_pages(self, model: type[Body], name: str, query: Query, **options: Any) -> Iterator[list[Any]]:
+        """Calls an action that lists, page by page."""
+        return self._pages(model, name, ACTIONS[name].path, query=query.to_query(), **options)
 
     def _send(
         self, name: str, query: Query | Mapping[str, Any] | None = None, *, body: Any = None, **options: Any

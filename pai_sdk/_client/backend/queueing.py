@@ -9,8 +9,10 @@ from typing import Protocol, runtime_checkable
 
 from pai_sdk._client.api.capacity import Quotas
 from pai_sdk._client.api.transport import Transport
+from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.times import wire_time
 from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.requests import RecordedCompute
 from pai_sdk._wire.resources.workloads import Workload
 from pai_sdk.errors import NotFoundError, PermissionDeniedError
 
@@ -58,7 +60,7 @@ class ReportsQueue(Protocol):
 
 def read_reason(transport: Transport, record: JobRecord, *, is_cloud: bool) -> WaitingReason | None:
     """Returns why a job waits, by the API of training jobs; None if that API does not say it."""
-    quota_id = (record.compute_resource or {}).get("ResourceId")
+    quota_id = received(RecordedCompute, record.compute_resource).resource_id
     ids = [each for each in (record.dlc_job_id, record.training_job_id) if each]
     try:
         if not is_cloud:

@@ -15,6 +15,7 @@ __all__ = [
     "TERMINAL",
     "dlc_status",
     "has_command_ended",
+    "instance_status",
     "is_stopped_by_user",
     "is_terminal",
     "pai_status",
@@ -57,6 +58,8 @@ _POD_FROM_PAI: Final = {
     "InitializeFailed": "Failed",
     "Terminated": "Failed",
 }
+
+_POD_TO_PAI: Final = {"Pending": "Creating", "Running": "Running", "Succeeded": "Succeed", "Failed": "Failed"}
 
 STATUSES: Final = tuple(_TO_PAI)
 """The statuses of a job, in the order in which it has them."""
@@ -117,6 +120,11 @@ def has_command_ended(status: str | None) -> bool:
 def pod_status(status: str | None) -> str:
     """Returns the status of an instance as that of a pod."""
     return _POD_FROM_PAI.get(status or "", "Pending" if status in PAI_STATUSES else "Unknown")
+
+
+def instance_status(status: str | None) -> str | None:
+    """Returns the status of a pod as that of an instance; unknown ones are kept."""
+    return _POD_TO_PAI.get(status or "", status)
 
 
 def is_stopped_by_user(reason_code: str | None) -> bool:

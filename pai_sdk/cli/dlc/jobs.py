@@ -12,10 +12,10 @@ from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.jobs import JobQuery
 from pai_sdk._wire.dlc.limits import DEFAULT_MAX_EVENTS, DEFAULT_MAX_LINES, DEFAULT_PAGE_SIZE
-from pai_sdk._wire.dlc.logs import EventQuery, PodLogQuery
+from pai_sdk._wire.dlc.logs import EventQuery, JobEvents, PodLogQuery
 from pai_sdk._wire.dlc.names import JOB_TYPES, job_type_for
-from pai_sdk._wire.dlc.records import JobItem
-from pai_sdk._wire.dlc.resources.ecs_specs import EcsSpecQuery
+from pai_sdk._wire.dlc.records import JobItem, JobList
+from pai_sdk._wire.dlc.resources.ecs_specs import EcsSpecList, EcsSpecQuery
 from pai_sdk._wire.dlc.times import seconds_of, wire_time
 from pai_sdk._wire.workspace.quotas import QuotaList
 from pai_sdk.cli.dlc.connection import DlcConnection
@@ -94,9 +94,8 @@ def _print_job(arguments: Arguments, positionals: list[str], connect: Callable[[
         print_lines(jobs.events(job_id, query))
         return 0
     body = jobs.get_body(job_id)
-    if arguments.boolean("events"):
-        body = {**body, "Events": [*jobs.events(job_id, query)]}
-    print_body(body)
+    events_body = JobEvents(events=[*jobs.events(job_id, query)]).to_wire() if arguments.boolean("events") else {}
+    print_body({**body, **events_body})
     return 0
 
 
@@ -122,7 +121,7 @@ def _print_jobs(arguments: Arguments, connect: Callable[[], DlcConnection]) -> i
     jobs = _matching(connection.jobs.list(query, page_size=page_size, skip=skipped), pattern, statuses)
     rows = [*islice(jobs, skip - skipped, skip - skipped + size)]
     if as_json:
-        print_body({"Jobs": [job.to_wire() for job in rows]})
+        print_body(JobList(jobs=rows).to_wire())
     else:
         print_columns(_COLUMNS, ([job.to_wire().get(name) for name in _COLUMNS] for job in rows))
     return 0
@@ -171,12 +170,12 @@ def _print_specs(arguments: Arguments, connect: Callable[[], DlcConnection]) -> 
         instance_types=arguments.text("instance_types"),
     )
     arguments.check()
-    specs = [spec.to_wire() for spec in connect().jobs.ecs_specs(query)]
+    specs = [*connect().jobs.ecs_specs(query)]
     if arguments.text("output") == "json":
-        print_body({"EcsSpecs": specs})
+        print_body(EcsSpecList(ecs_specs=specs).to_wire())
         return 0
     names = ("InstanceType", "AcceleratorType", "Cpu", "Memory", "Gpu", "GpuType", "GpuMemory", "IsAvailable")
-    print_columns(names, ([spec.get(name) for name in names] for spec in specs))
+    print_columns(names, ([spec.to_wire().get(name) for name in names] for spec in specs))
     return 0
 
 

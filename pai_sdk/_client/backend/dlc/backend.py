@@ -29,7 +29,9 @@ from pai_sdk._client.backend.specs import DLC, Capabilities
 from pai_sdk._core.endpoint import Endpoint, host_of
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._wire.dlc.jobs import JobQuery, JobUpdate
+from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.job_specs import JobSpec
+from pai_sdk._wire.dlc.jobs import JobQuery, JobUpdate, NewJob
 from pai_sdk._wire.dlc.records import JobDetail, JobItem
 from pai_sdk._wire.dlc.resources.tags import Tag
 from pai_sdk._wire.dlc.status import has_command_ended, is_terminal, statuses_for
@@ -363,11 +365,15 @@ def _weak(method: Callable[[str, float], JobDetail]) -> Callable[[str, float], J
 
 def _with_password(body: dict[str, Any]) -> dict[str, Any]:
     """Returns a body with the password of a private image, which plans have as a placeholder."""
-    specs = []
-    for spec in body.get("JobSpecs", ()):
-        image = spec.get("ImageConfig", {})
-        if "Password" in image:
-            value = with_secrets({"image_password": image["Password"]}) or {}
-            spec = {**spec, "ImageConfig": {**image, "Password": value["image_password"]}}
-        specs.append(spec)
-    return {**body, "JobSpecs": specs}
+    job = received(NewJob, body)
+    return job.model_copy(update={"job_specs": [_spec_with_password(spec) for spec in job.job_specs]}).to_wire()
+
+
+def _spec_with_password(spec: JobSpec) -> JobSpec:
+    config = spec.image_config
+    if config is None or config.password is None:
+        return spec
+    value = with_secrets({"image_password": config.password}) or {}
+    return spec.model_copy(
+        update={"image_config": config.model_copy(update={"password": value["image_password"]})}
+    )

@@ -55,7 +55,7 @@ def write_job_folder(
     files = {
         "env.sh": _exports({**variables, **_contract(request, file_names)}),
         "config/hyperparameters.json": _json({each.name: each.value for each in request.hyperparameters}),
-        "config/training-job.json": _json(_without_submission(public_request(request))),
+        "config/training-job.json": _json(public_request(_without_submission(request))),
     }
     if names := [entry.path for entry in code.entries if entry.executable] if code is not None else []:
         files["executables"] = "".join(f"{name}\n" for name in names)
@@ -95,12 +95,10 @@ def _exports(variables: Mapping[str, str]) -> str:
     return "".join(f"export {name}={shlex.quote(value)}\n" for name, value in variables.items())
 
 
-def _without_submission(fields: dict[str, Any]) -> dict[str, Any]:
+def _without_submission(request: TrainingJobRequest) -> TrainingJobRequest:
     """Leaves out what differs between two submissions of the same job, so that they have one folder."""
-    labels = [
-        each for each in fields.get("Labels", ()) if each["Key"] not in (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
-    ]
-    return {**fields, "Labels": labels}
+    labels = [each for each in request.labels if each.key not in (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)]
+    return request.model_copy(update={"labels": labels})
 
 
 def _json(value: Any) -> str:

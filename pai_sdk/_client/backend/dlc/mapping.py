@@ -379,22 +379,18 @@ def _compact(value: Any) -> str:
 
 
 def _settings(request: TrainingJobRequest, options: DlcOptions) -> JobSettings | None:
-    settings = request.settings
-    fields: dict[str, Any] = {}
-    if settings is not None:
-        wire = settings.to_wire()
-        fields |= {name: value for name, value in wire.items() if name not in ("Priority", "Tags")}
-    fields |= options.settings
-    if options.driver is not None:
-        fields["Driver"] = options.driver
-    if options.grace_period_s is not None:
-        fields["TerminationGracePeriodSeconds"] = options.grace_period_s
-    if any(output.name in _APPENDED for output in request.output_channels):
-        fields.setdefault("EnableOssAppend", True)
-    tags = {**((settings.tags if settings else None) or {}), **{each.key: each.value for each in request.labels}}
-    if tags:
-        fields["Tags"] = tags
-    return JobSettings.model_validate(fields) if fields else None
+    own = request.settings
+    wire = own.model_copy(update={"priority": None, "tags": None}).to_wire() if own is not None else {}
+    settings = JobSettings.model_validate({**wire, **options.settings})
+    is_appended = any(output.name in _APPENDED for output in request.output_channels)
+    fields = {
+        "driver": options.driver,
+        "termination_grace_period_seconds": options.grace_period_s,
+        "enable_oss_append": True if is_appended and settings.enable_oss_append is None else None,
+        "tags": {**((own and own.tags) or {}), **{each.key: each.value for each in request.labels}} or None,
+    }
+    settings = settings.model_copy(update={name: value for name, value in fields.items() if value is not None})
+    return settings if settings.to_wire() else None
 
 
 # ---- what cannot be said

@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._client.backend.dlc.logs import DlcLogs
+from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.metrics import JobMetricsQuery
 from pai_sdk._wire.dlc.times import wire_time
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
+from pai_sdk._wire.requests import RecordedSpec
 
 _log = logging.getLogger(__name__)
 
@@ -36,11 +38,11 @@ def log_metrics(record: JobRecord, logs: DlcLogs, name: str | None) -> Iterator[
 
 
 def _patterns(record: JobRecord, name: str | None) -> Iterator[tuple[str, re.Pattern[str]]]:
-    definitions = (record.algorithm_spec or {}).get("MetricDefinitions") or ()
-    for definition in definitions:
+    for definition in received(RecordedSpec, record.algorithm_spec).metric_definitions:
+        metric = definition.name or ""
         try:
-            metric, pattern = str(definition["Name"]), re.compile(definition["Regex"])
-        except (KeyError, TypeError, re.error) as error:
+            pattern = re.compile(definition.regex or "")
+        except re.error as error:
             _log.warning("a metric definition of job %s is ignored: %s", record.training_job_id, error)
             continue
         if pattern.groups and name in (None, metric):

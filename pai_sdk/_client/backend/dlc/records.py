@@ -8,57 +8,77 @@ from typing import Any
 
 from pai_sdk._client.backend.dlc.mapping import COMMAND, HYPERPARAMETERS, METRICS, RECORD_VARIABLES, SUBMISSION
 from pai_sdk._client.backend.dlc.prefix import command_of
+from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.job_specs import JobSpec
 from pai_sdk._wire.dlc.records import JobDetail, JobItem, Pod
-from pai_sdk._wire.dlc.sources import DataSource
-from pai_sdk._wire.dlc.status import pai_status
+from pai_sdk._wire.dlc.sources import DataSource, UserVpc
+from pai_sdk._wire.dlc.status import instance_status, pai_status
 from pai_sdk._wire.dlc.uris import parse_oss, without_endpoint
-from pai_sdk._wire.pai.record import JobRecord, RecordSource
+from pai_sdk._wire.pai.record import (
+    ChannelUri,
+    InstanceRecord,
+    JobRecord,
+    KeyValue,
+    NameValue,
+    RecordSource,
+    StatusTransition,
+)
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
+from pai_sdk._wire.pai.roles import Role
+from pai_sdk._wire.requests import (
+    RecordedCode,
+    RecordedCompute,
+    RecordedLocation,
+    RecordedRequest,
+    RecordedScheduler,
+    RecordedSpec,
+)
 
 LOG_PAUSE_S = 5.0
 """Between two reads of a log: the cloud limits the rate of calls."""
 
 _INPUTS, _OUTPUTS, _CODE = "/ml/input/data/", "/ml/output/", "/ml/code"
-_POD_STATUSES = {"Pending": "Creating", "Running": "Running", "Succeeded": "Succeed", "Failed": "Failed"}
 
 
 def record_of(job: JobDetail | JobItem) -> JobRecord:
     """Returns the record of a job; one from a list may lack most details."""
     variables = variables_of(job)
     status = pai_status(job.status, finished_at=job.gmt_finish_time)
-    fields: dict[str, Any] = {
-        "TrainingJobId": job.job_id or "",
-        "TrainingJobName": job.display_name,
-        "TrainingJobDescription": job.description,
-        "WorkspaceId": job.workspace_id,
-        "Status": status,
-        "DlcStatus": job.status,
-        "ReasonCode": job.reason_code,
-        "ReasonMessage": job.reason_message,
-        "GmtCreateTime": job.gmt_create_time,
-        "GmtModifiedTime": job.gmt_finish_time or job.gmt_running_time,
-        "Duration": job.duration,
-        "UserId": job.user_id,
-        "Priority": job.priority,
-        "DlcJobId": job.job_id,
-        "StatusTransitions": _transitions(job),
-        "Instances": [_instance(pod) for pod in job.pods if pod.pod_id],
-        "Labels": [{"Key": key, "Value": value} for key, value in _labels(job, variables).items()],
-        "InputChannels": [*_channels(job.data_sources, _INPUTS, "InputUri")],
-        "OutputChannels": [*_channels(job.data_sources, _OUTPUTS, "OutputUri")],
-        "HyperParameters": _hyperparameters(variables),
-        "AlgorithmSpec": _algorithm(job, variables),
-        "ComputeResource": _compute_resource(job),
-        "Environments": {name: value for name, value in variables.items() if name not in RECORD_VARIABLES} or None,
-        "PythonRequirements": job.thirdparty_libs or None,
-        "UserVpc": _vpc(job),
-        "Settings": job.settings.to_wire() if job.settings else None,
-        "Scheduler": _scheduler(job),
-        "Roles": _roles(job.job_specs),
+    job_id = job.job_id or ""
+    request = RecordedRequest(
+        training_job_name=job.display_name,
+        training_job_description=job.description,
+        workspace_id=job.workspace_id,
+        priority=job.priority,
+        input_channels=[*_channels(job.data_sources, _INPUTS, "input_uri")],
+        output_channels=[*_channels(job.data_sources, _OUTPUTS, "output_uri")],
+        hyperparameters=_hyperparameters(variables),
+        algorithm_spec=_algorithm(job, variables),
+        compute_resource=_compute_resource(job),
+        environments={name: value for name, value in variables.items() if name not in RECORD_VARIABLES} or None,
+        labels=[KeyValue(key=key, value=value) for key, value in _labels(job, variables).items()],
+        scheduler=_scheduler(job),
+    )
+    state = {
+        "training_job_id": job_id,
+        "dlc_job_id": job_id or None,
+        "dlc_status": job.status,
+        "status": status,
+        "reason_code": job.reason_code,
+        "reason_message": job.reason_message,
+        "gmt_create_time": job.gmt_create_time,
+        "gmt_modified_time": job.gmt_finish_time or job.gmt_running_time,
+        "duration": job.duration,
+        "user_id": job.user_id,
+        "status_transitions": _transitions(job),
+        "instances": [_instance(pod) for pod in job.pods if pod.pod_id],
+        "python_requirements": job.thirdparty_libs or None,
+        "user_vpc": _vpc(job),
+        "settings": job.settings.to_wire() if job.settings else None,
+        "roles": _roles(job.job_specs),
     }
-    record = JobRecord.model_validate({name: value for name, value in fields.items() if value is not None})
-    return record.from_source(RecordSource(log_pause_s=LOG_PAUSE_S))
+    fields = {**request.to_wire(), **{name: value for name, value in state.items() if value is not None}}
+    return JobRecord.model_validate(fields).from_source(RecordSource(log_pause_s=LOG_PAUSE_S))
 
 
 def variables_of(job: JobDetail | JobItem) -> dict[str, str]:
@@ -81,52 +101,56 @@ def _labels(job: JobDetail | JobItem, variables: Mapping[str, str]) -> dict[str,
     return {SUBMISSION_LABEL: variables[SUBMISSION], **tags} if variables.get(SUBMISSION) else tags
 
 
-def _transitions(job: JobDetail | JobItem) -> list[dict[str, Any]]:
+def _transitions(job: JobDetail | JobItem) -> list[StatusTransition]:
     return [
-        {
-            "Status": str(pai_status(each.status)),
-            "StartTime": each.start_time,
-            "EndTime": each.end_time,
-            "ReasonCode": each.reason_code,
-            "ReasonMessage": each.reason_message,
-        }
+        StatusTransition(
+            status=str(pai_status(each.status)),
+            start_time=each.start_time,
+            end_time=each.end_time,
+            reason_code=each.reason_code,
+            reason_message=each.reason_message,
+        )
         for each in job.status_history
     ]
 
 
-def _instance(pod: Pod) -> dict[str, Any]:
-    status = _POD_STATUSES.get(pod.status or "", pod.status)
-    return {"Name": pod.pod_id, "Role": pod.type, "Status": status, "PodUid": pod.pod_uid, "Ip": pod.ip}
+def _instance(pod: Pod) -> InstanceRecord:
+    more = pod.model_dump(by_alias=True, include={"pod_uid", "ip"}, exclude_none=True)
+    return InstanceRecord(name=pod.pod_id, role=pod.type, status=instance_status(pod.status), **more)
 
 
-def _channels(sources: Iterable[DataSource], folder: str, key: str) -> Iterable[dict[str, Any]]:
+def _channels(sources: Iterable[DataSource], folder: str, field: str) -> Iterable[ChannelUri]:
     """Yields the channels among the mounts of a job."""
     for source in sources:
         name = (source.mount_path or "").rstrip("/").removeprefix(folder)
         if name and "/" not in name:
-            uri = {key: without_endpoint(source.uri)} if source.uri else {}
-            dataset = {"DatasetId": source.data_source_id, "VersionName": source.data_source_version}
-            yield {"Name": name, **uri, **{name: value for name, value in dataset.items() if value}}
+            values = {
+                "name": name,
+                field: without_endpoint(source.uri) if source.uri else None,
+                "dataset_id": source.data_source_id,
+                "version_name": source.data_source_version,
+            }
+            yield ChannelUri(**{key: value for key, value in values.items() if value})
 
 
-def _hyperparameters(variables: Mapping[str, str]) -> list[dict[str, str]] | None:
-    values = _json(variables.get(HYPERPARAMETERS), dict)
-    return None if values is None else [{"Name": name, "Value": str(value)} for name, value in values.items()]
+def _hyperparameters(variables: Mapping[str, str]) -> list[NameValue]:
+    values = _json(variables.get(HYPERPARAMETERS), dict) or {}
+    return [NameValue(name=name, value=str(value)) for name, value in values.items()]
 
 
-def _algorithm(job: JobDetail | JobItem, variables: Mapping[str, str]) -> dict[str, Any]:
-    spec: dict[str, Any] = {"JobType": job.job_type}
+def _algorithm(job: JobDetail | JobItem, variables: Mapping[str, str]) -> RecordedSpec:
+    fields: dict[str, Any] = {"job_type": job.job_type}
     if job.job_specs:
-        spec["Image"] = job.job_specs[0].image
+        fields["image"] = job.job_specs[0].image
     if job.user_command is not None:
-        spec["Command"] = command_of(job.user_command, variables.get(COMMAND))
+        fields["command"] = command_of(job.user_command, variables.get(COMMAND))
     code = next((each for each in job.data_sources if each.mount_path == _CODE and each.uri), None)
     if code is not None and (place := parse_oss(code.uri or "")) is not None:
-        location = {"Bucket": place.bucket, "Key": place.key, "Endpoint": place.endpoint}
-        spec["CodeDir"] = {"LocationType": "oss", "LocationValue": location}
+        location = RecordedLocation(bucket=place.bucket, key=place.key, endpoint=place.endpoint)
+        fields["code_dir"] = RecordedCode(location_type="oss", location_value=location)
     if (metrics := _json(variables.get(METRICS), list)) is not None:
-        spec["MetricDefinitions"] = metrics
-    return spec
+        fields["metric_definitions"] = metrics
+    return received(RecordedSpec, fields)
 
 
 def _json(text: str | None, kind: type) -> Any:
@@ -137,33 +161,30 @@ def _json(text: str | None, kind: type) -> Any:
     return value if isinstance(value, kind) else None
 
 
-def _compute_resource(job: JobDetail | JobItem) -> dict[str, Any] | None:
+def _compute_resource(job: JobDetail | JobItem) -> RecordedCompute | None:
     if not job.job_specs:
         return None
     spec = job.job_specs[0]
     count = sum(each.pod_count or 1 for each in job.job_specs if each.pod_count != 0)
-    fields: dict[str, Any] = {"ResourceId": job.resource_id}
+    fields: dict[str, Any] = {"resource_id": job.resource_id}
     if spec.ecs_spec is not None:
-        fields |= {"EcsSpec": spec.ecs_spec, "EcsCount": count}
+        fields |= {"ecs_spec": spec.ecs_spec, "ecs_count": count}
     else:
         size = spec.resource_config.to_wire() if spec.resource_config is not None else None
-        fields |= {"InstanceSpec": size, "InstanceCount": count}
+        fields |= {"instance_spec": size, "instance_count": count}
     if spec.spot_spec is not None:
-        fields["SpotSpec"] = spec.spot_spec.to_wire()
-    return {name: value for name, value in fields.items() if value is not None}
+        fields["spot_spec"] = spec.spot_spec.to_wire()
+    return RecordedCompute(**fields)
 
 
 def _vpc(job: JobDetail | JobItem) -> dict[str, Any] | None:
-    if job.user_vpc is None:
-        return None
-    vpc = job.user_vpc.to_wire()
-    cidrs = vpc.pop("ExtendedCidrs", None)  # CreateJob has another spelling
-    return {**vpc, "ExtendedCIDRs": cidrs} if cidrs else vpc
+    # CreateJob has another spelling of a field.
+    return None if job.user_vpc is None else UserVpc(**job.user_vpc.model_dump(exclude_unset=True)).to_wire()
 
 
-def _scheduler(job: JobDetail | JobItem) -> dict[str, Any] | None:
+def _scheduler(job: JobDetail | JobItem) -> RecordedScheduler | None:
     minutes = job.job_max_running_time_minutes
-    return None if minutes is None else {"MaxRunningTimeInMinutes": minutes}
+    return None if minutes is None else RecordedScheduler(max_running_time_in_minutes=minutes)
 
 
 def _roles(specs: Iterable[JobSpec]) -> list[dict[str, Any]] | None:
@@ -171,4 +192,8 @@ def _roles(specs: Iterable[JobSpec]) -> list[dict[str, Any]] | None:
     present = [spec for spec in specs if spec.pod_count != 0]
     if len(present) < 2:
         return None
-    return [{"Name": spec.type, "Count": spec.pod_count or 1, "Image": spec.image} for spec in present]
+    # Not validated: other programs may have names that requests of this package cannot have.
+    roles = (
+        Role.model_construct(name=each.type or "", count=each.pod_count or 1, image=each.image) for each in present
+    )
+    return [role.to_wire() for role in roles]
