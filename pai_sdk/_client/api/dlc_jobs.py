@@ -139,7 +139,7 @@ class DlcJobs(Resource):
         body = NewTags(resource_type="Job", resource_id=[job_id], tag=list(tags))
         self._send("TagResources", body=body.to_wire(), idempotent=True)  # a second delivery sets the same tags
 
-    def _list_pages(self, model: type[Body], name: str, query: Query, **options: Any) -> Iterator[list[Any]]:
+    def _list_pages(self, model: type[Body], name: str, query: Query, **options: Any) -> Iterator[Sequence[Any]]:
         """Calls an action that lists, page by page."""
         return self._pages(model, name, ACTIONS[name].path, query=query.to_query(), **options)
 

@@ -379,15 +379,16 @@ def _compact(value: Any) -> str:
 
 
 def _settings(request: TrainingJobRequest, options: DlcOptions) -> JobSettings | None:
-    own = request.settings
-    wire = own.model_copy(update={"priority": None, "tags": None}).to_wire() if own is not None else {}
+    requested = request.settings
+    wire = requested.model_copy(update={"priority": None, "tags": None}).to_wire() if requested is not None else {}
     settings = JobSettings.model_validate({**wire, **options.settings})
     is_appended = any(output.name in _APPENDED for output in request.output_channels)
     fields = {
         "driver": options.driver,
         "termination_grace_period_seconds": options.grace_period_s,
         "enable_oss_append": True if is_appended and settings.enable_oss_append is None else None,
-        "tags": {**((own and own.tags) or {}), **{each.key: each.value for each in request.labels}} or None,
+        "tags": {**((requested and requested.tags) or {}), **{each.key: each.value for each in request.labels}}
+        or None,
     }
     settings = settings.model_copy(update={name: value for name, value in fields.items() if value is not None})
     return settings if settings.to_wire() else None
