@@ -12,12 +12,12 @@ import typer
 
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.version import __version__
+from pai_sdk._wire.dlc.flags import GLOBAL_FLAGS, SUBMIT_FLAGS, VENDOR_FLAGS, Flag
 from pai_sdk.cli.dlc import jobs, submitting, vendor_job
 from pai_sdk.cli.dlc.config_file import DEFAULT_PATH, KEYS, write_config
-from pai_sdk.cli.dlc.connection import GLOBAL_FLAGS, DlcConnection, connect
-from pai_sdk.cli.dlc.flags import Arguments, Flag, parse
+from pai_sdk.cli.dlc.connection import DlcConnection, connect
+from pai_sdk.cli.dlc.flags import Arguments, parse
 from pai_sdk.cli.dlc.output import refusal_text
-from pai_sdk.cli.dlc.submit_flags import SUBMIT_FLAGS
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import ApiError, InvalidInputError, PaiError, Problem, SettingsError
 
@@ -167,9 +167,7 @@ _COMMANDS = {
     "delete": _Command(jobs.delete, jobs.STOP_FLAGS, "job ID…"),
     "config": _Command(_config, (), ""),
     "create": _Command(submitting.create, submitting.CREATE_FLAGS, "job --kind TYPE, of an older generation"),
-    "job": _Command(
-        vendor_job.job, vendor_job.JOB_FLAGS, "submit, with the flags of `pai dlc`", vendor_job.FORMATS
-    ),
+    "job": _Command(vendor_job.job, VENDOR_FLAGS, "submit, with the flags of `pai dlc`", vendor_job.FORMATS),
     "version": _Command(_version, (), ""),
     "help": _Command(_help, (), "[COMMAND]"),
     "completion": _Command(_completion, (), "SHELL"),

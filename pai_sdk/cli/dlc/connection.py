@@ -13,22 +13,9 @@ from pai_sdk._core.config.credentials import CredentialsProvider, provider_of
 from pai_sdk._core.endpoint import scheme_and_host
 from pai_sdk._wire.dlc.actions import API_VERSION
 from pai_sdk.cli.dlc.config_file import DEFAULT_PATH, read_config
-from pai_sdk.cli.dlc.flags import Arguments, Flag
+from pai_sdk.cli.dlc.flags import Arguments
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.errors import SettingsError
-
-GLOBAL_FLAGS = (
-    Flag("access_id", "id of the access key", short="a"),
-    Flag("access_key", "secret of the access key", short="k"),
-    Flag("endpoint", "host of DLC", short="e"),
-    Flag("region", "region, such as cn-hangzhou", short="r"),
-    Flag("protocol", "https or http"),
-    Flag("config", "file that `dlc config` wrote; ~/.dlc/config otherwise", short="c"),
-    Flag("ignore_local_config", "do not read ~/.dlc/config", "boolean"),
-    Flag("output", "table (as the original) or json", short="o"),
-    Flag("help", "show the flags", "boolean", short="h"),
-)
-"""Flags of every command, before or after its name."""
 
 
 @dataclass(frozen=True)

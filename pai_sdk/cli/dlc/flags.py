@@ -6,35 +6,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from pai_sdk._core.names.hints import did_you_mean, nearest
+from pai_sdk._wire.dlc.flags import Flag
 from pai_sdk.errors import InvalidInputError, Problem
-
-Kind = Literal["text", "boolean", "number", "list", "pairs"]
 
 _BOOLEANS = {"true": True, "1": True, "t": True, "false": False, "0": False, "f": False}
 # A comma separates pairs only before the next NAME=, because values such as `mlx5_0,mlx5_1` contain commas.
 _NEXT_PAIR = re.compile(r",(?=\s*[A-Za-z_][A-Za-z0-9_.-]*=)")
-
-
-@dataclass(frozen=True)
-class Flag:
-    """A flag of a command.
-
-    Attributes:
-        name: without its two dashes.
-        help: one line.
-        kind: what its value is. Lists and pairs are separated by commas; the flag may be repeated.
-        short: its letter, if it has one.
-        refusal: why this flag of the original command cannot be used, and what to use instead.
-    """
-
-    name: str
-    help: str = ""
-    kind: Kind = "text"
-    short: str = ""
-    refusal: str = ""
 
 
 @dataclass

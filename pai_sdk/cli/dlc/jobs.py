@@ -10,6 +10,7 @@ import typer
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.flags import Flag
 from pai_sdk._wire.dlc.jobs import JobQuery
 from pai_sdk._wire.dlc.limits import DEFAULT_MAX_EVENTS, DEFAULT_MAX_LINES, DEFAULT_PAGE_SIZE
 from pai_sdk._wire.dlc.logs import EventQuery, JobEvents, PodLogQuery
@@ -19,7 +20,7 @@ from pai_sdk._wire.dlc.resources.ecs_specs import EcsSpecList, EcsSpecQuery
 from pai_sdk._wire.dlc.times import seconds_of, wire_time
 from pai_sdk._wire.workspace.quotas import QuotaList
 from pai_sdk.cli.dlc.connection import DlcConnection
-from pai_sdk.cli.dlc.flags import Arguments, Flag
+from pai_sdk.cli.dlc.flags import Arguments
 from pai_sdk.cli.dlc.output import print_body, print_columns, print_lines, refusal_text
 from pai_sdk.errors import ApiError, NotFoundError, Problem
 

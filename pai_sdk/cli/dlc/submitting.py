@@ -11,35 +11,24 @@ import typer
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.flags import FORMER_KINDS, FORMER_NAMES, SUBMIT_FLAGS, Flag
 from pai_sdk._wire.dlc.jobs import JobReference, NewJob
 from pai_sdk._wire.dlc.limits import MIN_POLL_S
 from pai_sdk._wire.dlc.names import JOB_TYPES, job_type_for
 from pai_sdk._wire.dlc.status import is_terminal
 from pai_sdk.cli.dlc.body import new_job
 from pai_sdk.cli.dlc.connection import DlcConnection, default_workspace
-from pai_sdk.cli.dlc.flags import Arguments, Flag, read_job_file
+from pai_sdk.cli.dlc.flags import Arguments, read_job_file
 from pai_sdk.cli.dlc.output import print_body, print_box
-from pai_sdk.cli.dlc.submit_flags import SUBMIT_FLAGS
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import PaiError, Problem
 
 SUCCEEDED = 0
 FAILED = 1
 
-# Kinds of the older generation that are no types of jobs.
-_KINDS = {"batchjob": "PyTorchJob"}
-# Flags of the older generation, and those that replace them.
-_RENAMED = {
-    "kind": "",
-    "worker_count": "workers",
-    "master_count": "masters",
-    "ps_count": "ps",
-    "params_file": "job_file",
-}
-
 CREATE_FLAGS = (
     *SUBMIT_FLAGS,
-    *(Flag(name, f"--{new}" if new else "the type of the job") for name, new in _RENAMED.items()),
+    *(Flag(name, f"--{new}" if new else "the type of the job") for name, new in FORMER_NAMES.items()),
 )
 """The flags of `dlc create job`: those of `submit` under former names too."""
 
@@ -57,8 +46,8 @@ def create(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     if arguments.positionals != ["job"]:
         arguments.problems.append(Problem("create", "is of an older generation", "write: submit pytorchjob …"))
     kind = arguments.text("kind") or "PyTorchJob"
-    job_type = _job_type(arguments, _KINDS.get(kind.lower(), kind))
-    for old, new in _RENAMED.items():
+    job_type = _job_type(arguments, FORMER_KINDS.get(kind.lower(), kind))
+    for old, new in FORMER_NAMES.items():
         if new and old in arguments:
             arguments.values.setdefault(new, []).extend(arguments.values.pop(old))
     new_spelling = f"submit {job_type.lower()} with --workers in place of --worker_count"
@@ -95,11 +84,10 @@ def _submit(arguments: Arguments, job_type: str, connect: Callable[[], DlcConnec
         return SUCCEEDED
     created = create_job(connection.jobs, body)
     job_id = created.job_id or ""
-    ids = {"JobId": job_id, "RequestId": created.request_id or ""}
     if as_json:
-        print_body(ids)
+        print_body(created.to_wire())
     else:
-        print_box(ids)
+        print_box(created.to_wire())
     return follow(connection.jobs, job_id, stopped_code=stopped_code) if is_interactive else SUCCEEDED
 
 

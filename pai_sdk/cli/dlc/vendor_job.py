@@ -13,35 +13,16 @@ import typer
 from pai_sdk._client.submit.yaml_file import read_scalar, read_yaml
 from pai_sdk._wire.body import received, unknown_problems
 from pai_sdk._wire.dlc.checks import caution_problems, job_problems
-from pai_sdk._wire.dlc.job_specs import JobSpec, ResourceConfig
+from pai_sdk._wire.dlc.flags import POD_FIELDS, VENDOR_FLAGS, put_field
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk.cli.dlc.connection import DlcConnection, default_workspace
-from pai_sdk.cli.dlc.flags import Arguments, Flag
+from pai_sdk.cli.dlc.flags import Arguments
 from pai_sdk.cli.dlc.output import print_body, print_box
 from pai_sdk.cli.dlc.submitting import create_job
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import InvalidInputError, Problem
 
 FORMATS = ("table", "json", "quiet")
-
-_POD = ("image", "spec", "cpu", "memory", "gpu", "gpu-type", "shared-memory")
-JOB_FLAGS = (
-    Flag("name", "name of the job"),
-    Flag("image", "the image of the workers"),
-    Flag("command", "what runs in each pod"),
-    Flag("job-type", "PyTorchJob otherwise"),
-    Flag("workspace-id", "workspace; that of the settings otherwise"),
-    Flag("resource-id", "quota; public resources without it"),
-    Flag("worker-spec", "the instance type of the workers, on public resources"),
-    Flag("worker-count", "number of workers; 1 otherwise", "number"),
-    *(Flag(name, f"{name} of a worker, in a quota") for name in _POD[2:]),
-    Flag("role", "NAME:count=2,gpu=8,image=…; may be repeated"),
-    Flag("body-json", "@FILE with the body of CreateJob, in JSON or YAML, or the body itself"),
-    Flag("override", "PATH=VALUE: a field of the body; may be repeated"),
-    Flag("override-string", "PATH=TEXT"),
-    Flag("override-unset", "PATH"),
-    Flag("dry-run", "print the request, and send nothing", "boolean"),
-)
 
 _STEP = re.compile(r"[^.\[\]]+")
 # A comma separates the settings of a role only before the next NAME=.
@@ -59,7 +40,7 @@ def job(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     body = _body(arguments)
     arguments.check()
     connection = None if is_dry else connect()
-    if not body.get("WorkspaceId"):
+    if received(NewJob, body).workspace_id is None:
         workspace_id = default_workspace() if connection is None else connection.workspace_id
         body |= NewJob(workspace_id=workspace_id).to_wire()
     if problems := job_problems(body):
@@ -70,29 +51,23 @@ def job(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
         print_body(body)
         return 0
     created = create_job(connection.jobs, body)
-    ids = {"JobId": created.job_id or "", "RequestId": created.request_id or ""}
     output = arguments.text("output")
     if output == "quiet":
         typer.echo(created.job_id)
     elif output == "json":
-        print_body(ids)
+        print_body(created.to_wire())
     else:
-        print_box(ids)
+        print_box(created.to_wire())
     return 0
 
 
 def _body(arguments: Arguments) -> dict[str, Any]:
     """Returns the body: that of the file, with the fields of flags, with the overrides."""
     body = _file_body(arguments)
-    flags = NewJob(
-        display_name=arguments.text("name"),
-        job_type=arguments.text("job-type") or (None if body else "PyTorchJob"),
-        job_specs=[*_roles(arguments)],
-        user_command=arguments.text("command"),
-        workspace_id=arguments.text("workspace-id"),
-        resource_id=arguments.text("resource-id"),
-    )
-    body |= flags.to_wire()
+    job_flags = [flag for flag in VENDOR_FLAGS if flag.field and not flag.role]
+    fields = {"job_type": None if body else "PyTorchJob", "job_specs": [*_roles(arguments)]}
+    fields |= {flag.field: text for flag in job_flags if (text := arguments.text(flag.name))}
+    body |= NewJob.model_validate(fields).to_wire()
     for flag, read in (("override", read_scalar), ("override-string", str)):
         for text in arguments.values.get(flag, ()):
             path, equals, value = text.partition("=")
@@ -120,45 +95,35 @@ def _file_body(arguments: Arguments) -> dict[str, Any]:
     return dict(content)
 
 
-def _roles(arguments: Arguments) -> Iterator[JobSpec]:
+def _roles(arguments: Arguments) -> Iterator[dict[str, Any]]:
     """Yields the roles of `--role`, or else the workers."""
     roles = arguments.values.get("role", [])
-    worker_flags = [name for name in ("worker-spec", "worker-count", *_POD) if name in arguments]
+    worker_flags = [flag for flag in VENDOR_FLAGS if flag.role and flag.name in arguments]
     if roles:
         arguments.problems += (
-            Problem(f"--{name}", "is given beside --role") for name in worker_flags if name != "image"
+            Problem(f"--{flag.name}", "is given beside --role") for flag in worker_flags if flag.name != "image"
         )
         for text in roles:
             name, _, settings = text.partition(":")
             pairs = (each.partition("=") for each in _NEXT_SETTING.split(settings) if each)
-            yield _role(arguments, name, {key.replace("_", "-"): value for key, _, value in pairs})
+            values = {key.replace("-", "_"): value for key, _, value in pairs}
+            for key in values.keys() - POD_FIELDS.keys():
+                arguments.problems.append(Problem("--role", f"{key!r} of {name} is not supported"))
+            fields = {POD_FIELDS[key]: value for key, value in values.items() if key in POD_FIELDS}
+            yield _role(arguments, name, {"image": arguments.text("image") or "", **fields})
     elif worker_flags:
-        values = {name: arguments.text(name) or "" for name in _POD if name in arguments}
-        values |= {"spec": arguments.text("worker-spec") or "", "count": arguments.text("worker-count") or ""}
-        yield _role(arguments, "Worker", values)
+        yield _role(arguments, "Worker", {flag.field: arguments.text(flag.name) or "" for flag in worker_flags})
 
 
-def _role(arguments: Arguments, name: str, values: Mapping[str, str]) -> JobSpec:
-    for key in values.keys() - {*_POD, "count"}:
-        arguments.problems.append(Problem("--role", f"{key!r} of {name} is not supported"))
-    count = values.get("count") or "1"
-    if not count.isdecimal():
-        arguments.problems.append(Problem("--role", f"the count {count!r} of {name} is no number"))
-        count = "1"
-    resources = ResourceConfig(
-        cpu=values.get("cpu"),
-        gpu=values.get("gpu"),
-        gpu_type=values.get("gpu-type"),
-        memory=values.get("memory"),
-        shared_memory=values.get("shared-memory"),
-    )
-    return JobSpec(
-        type=name,
-        pod_count=int(count),
-        image=values.get("image") or arguments.text("image"),
-        ecs_spec=values.get("spec"),
-        resource_config=resources if resources.to_wire() else None,
-    )
+def _role(arguments: Arguments, name: str, fields: Mapping[str, str]) -> dict[str, Any]:
+    spec: dict[str, Any] = {"type": name, "pod_count": "1"}
+    for path, text in fields.items():
+        if text:
+            put_field(spec, path, text)
+    if not spec["pod_count"].isdecimal():
+        arguments.problems.append(Problem("--role", f"the count {spec['pod_count']!r} of {name} is no number"))
+        spec["pod_count"] = 1
+    return spec
 
 
 def _value(text: str) -> Any:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._wire.dlc.flags import SUBMIT_FLAGS
 from pai_sdk.cli.dlc.body import new_job
 from pai_sdk.cli.dlc.flags import parse
-from pai_sdk.cli.dlc.submit_flags import SUBMIT_FLAGS
 from pai_sdk.errors import Problem
 
 QUOTA = ("--name=a", "--command=echo 1", "--workspace_id=1", "--resource_id=quota1")

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk.cli.dlc.flags import Arguments, Flag, parse, read_job_file
+from pai_sdk._wire.dlc.flags import Flag
+from pai_sdk.cli.dlc.flags import Arguments, parse, read_job_file
 from pai_sdk.errors import InvalidInputError
 
 FLAGS = (

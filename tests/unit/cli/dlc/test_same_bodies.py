@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._wire.body import received
+from pai_sdk._wire.dlc.flags import SUBMIT_FLAGS
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import job_type_for
 from pai_sdk.alipai.dlc.flags import read_submission
@@ -15,7 +16,6 @@ from pai_sdk.alipai.dlc.scope import Scope
 from pai_sdk.alipai.dlc.shell import parse as parse_shell
 from pai_sdk.cli.dlc.body import new_job
 from pai_sdk.cli.dlc.flags import parse
-from pai_sdk.cli.dlc.submit_flags import SUBMIT_FLAGS
 
 SCRIPTS = Path(__file__).parents[3] / "e2e" / "dlc_scripts"
 WORKER = "--workers=2 --worker_image=i --worker_spec=s --command=x --workspace_id 1 --name n "
