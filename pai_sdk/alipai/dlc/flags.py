@@ -7,78 +7,29 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from pai_sdk._wire.dlc.flags import (
+    EVERY_ROLE,
+    FORMER_KINDS,
+    FORMER_NAMES,
+    GLOBAL_FLAGS,
+    ROLES,
+    SUBMIT_FLAGS,
+    Flag,
+    put_field,
+)
 from pai_sdk._wire.dlc.names import job_type_for
 from pai_sdk.alipai.dlc.submissions import Submission, read_vendor_submission
 from pai_sdk.alipai.dlc.values import Computed, Value, as_number, joined, source_of, split_at
 
 __all__ = ["read_submission"]
 
-# Flag: path in the body. Numbers, maps and lists are named below.
-_FIELDS = {
-    "name": "DisplayName",
-    "command": "UserCommand",
-    "workspace_id": "WorkspaceId",
-    "resource_id": "ResourceId",
-    "priority": "Priority",
-    "description": "Description",
-    "envs": "Envs",
-    "tags": "Settings.Tags",
-    "code_source": "CodeSource.CodeSourceId",
-    "code_branch": "CodeSource.Branch",
-    "code_commit": "CodeSource.Commit",
-    "thirdparty_libs": "ThirdpartyLibs",
-    "thirdparty_lib_dir": "ThirdpartyLibDir",
-    "vpc_id": "UserVpc.VpcId",
-    "switch_id": "UserVpc.SwitchId",
-    "security_group_id": "UserVpc.SecurityGroupId",
-    "extended_cidrs": "UserVpc.ExtendedCIDRs",
-    "default_route": "UserVpc.DefaultRoute",
-    "job_max_running_time_minutes": "JobMaxRunningTimeMinutes",
-    "running_timeout": "running_timeout",
-    "job_reserved_minutes": "Settings.JobReservedMinutes",
-    "job_reserved_policy": "Settings.JobReservedPolicy",
-    "oversold_type": "Settings.OversoldType",
-    "driver": "Settings.Driver",
-    "success_policy": "SuccessPolicy",
-    "advanced_settings": "Settings.AdvancedSettings",
-    "aimaster_enable": "Settings.EnableErrorMonitoringInAIMaster",
-    "aimaster_args": "Settings.ErrorMonitoringArgs",
-    "image_repo_username": "ImageConfig.Username",
-    "image_repo_password": "ImageConfig.Password",
-}
-_NUMBERS = ("priority", "job_max_running_time_minutes", "running_timeout", "job_reserved_minutes")
-_MAPS = ("envs", "tags", "advanced_settings")
-_LISTS = ("thirdparty_libs", "extended_cidrs")
-_REPEATABLE = (*_MAPS, *_LISTS, "data_sources", "data_source_uris", "role")
-_FLAGS = ("aimaster_enable", "interactive", "chief", "quiet", "force")
-_SHORT = {"n": "name", "w": "workspace_id", "c": "config", "a": "access_id", "k": "access_key"}
-_SHORT |= {"e": "endpoint", "r": "region"}
-_CONNECTION = ("access_id", "access_key", "endpoint", "region", "protocol", "config")
+_FLAGS = {flag.name: flag for flag in SUBMIT_FLAGS}
+_BOOLEANS = {flag.name for flag in SUBMIT_FLAGS if flag.kind == "boolean"} | {"quiet", "force"}
+_REPEATABLE = {flag.name for flag in SUBMIT_FLAGS if flag.is_repeatable} | {"role"}
+_SHORT = {flag.short: flag.name for flag in (*GLOBAL_FLAGS, *SUBMIT_FLAGS) if flag.short}
+_SHORT["e"] = "endpoint"  # that of `submit` stands for the one of two meanings that is not supported
+_READ_ELSEWHERE = {flag.name for flag in GLOBAL_FLAGS} | {*FORMER_NAMES, "job_file", "exit_code_on_stopped"}
 _ENDPOINT = re.compile(r"pai-dlc(?:-vpc)?\.([a-z]+-[a-z0-9-]+)\.aliyuncs")
-_WITHOUT_EFFECT = ("enable_priority_preemption", "enable_preemptible_job")
-
-# Flag of the count: type of the role, and what its other flags begin with.
-_ROLES = {
-    "chief": ("Chief", "chief"),
-    "masters": ("Master", "master"),
-    "heads": ("Head", "head"),
-    "ps": ("PS", "ps"),
-    "workers": ("Worker", "worker"),
-    "evaluators": ("Evaluator", "evaluator"),
-    "graphlearns": ("GraphLearn", "graphlearn"),
-}
-_OF_ROLE = {
-    "image": "Image",
-    "spec": "EcsSpec",
-    "cpu": "ResourceConfig.CPU",
-    "gpu": "ResourceConfig.GPU",
-    "gpu_type": "ResourceConfig.GPUType",
-    "memory": "ResourceConfig.Memory",
-    "shared_memory": "ResourceConfig.SharedMemory",
-}
-_MEMORY = ("memory", "shared_memory")
-_OLD_COUNTS = {"worker_count": "workers", "master_count": "masters", "ps_count": "ps"}
-_ROLE_FLAGS = {f"{prefix}_{name}": (role, name) for role, prefix in _ROLES.values() for name in _OF_ROLE}
 
 
 def read_submission(tokens: Sequence[Value], files: Mapping[Value, Value]) -> Submission | None:
@@ -96,7 +47,8 @@ def read_submission(tokens: Sequence[Value], files: Mapping[Value, Value]) -> Su
     if names[0] == "create":
         submission.notes.append("`dlc create job` is the older form of `dlc submit`: compare the values")
     job_type = job_type_for(kind) if isinstance(kind, str) else None
-    submission.body["JobType"] = job_type or ("PyTorchJob" if kind == "BatchJob" else kind)
+    former = FORMER_KINDS.get(kind.lower()) if isinstance(kind, str) else None
+    submission.body["job_type"] = job_type or former or kind
     for name in names[2:]:
         submission.notes.append(f"{_printable(name)} is no flag, and was left out")
     flags |= _of_job_file(flags, files, submission)
@@ -121,7 +73,7 @@ def _split(tokens: Sequence[Value]) -> tuple[dict[str, Value], list[Value]]:
         before = flags.get(flag)
         if value:
             flags[flag] = value[0]
-        elif flag in _FLAGS or not waiting or (isinstance(waiting[0], str) and waiting[0].startswith("--")):
+        elif flag in _BOOLEANS or not waiting or (isinstance(waiting[0], str) and waiting[0].startswith("--")):
             flags[flag] = "true"
         else:
             flags[flag] = waiting.pop(0)
@@ -151,37 +103,23 @@ def _of_job_file(
 
 def _fill(submission: Submission, flags: Mapping[str, Value]) -> None:
     body, specs = submission.body, dict[str, dict[str, Any]]()
-    for flag, value in flags.items():
-        flag = _OLD_COUNTS.get(flag, flag)
-        if flag in _FIELDS:
-            _put(body, _FIELDS[flag], _converted(flag, value))
-        elif flag in _ROLES:
-            count = 1 if value == "true" else 0 if value == "false" else as_number(value)
-            specs.setdefault(_ROLES[flag][0], {})["PodCount"] = count
-        elif flag in _ROLE_FLAGS:
-            role, name = _ROLE_FLAGS[flag]
-            _put(specs.setdefault(role, {}), _OF_ROLE[name], _with_unit(value) if name in _MEMORY else value)
-        elif flag == "data_sources":
-            body.setdefault("DataSources", []).extend(map(_data_set, _items(value)))
-            if any(isinstance(each, Computed) and each.only for each in _items(value)):
-                submission.notes.append("a variable may name several data sets: each is a mount of its own")
-        elif flag == "data_source_uris":
-            body.setdefault("DataSources", []).extend(map(_mount, _uris(value)))
-        else:
-            _other(submission, flag, value)
-    body["JobSpecs"] = list(_specs(specs, body.pop("ImageConfig", None)))
-    _complete(body)
-
-
-def _complete(body: dict[str, Any]) -> None:
-    """Puts data sets first, as the command does, and finds the limit of the running time."""
-    if "DataSources" in body:
-        body["DataSources"].sort(key=lambda source: "Uri" in source)
-    seconds = body.pop("running_timeout", None)
-    if seconds is not None:
-        body.setdefault("JobMaxRunningTimeMinutes", _minutes(seconds))
-    if body.get("JobMaxRunningTimeMinutes") == 0:  # no limit
-        del body["JobMaxRunningTimeMinutes"]
+    values = {FORMER_NAMES.get(name) or name: value for name, value in flags.items()}
+    for flag in SUBMIT_FLAGS:
+        if flag.field and flag.name in values:
+            target = specs.setdefault(flag.role, {}) if flag.role else body
+            put_field(target, flag.field, _converted(flag, values.pop(flag.name)))
+    if any(
+        isinstance(each.get("data_source_id"), Computed) and each["data_source_id"].only
+        for each in body.get("data_sources", ())
+    ):
+        submission.notes.append("a variable may name several data sets: each is a mount of its own")
+    if (seconds := values.pop("running_timeout", None)) is not None:
+        body.setdefault("job_max_running_time_minutes", _minutes(as_number(seconds)))
+    if body.get("job_max_running_time_minutes") == 0:  # no limit
+        del body["job_max_running_time_minutes"]
+    for name, value in values.items():
+        _other(submission, name, value)
+    body["job_specs"] = list(_specs(specs))
 
 
 def _other(submission: Submission, flag: str, value: Value) -> None:
@@ -195,41 +133,41 @@ def _other(submission: Submission, flag: str, value: Value) -> None:
         submission.notes += [] if note in submission.notes else [note]
     elif flag == "interactive":
         submission.waits = value != "false"
-    elif flag in _WITHOUT_EFFECT and value == "false":
+    elif flag in _FLAGS and _FLAGS[flag].refusal and value == "false":
         return
-    elif flag not in (*_CONNECTION, "kind", "job_file", "params_file", "exit_code_on_stopped"):
-        all_flags = [*_FIELDS, *_ROLES, *_ROLE_FLAGS, "data_sources", "data_source_uris", "interactive"]
-        near = difflib.get_close_matches(flag, all_flags, 1, 0.75)
+    elif flag not in _READ_ELSEWHERE:
+        near = difflib.get_close_matches(flag, _FLAGS, 1, 0.75)
         hint = f"; did you mean --{near[0]}?" if near else ""
         submission.notes.append(f"--{flag} {_printable(value)} is not translated{hint}")
 
 
-def _converted(flag: str, value: Value) -> Any:
-    if flag in _NUMBERS:
-        return as_number(value)
-    if flag in _MAPS:
-        return _map(value)
-    if flag in _LISTS:
-        return _packages(value) if flag == "thirdparty_libs" else _items(value)
-    return value == "true" if flag in _FLAGS and isinstance(value, str) else value
+def _converted(flag: Flag, value: Value) -> Any:
+    match flag.kind:
+        case "number":
+            return as_number(value)
+        case "boolean" if isinstance(value, str):
+            return int(value != "false") if flag.role else value == "true"  # the number of chiefs
+        case "size":
+            return _with_unit(value)
+        case "pairs":
+            return _map(value)
+        case "list":
+            return _items(value)
+        case "packages":
+            return _packages(value)
+        case "data_sets":
+            return [_data_set(each) for each in _items(value)]
+        case "mounts":
+            return [_mount(each) for each in _uris(value)]
+    return value
 
 
-def _specs(specs: Mapping[str, dict[str, Any]], image_config: Any) -> Iterator[dict[str, Any]]:
+def _specs(specs: Mapping[str, dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Yields the roles that have pods, in the order of the command's help."""
-    for role, _ in _ROLES.values():
-        spec = specs.get(role)
-        if spec is None or spec.setdefault("PodCount", 1) == 0:
-            continue
-        if image_config is not None:
-            spec["ImageConfig"] = image_config
-        yield {"Type": role, **spec}
-
-
-def _put(target: dict[str, Any], path: str, value: Any) -> None:
-    *folders, name = path.split(".")
-    for folder in folders:
-        target = target.setdefault(folder, {})
-    target[name] = value
+    for role in ROLES:
+        spec = {"type": role.type, "pod_count": 1, **specs.get(role.type, {}), **specs.get(EVERY_ROLE, {})}
+        if role.type in specs and spec["pod_count"] != 0:
+            yield spec
 
 
 def _items(value: Value) -> list[Value]:
@@ -266,12 +204,10 @@ def _map(value: Value) -> dict[Any, Value]:
 def _data_set(value: Value) -> dict[str, Any]:
     """Reads `d-id`, `d-id:version`, `d-id:/path` or `d-id:version:/path`."""
     identifier, *more = split_at(value, ":", 2)
-    source: dict[str, Any] = {"DataSourceId": identifier}
-    if len(more) == 2 or (more and not _is_path(more[0])):
-        source |= {"DataSourceVersion": more[0]} if more[0] != "" else {}
-    if more and (len(more) == 2 or _is_path(more[0])):
-        source["MountPath"] = more[-1]
-    return source
+    path = more.pop() if more and (len(more) == 2 or _is_path(more[-1])) else None
+    version = more[0] if more and more[0] != "" else None
+    source = {"data_source_id": identifier, "data_source_version": version, "mount_path": path}
+    return {name: each for name, each in source.items() if each is not None}
 
 
 def _is_path(value: Value) -> bool:
@@ -293,7 +229,7 @@ def _uris(value: Value) -> list[Value]:
 
 def _mount(value: Value) -> dict[str, Any]:
     uri, *path = split_at(value, "::", 1)
-    return {"Uri": uri, "MountPath": path[0]} if path else {"Uri": uri}
+    return {"uri": uri, "mount_path": path[0]} if path else {"uri": uri}
 
 
 def _with_unit(value: Value) -> Value:

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pai_sdk._wire.body import Body
-from pai_sdk._wire.dlc import job_specs, jobs, pod_specs, settings, sources
+from pai_sdk._wire.dlc.field_names import BODY_MODELS, PYTHON_NAMES
 from pai_sdk.alipai.dlc.estimators import Suggestion, suggest
 from pai_sdk.alipai.dlc.scripts import read_command, read_script
 from pai_sdk.alipai.dlc.shell import ShellError
@@ -19,18 +18,10 @@ __all__ = ["read_program"]
 
 _CLIENT = "pai_dlc20201203"
 _REQUEST = "CreateJobRequest"
-_MODULES = (job_specs, jobs, pod_specs, settings, sources)
-_MODELS = {name for module in _MODULES for name in module.__all__}
 # The clients spell some names in another way, such as `gputype`.
-_ALIASES: dict[str, str] = {
-    (info.alias or name).lower(): info.alias or name
-    for module in _MODULES
-    for model in map(vars(module).__getitem__, module.__all__)
-    if issubclass(model, Body)
-    for name, info in model.model_fields.items()
-}
+_ALIASES = {key.lower(): key for key in PYTHON_NAMES}
 # What decides the form of a program is read through a name; other constants stay names.
-_STRUCTURE = ("PodCount", "Type", "JobType", "JobMaxRunningTimeMinutes")
+_STRUCTURE = ("pod_count", "type", "job_type", "job_max_running_time_minutes")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _MAX_DEPTH = 20
 _COMMAND = re.compile(r"(?:^|[\s/;&|(])dlc\s+(?:submit|create\s+job)\s")
@@ -205,7 +196,7 @@ class _Reader:
             return self._keywords(node, scope, line, is_model=False)
         if name == "to_map" and isinstance(node.func, ast.Attribute) and not node.args:
             return self._value(node.func.value, scope, line, key)
-        if name in _MODELS or name.startswith(_REQUEST):
+        if name in BODY_MODELS or name.startswith(_REQUEST):
             return self._keywords(node, scope, line, is_model=True)
         return _as_value(node)
 
@@ -230,7 +221,7 @@ class _Reader:
             end = line if owner is scope else 1 << 62
             self._mutate(value, node.id, owner, start, end)
             return value
-        if key in _STRUCTURE and not isinstance(value, Computed):
+        if PYTHON_NAMES.get(key) in _STRUCTURE and not isinstance(value, Computed):
             return value
         return _as_value(node)
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from pai_sdk._wire.dlc.field_names import by_python_name
 from pai_sdk.alipai.dlc.estimators import Suggestion, suggest
 from pai_sdk.alipai.dlc.flags import read_submission
 from pai_sdk.alipai.dlc.scope import Scope
@@ -78,7 +79,7 @@ def _suggestion(
     code, notes = suggest(
         submission.body, region=submission.region, waits=submission.waits, definitions=scope.definitions
     )
-    what = f"dlc submit {str(submission.body.get('JobType', '')).lower()}".rstrip()
+    what = f"dlc submit {str(by_python_name(submission.body).get('job_type', '')).lower()}".rstrip()
     return Suggestion(line, what, code, [*scope.notes, *submission.notes, *notes])
 
 

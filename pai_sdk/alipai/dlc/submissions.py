@@ -7,25 +7,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from pai_sdk._wire.dlc.field_names import by_python_name
+from pai_sdk._wire.dlc.flags import POD_FIELDS, VENDOR_FLAGS, put_field
 from pai_sdk.alipai.dlc.values import Value, as_number, split_at
 
 __all__ = ["Submission", "read_body", "read_vendor_submission"]
 
-_FIELDS = {
-    "name": "DisplayName",
-    "command": "UserCommand",
-    "job_type": "JobType",
-    "workspace_id": "WorkspaceId",
-    "resource_id": "ResourceId",
-}
-_OF_ROLE = {"image": "Image", "spec": "EcsSpec", "count": "PodCount"}
-_SIZES = {"cpu": "CPU", "gpu": "GPU", "gpu_type": "GPUType", "memory": "Memory", "shared_memory": "SharedMemory"}
-_WORKER = {"worker_spec": "spec", "worker_count": "count"} | {name: name for name in ("image", *_SIZES)}
+# The flags have dashes, which are underscores here.
+_FLAGS = {flag.name.replace("-", "_"): flag for flag in VENDOR_FLAGS if flag.field}
+_READ_ELSEWHERE = ("role", "body_json", "region", "dry_run", "output", "o", "profile")
 
 
 @dataclass
 class Submission:
-    """One job that is submitted. `waits` where the script waits for its end."""
+    """One job that is submitted.
+
+    Attributes:
+        body: of CreateJob, by the names in Python or on the wire; its values may be `Computed`.
+        waits: whether the script waits for the end of the job.
+    """
 
     body: dict[str, Any] = field(default_factory=dict)
     region: Value | None = None
@@ -35,18 +35,20 @@ class Submission:
 
 def read_vendor_submission(flags: Mapping[str, Value], files: Mapping[Value, Value]) -> Submission:
     """Reads the flags of `pai dlc job submit`; those beside a body win over its fields."""
-    submission = Submission({"JobType": "PyTorchJob"})
+    submission = Submission({"job_type": "PyTorchJob"})
     if "body_json" in flags:
         submission = read_body(flags["body_json"], files)
+        submission.body = by_python_name(submission.body)
     submission.region = flags.get("region")
-    body = submission.body
-    body |= {_FIELDS[name]: value for name, value in flags.items() if name in _FIELDS}
+    fields = {name: value for name, value in flags.items() if name in _FLAGS}
+    submission.body |= {_FLAGS[name].field: value for name, value in fields.items() if not _FLAGS[name].role}
     roles = [_role(text, flags) for text in split_at(flags.get("role", ""), "\n") if text != ""]
-    worker = {_WORKER[name]: value for name, value in flags.items() if name in _WORKER}
+    worker = {_FLAGS[name].field: value for name, value in fields.items() if _FLAGS[name].role}
     if roles or worker.keys() - {"image"}:
-        body["JobSpecs"] = roles or [_spec("Worker", worker)]
-    read = {*_FIELDS, *_WORKER, "role", "body_json", "region", "dry_run", "output", "o", "profile"}
-    submission.notes += [f"--{name} is not translated" for name in flags if name not in read]
+        submission.body["job_specs"] = roles or [_spec("Worker", worker)]
+    submission.notes += [
+        f"--{name} is not translated" for name in flags if name not in _FLAGS and name not in _READ_ELSEWHERE
+    ]
     return submission
 
 
@@ -67,11 +69,13 @@ def _role(text: Value, flags: Mapping[str, Value]) -> dict[str, Any]:
     name, *settings = split_at(text, ":", 1)
     pairs = [split_at(each, "=", 1) for each in (split_at(settings[0], ",") if settings else [])]
     values = {str(pair[0]).replace("-", "_"): pair[1] for pair in pairs if len(pair) == 2}
-    return _spec(name, {"image": flags["image"], **values} if "image" in flags else values)
+    image = {"image": flags["image"]} if "image" in flags else {}
+    fields = {POD_FIELDS[key]: value for key, value in values.items() if key in POD_FIELDS}
+    return _spec(name, {**image, **fields})
 
 
-def _spec(name: Value, values: Mapping[str, Value]) -> dict[str, Any]:
-    spec: dict[str, Any] = {"Type": name, "PodCount": as_number(values.get("count", "1"))}
-    spec |= {_OF_ROLE[key]: value for key, value in values.items() if key in ("image", "spec")}
-    size = {_SIZES[key]: value for key, value in values.items() if key in _SIZES}
-    return spec | ({"ResourceConfig": size} if size else {})
+def _spec(name: Value, fields: Mapping[str, Value]) -> dict[str, Any]:
+    spec: dict[str, Any] = {"type": name}
+    for path, value in {"pod_count": "1", **fields}.items():
+        put_field(spec, path, as_number(value) if path == "pod_count" else value)
+    return spec
