@@ -154,7 +154,13 @@ class ContainerMounts(Mounts):
         for channel, path in self.inputs.items():
             target = f"/ml/input/data/{channel}" + (f"/{path.name}" if path.is_file() else "")
             mounts.append(_bind(path, target, read_only=True))
-        mounts += [_bind(path, f"/ml/output/{channel}") for channel, path in self.all_outputs(sandbox).items()]
+        # The engine refuses two mounts at one path, and a request may have its own at that of a default channel.
+        replaced = {mount.path for mount in self.requested}
+        mounts += [
+            _bind(path, target)
+            for channel, path in self.all_outputs(sandbox).items()
+            if (target := f"/ml/output/{channel}") not in replaced
+        ]
         mounts += [
             _bind(self.folders.get(number, sandbox.mount_dir(number)), mount.path, read_only=mount.access == "RO")
             for number, mount in enumerate(self.requested)
