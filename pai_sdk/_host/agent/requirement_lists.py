@@ -14,6 +14,19 @@ from collections.abc import Iterable, Sequence
 
 EXACT = "exact"
 """All versions are exact: an installation stays valid."""
+PIP_INSTALL_SCRIPT = """\
+import fcntl, os, subprocess, sys
+
+try:
+    lock = open(os.path.join(sys.prefix, ".pai_sdk-pip.lock"), "w")
+    fcntl.flock(lock, fcntl.LOCK_EX)
+except OSError:
+    pass
+# Debian's Python refuses without it, even to root in a container.
+os.environ.setdefault("PIP_BREAK_SYSTEM_PACKAGES", "1")
+sys.exit(subprocess.call([sys.executable, "-m", "pip", "install", *sys.argv[1:]]))
+"""
+"""A program that runs `pip install`: instances that share their packages take turns."""
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _OPTION = re.compile(r"-")
 # Options that name files, and requirements that are files: paths, links to files, archives beside the code.
@@ -38,10 +51,15 @@ def reuse_period(contents: Sequence[str], *, now: float | None = None) -> str:
     `EXACT`: forever, since all versions are exact. A date: on that day only, in UTC. Empty: not at all, since the
     list names files, which may change.
     """
-    lines = [*_lines(contents)]
-    if any(_FILE_REQUIREMENT.match(line) or _is_file(line) for line in lines):
+    if has_files(contents):
         return ""
+    lines = _lines(contents)
     return EXACT if all(_is_exact(line) for line in lines) else today(now)
+
+
+def has_files(contents: Iterable[str]) -> bool:
+    """Returns whether requirement files name other files."""
+    return any(_FILE_REQUIREMENT.match(line) or _is_file(line) for line in _lines(contents))
 
 
 def today(now: float | None = None) -> str:

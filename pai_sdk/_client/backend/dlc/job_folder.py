@@ -4,7 +4,7 @@ env.sh                        variables of the contract, and those that the requ
 config/hyperparameters.json   as in the job contract
 config/training-job.json      the request, without secrets
 executables                   files of the code to be made executable: a mounted bucket keeps no modes
-requirements.txt              where both the request and the code have requirements
+requirements.txt, install.py  where the prefix installs the requirements, see `prefix_installs`
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._host.agent.requirement_lists import PIP_INSTALL_SCRIPT, has_files
 from pai_sdk._host.execution.contract import user_args
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.names import variable_name
@@ -26,6 +27,7 @@ from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, Train
 from pai_sdk.errors import InvalidInputError, Problem
 
 ML = "/ml"
+REQUIREMENTS = "requirements.txt"
 
 
 class TemporaryFolder:
@@ -45,7 +47,7 @@ def write_job_folder(
     variables: Mapping[str, str],
     file_names: Mapping[str, str],
     code: FileTree | None,
-    has_both_requirements: bool,
+    installs: bool,
 ) -> tuple[FileTree, TemporaryFolder]:
     """Writes the files of the folder; returns them with the folder, which must live until they are uploaded.
 
@@ -59,13 +61,31 @@ def write_job_folder(
     }
     if names := [entry.path for entry in code.entries if entry.executable] if code is not None else []:
         files["executables"] = "".join(f"{name}\n" for name in names)
-    if has_both_requirements:
+    if installs:
         files["requirements.txt"] = "".join(f"{line}\n" for line in request.python_requirements or ())
+        files["install.py"] = PIP_INSTALL_SCRIPT
     for name, content in files.items():
         path = folder.path / name
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(content.encode())
     return FileTree.scan(folder.path), folder
+
+
+def prefix_installs(request: TrainingJobRequest, code: FileTree | None) -> bool:
+    """Returns whether the prefix installs the requirements: DLC does not promise to install both lists of a job.
+
+    It does not say either in which folder pip runs, so that it would not find the files that a list names.
+    """
+    lines = request.python_requirements or []
+    code_lines = code_requirements(code)
+    return bool(lines and code_lines is not None) or has_files([*lines, code_lines or ""])
+
+
+def code_requirements(code: FileTree | None) -> str | None:
+    """Returns the requirements of a code folder."""
+    if code is None or all(entry.path != REQUIREMENTS for entry in code.entries):
+        return None
+    return (code.root / REQUIREMENTS).read_text(encoding="utf-8", errors="backslashreplace")
 
 
 def _contract(request: TrainingJobRequest, file_names: Mapping[str, str]) -> dict[str, str]:

@@ -75,6 +75,7 @@ class Layout:
     file_names: Mapping[str, str] = field(default_factory=dict)  # input channel to the name of its file
     moved: frozenset[str] = frozenset()  # variables of the user that are in the job folder
     code_has_requirements: bool = False
+    prefix_installs: bool = False  # the requirements
 
 
 @dataclass(frozen=True)
@@ -116,11 +117,9 @@ def body_of(request: TrainingJobRequest, options: DlcOptions, layout: Layout) ->
         if request.user_vpc is None
         else UserVpc(**request.user_vpc.model_dump(exclude_none=True)),
     }
-    # The prefix installs both where there are both: what the service does with the two fields is not documented.
-    if requirements and not layout.code_has_requirements:
-        fields["thirdparty_libs"] = requirements
-    elif layout.code_has_requirements and not requirements:
-        fields["thirdparty_lib_dir"] = f"{ML}/code"
+    if not layout.prefix_installs:
+        fields["thirdparty_libs"] = requirements or None
+        fields["thirdparty_lib_dir"] = f"{ML}/code" if layout.code_has_requirements else None
     return NewJob(**{name: value for name, value in fields.items() if value is not None})
 
 

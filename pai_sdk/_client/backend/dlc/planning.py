@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from pai_sdk._client.backend.base import Plan, Purpose, Upload
-from pai_sdk._client.backend.dlc.job_folder import write_job_folder
+from pai_sdk._client.backend.dlc.job_folder import code_requirements, prefix_installs, write_job_folder
 from pai_sdk._client.backend.dlc.mapping import Layout, Rendering, body_problems, moved_variables, notes_of
 from pai_sdk._client.backend.dlc.options import DlcOptions
 from pai_sdk._client.backend.dlc.refusals import request_problems
@@ -15,7 +15,6 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
 
 API = "dlc"
-_REQUIREMENTS = "requirements.txt"
 
 
 class MountTargets(Protocol):
@@ -37,18 +36,26 @@ def dlc_plan(plan: Plan, options: DlcOptions, targets: MountTargets) -> Plan:
     if problems := request_problems(request, options):
         raise InvalidInputError(problems)
     code = next((each for each in plan.uploads if each.uri.rstrip("/") == _code_uri(request)), None)
-    has_requirements = code is not None and any(entry.path == _REQUIREMENTS for entry in code.tree.entries)
+    code_tree = code.tree if code is not None else None
+    installs = prefix_installs(request, code_tree)
     moved = moved_variables(request)
     file_names = _file_names(plan)
     tree, folder = write_job_folder(
         request,
         variables={name: value for name, value in (request.environments or {}).items() if name in moved},
         file_names=file_names,
-        code=code.tree if code is not None else None,
-        has_both_requirements=has_requirements and bool(request.python_requirements),
+        code=code_tree,
+        installs=installs,
     )
     upload = Upload(tree, targets.tree_uri(tree, "input"), "the job folder")
-    layout = Layout(targets.mount_endpoint, upload.uri, file_names, moved, has_requirements)
+    layout = Layout(
+        targets.mount_endpoint,
+        upload.uri,
+        file_names,
+        moved,
+        code_has_requirements=code_requirements(code_tree) is not None,
+        prefix_installs=installs,
+    )
     rendering = Rendering(options, layout)
     if problems := body_problems(rendering(request)):
         raise InvalidInputError(problems)

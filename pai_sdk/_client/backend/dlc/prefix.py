@@ -13,12 +13,12 @@ from collections.abc import Sequence
 END = "# ---- the command of the job\n"
 """The last line of the prefix."""
 
-EXIT_CODE = 126
-"""Of a job whose mounts are not as they were asked for."""
+EXIT_CODE = 78
+"""Of a job that cannot be prepared: EX_CONFIG of sysexits.h, since 126 and 127 are about the command itself."""
 
 _PREFIX = """\
 # pai_sdk: folders and variables of the job contract
-pai_sdk_end() { echo "pai_sdk: $*" >&2; exit 126; }
+pai_sdk_end() { echo "pai_sdk: $*" >&2; exit 78; }
 pai_sdk_job=@ML@/job
 [ -r "$pai_sdk_job/env.sh" ] || pai_sdk_end "$pai_sdk_job is not mounted"
 . "$pai_sdk_job/env.sh"
@@ -51,8 +51,10 @@ export PAI_INSTANCE_NAME="${PAI_INSTANCE_NAME:-$pai_sdk_file}"
 pai_sdk_file=${pai_sdk_file%-*}
 export PAI_TRAINING_JOB_ID="${PAI_TRAINING_JOB_ID:-${DLC_JOB_ID:-${JOB_NAME:-${pai_sdk_file%-*}}}}"
 if [ -f "$pai_sdk_job/requirements.txt" ]; then
-  "$(command -v python3 || echo python)" -m pip install -r "$pai_sdk_job/requirements.txt" -r requirements.txt ||
+  [ ! -f requirements.txt ] || set -- -r requirements.txt
+  "$(command -v python3 || echo python)" "$pai_sdk_job/install.py" -r "$pai_sdk_job/requirements.txt" "$@" ||
     pai_sdk_end "the requirements cannot be installed"
+  set --
 fi
 unset pai_sdk_job pai_sdk_dir pai_sdk_file PAI_SDK_MOUNTS PAI_SDK_OUTPUTS
 """

@@ -228,6 +228,20 @@ def test_requirements_of_the_code(session: Session, tmp_path: Path) -> None:
     assert (plan.uploads[-1].tree.root / "requirements.txt").read_text() == "tqdm\n"
 
 
+@pytest.mark.parametrize(("of_code", "listed"), [("./a.whl\n", []), ("-c pins.txt\n", []), (None, ["./a.whl"])])
+def test_requirements_that_are_files(
+    session: Session, tmp_path: Path, of_code: str | None, listed: list[str]
+) -> None:
+    for name in ("a.whl", "train.py"):
+        (tmp_path / name).touch()
+    if of_code is not None:
+        (tmp_path / "requirements.txt").write_text(of_code)
+    plan = estimator(session, source_dir=tmp_path, requirements=listed).plan()
+    assert {"ThirdpartyLibDir", "ThirdpartyLibs"} & plan.body.keys() == set()
+    lines = "".join(f"{line}\n" for line in listed)
+    assert (plan.uploads[-1].tree.root / "requirements.txt").read_text() == lines
+
+
 def test_options(session: Session) -> None:
     options = DlcOptions(
         accessibility="PUBLIC",

@@ -50,7 +50,7 @@ def ml(tmp_path: Path) -> Path:
         variables={"EXTRA": "a 'b'"},
         file_names={"data": "a.csv"},
         code=code,
-        has_both_requirements=False,
+        installs=False,
     )
     shutil.copytree(tree.root, root / "job")
     for path in root.rglob("*"):
@@ -127,6 +127,24 @@ class TestShells:
         # The second one neither copies over files that the first one reads, nor starts before they are there.
         assert run(shell, ml, ["sh", "-c", "echo changed >sub/run.sh"]).returncode == 0
         assert run(shell, ml, ["sh", "-c", "cat sub/run.sh"]).stdout == "changed\n"
+
+    def test_requirements_are_installed_in_the_code_folder(
+        self, shell: list[str], ml: Path, tmp_path: Path
+    ) -> None:
+        programs = tmp_path / "programs"
+        programs.mkdir()
+        (programs / "python3").write_text('#!/bin/sh\necho "$PWD" "$@"\n')
+        (programs / "python3").chmod(0o755)
+        path = f"{programs}:{os.environ['PATH']}"
+        (ml / "job/requirements.txt").write_text("")
+        started = f"{ml}/usercode {ml}/job/install.py -r {ml}/job/requirements.txt"
+        done = run(shell, ml, ["sh", "-c", 'echo "$#"'], PATH=path)
+        assert done.stdout == f"{started}\n0\n"
+        (ml / "usercode/requirements.txt").write_text("")
+        done = run(shell, ml, ["sh", "-c", 'echo "$#"'], PATH=path)
+        assert done.stdout == f"{started} -r requirements.txt\n0\n"
+        (programs / "python3").write_text("#!/bin/sh\nexit 3\n")
+        assert run(shell, ml, ["sh", "-c", "echo started"], PATH=path).returncode == EXIT_CODE
 
 
 def test_it_is_short_and_has_no_values() -> None:
