@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import ValidationError
 
+from pai_sdk._host.agent.requirement_lists import PIP_INSTALL_SCRIPT
 from pai_sdk._wire.dlc.job_specs import JobSpec, ResourceConfig, StartupDependency
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import canonical_role
@@ -27,6 +28,7 @@ _RUNNABLE = ("PyTorchJob", "TFJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob
 _CHIEFS = ("chief", "master")
 _MOUNTABLE = ("oss://",)
 
+_INSTALL = shlex.quote(PIP_INSTALL_SCRIPT)
 # Commands of public scripts say `source`, which dash, the sh of Debian and Ubuntu, does not know.
 _IN_BASH = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; else exec sh -c "$0"; fi'
 
@@ -105,7 +107,7 @@ def _install(folder: str | None) -> str:
         return ""
     path = shlex.quote(posixpath.join(folder, "requirements.txt"))
     missing = shlex.quote(f"WARN: {folder}/requirements.txt not found, skip installing requirements.")
-    return f"if [ -f {path} ]; then python -m pip install -r {path} || exit $?; else echo {missing}; fi\n"
+    return f"if [ -f {path} ]; then python -c {_INSTALL} -r {path} || exit $?; else echo {missing}; fi\n"
 
 
 def _metrics(text: str) -> Iterator[MetricDefinition]:
