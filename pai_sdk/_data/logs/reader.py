@@ -88,7 +88,8 @@ class InstanceLog:
         if window.ended_at is not None:
             if window.ended_at < min([lifetime.started_at or 0.0, *times.times[:1]]):
                 return range(0)
-            if (size := times.size_after(window.ended_at)) is not None:
+            # A line has the time at which it was found in the log: one that was found later is in a later window.
+            if (size := times.size_at(window.ended_at)) is not None:
                 last = min(count, self.index.line_at(size))
         if window.started_at is not None:
             if lifetime.ended_at is not None and window.started_at > max([lifetime.ended_at, *times.times[-1:]]):

@@ -49,7 +49,9 @@ class LogTimes:
         index = bisect_left(self.times, seconds)
         return self.sizes[index - 1] if index else 0
 
-    def size_after(self, seconds: float) -> int | None:
-        """Returns the first size recorded after a time: later bytes were written after it."""
+    def size_at(self, seconds: float) -> int | None:
+        """Returns the size at a time: later bytes were found after it. None if nothing was recorded after it."""
         index = bisect_right(self.times, seconds)
-        return self.sizes[index] if index < len(self.times) else None
+        if index == len(self.times):
+            return None
+        return self.sizes[index - 1] if index else 0

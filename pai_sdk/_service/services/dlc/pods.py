@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from collections.abc import Callable
@@ -61,17 +62,7 @@ def _lines_in(reader: LogReader, window: LogWindow, job: Job) -> range:
     """Returns the numbers of the lines of one instance in a window, so that adjoining windows share none."""
     reader.page(0, 0)  # reads what was written since
     (log,) = reader.instances
-    lifetime = LogWindow(job.created_at, job.ended_at)
-    numbers = log.lines_in(LogWindow(window.started_at), lifetime, is_open=reader.is_open)
-    end = window.ended_at
-    if end is None:
-        return numbers
-    if end <= job.created_at:
-        return range(0)
-    # A line has the time at which it was found in the log: one that was found later is in a later window.
-    if log.read_times().size_after(end) is None:
-        return numbers
-    return range(numbers.start, min(numbers.stop, log.line_at_time(end, is_open=reader.is_open)))
+    return log.lines_in(window, LogWindow(job.created_at, job.ended_at), is_open=reader.is_open)
 
 
 def read_events(context: ServiceContext, job_id: str, pod_id: str | None, query: EventQuery) -> list[str]:
@@ -81,7 +72,7 @@ def read_events(context: ServiceContext, job_id: str, pod_id: str | None, query:
     refuse_problems(problems)
     conditions = [Event.job_id == job_id, Event.happened_at >= window.started_at]
     if window.ended_at is not None:
-        conditions.append(Event.happened_at < window.ended_at)
+        conditions.append(Event.happened_at <= window.ended_at)
     if pod_id is not None:
         _job_with_pod(context, job_id, pod_id, query.pod_uid)
         conditions.append(Event.instance == pod_id)
@@ -146,4 +137,4 @@ def _window(start: str | None, end: str | None, default_s: float, problems: list
     started_at, ended_at = seconds_of(start), seconds_of(end)
     if started_at is None:
         started_at = time.time() - default_s
-    return LogWindow(started_at, None if ended_at is None else ended_at + 1)
+    return LogWindow(started_at, None if ended_at is None else math.nextafter(ended_at + 1, 0))

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pai_sdk._data.logs.index import LogIndex
 from pai_sdk._data.logs.merged import MergedOrder
-from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog
+from pai_sdk._data.logs.reader import InstanceLog, LogReader, LogWindow, OpenLog
 from pai_sdk._data.logs.search import LogQuery, SearchStep, search
 
 PIECES = st.lists(
@@ -246,3 +246,16 @@ def test_the_search_ends_after_its_time(tmp_path: Path) -> None:
     steps = [*search(log_of(path).instances, LogQuery("hit"), time_limit_s=2.5, clock=lambda: float(next(ticks)))]
     assert "more than 2.5 s" in steps[-1].trouble
     assert steps[-1].searched_bytes < 12 << 20
+
+
+def test_a_window_ends_before_a_line_that_is_found_after_it(tmp_path: Path) -> None:
+    """The job was silent for an hour: nothing that it wrote then is in a window that ends before."""
+    path = tmp_path / "log"
+    path.write_bytes(b"first\nlast\n")
+    path.with_suffix(".times").write_text("100 6\n3700 11\n")
+    log = InstanceLog(path)
+    LogReader(OpenLog([log], tmp_path / "order"), is_open=False).page(0, 0)
+    lifetime = LogWindow(90, 3800)
+    windows = [LogWindow(None, end) for end in (50, 95, 100, 200, 3700, None)]
+    found = [log.lines_in(window, lifetime, is_open=False) for window in windows]
+    assert [len(numbers) for numbers in found] == [0, 0, 1, 1, 2, 2]
