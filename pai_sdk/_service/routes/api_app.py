@@ -20,6 +20,7 @@ from pai_sdk._service.http.tokens import TokenChecked
 from pai_sdk._service.oss.oss_request import bucket_in_host, host_of
 from pai_sdk._service.routes import (
     algorithms,
+    capacity,
     experiments,
     images,
     job_changes,
@@ -80,6 +81,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         members,
         users,
         quotas,
+        capacity,
         page_links,
         run_jobs,
         datasets,
