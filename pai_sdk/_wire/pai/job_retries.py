@@ -36,6 +36,9 @@ _PREFIX = "pai-sdk."
 _MAX_RETRIES, _RETRY_ON = f"{_PREFIX}max_retries", f"{_PREFIX}retry_on"
 _RETRY_LIMIT = 1000
 
+RETRY_TAGS = (_MAX_RETRIES, _RETRY_ON)
+"""The keys of the tags."""
+
 MAX_WAIT_S = 600.0
 """The longest pause between two attempts, in seconds."""
 

@@ -14,7 +14,8 @@ from pai_sdk._wire.dlc.job_specs import JobSpec, ResourceConfig, StartupDependen
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import canonical_role
 from pai_sdk._wire.dlc.uris import without_endpoint
-from pai_sdk._wire.pai.compute import ComputeResource, InstanceSpec, SchedulerConfig
+from pai_sdk._wire.pai.compute import ComputeResource, InstanceSpec, SchedulerConfig, Settings
+from pai_sdk._wire.pai.job_retries import RETRY_TAGS
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.roles import Mount, Role, StartAfter
 from pai_sdk._wire.pai.spec import AlgorithmSpec, Label, MetricDefinition
@@ -58,6 +59,7 @@ def training_request(job: NewJob, mounts: Sequence[Mount]) -> TrainingJobRequest
         priority=job.priority,
         roles=None if is_plain else [_role(job, spec, first) for spec in specs],
         mounts=[*mounts] or None,
+        settings=_settings(job),
         scheduler=SchedulerConfig(max_running_time_in_seconds=60 * limit_min) if limit_min else None,
     )
 
@@ -95,6 +97,13 @@ def labels_of(job: NewJob) -> dict[str, str]:
     """Returns the labels of the training job: the tags, and who may see it."""
     tags = dict(job.settings.tags) if job.settings is not None else {}
     return {**tags, ACCESSIBILITY_LABEL: job.accessibility} if job.accessibility else tags
+
+
+def _settings(job: NewJob) -> Settings | None:
+    """Returns the settings that start a job again after an interruption; DLC has no fields for them."""
+    tags = job.settings.tags if job.settings is not None else {}
+    of_retries = {key: value for key, value in tags.items() if key in RETRY_TAGS}
+    return Settings(tags=of_retries) if of_retries else None
 
 
 def _command(job: NewJob, text: str) -> list[str]:

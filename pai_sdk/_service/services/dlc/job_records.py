@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import uuid
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.job_specs import ImageConfig, JobSpec
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import PodName, pods_of
-from pai_sdk._wire.dlc.records import JobDetail, JobItem, Pod, StatusEntry
+from pai_sdk._wire.dlc.records import JobDetail, JobItem, Pod, RestartError, RestartRecord, StatusEntry
 from pai_sdk._wire.dlc.settings import JobSettings
 from pai_sdk._wire.dlc.sources import RecordedVpc
 from pai_sdk._wire.dlc.status import ENDED_BY_USER, dlc_status, pod_status
@@ -31,6 +32,12 @@ from pai_sdk._wire.pai.status import JobStatus
 
 STOPPING = "Stopping"
 """The status of a job that was asked to stop and has not ended."""
+
+RESTARTING = "Restarting"
+"""The status of a job whose instances are started again."""
+
+BEFORE_RUNNING = (JobStatus.CREATING, JobStatus.CREATED, JobStatus.SUBMITTED, JobStatus.INITIALIZING)
+"""The statuses that come before Running, as training jobs call them."""
 
 _LOOPBACK = "127.0.0.1"
 _RESOURCE_TYPE = "ECS"
@@ -87,7 +94,12 @@ def pod_uid(pod: str, attempt: int) -> str:
 def status_of(job: Job) -> str:
     """Returns the status of a job as DLC calls it."""
     is_stopping = job.stop_requested and not JobStatus(job.status).is_terminal
-    return STOPPING if is_stopping else dlc_status(job.status)
+    return STOPPING if is_stopping else status_in_attempt(job.status, job.attempt)
+
+
+def status_in_attempt(status: str, attempt: int) -> str:
+    """Returns a status as DLC calls it: after the first attempt, one before Running is that of a restart."""
+    return RESTARTING if attempt > 1 and status in BEFORE_RUNNING else dlc_status(status)
 
 
 def _fields(context: ServiceContext, job: Job, row: DlcJobRow) -> dict[str, Any]:
@@ -116,6 +128,7 @@ def _fields(context: ServiceContext, job: Job, row: DlcJobRow) -> dict[str, Any]
         reason_message=message,
         duration=_duration_s(job),
         restart_times=str(job.attempt - 1),
+        restart_record=[*_restarts(job)],
         gmt_create_time=wire_time(job.created_at),
         gmt_submitted_time=wire_time(_queued_at(job)),
         gmt_running_time=wire_time(job.started_at),
@@ -156,13 +169,31 @@ def _reason_code(code: str | None) -> str | None:
 
 
 def _history(job: Job) -> Iterator[StatusEntry]:
+    attempt = 0
     for change in job.transitions:
+        attempt += change.status == JobStatus.SUBMITTED
         yield StatusEntry(
-            status=dlc_status(change.status),
+            status=status_in_attempt(change.status, attempt),
             start_time=wire_time(change.started_at),
             end_time=wire_time(change.ended_at),
             reason_code=_reason_code(change.reason_code),
             reason_message=change.reason_message,
+        )
+
+
+def _restarts(job: Job) -> Iterator[RestartRecord]:
+    """Yields the returns of a job to the queue, each with the failure before it."""
+    queued = [change for change in job.transitions if change.status == JobStatus.SUBMITTED]
+    running = [change.started_at for change in job.transitions if change.status == JobStatus.RUNNING]
+    for count, change in enumerate(queued[1:], 1):
+        again = next((moment for moment in running if moment >= change.started_at), None)
+        error = RestartError(error_code=change.reason_code, error_msg=change.reason_message, trigger_restart=True)
+        yield RestartRecord(
+            job_restart_count=count,
+            occur_time=wire_time(change.started_at),
+            reason=change.reason_code,
+            restart_duration_in_sec=None if again is None else math.ceil(again - change.started_at),
+            detail_error_info_list=[error],
         )
 
 
@@ -173,7 +204,9 @@ def _queued_at(job: Job) -> float | None:
 def _duration_s(job: Job) -> int:
     if job.started_at is None:
         return 0
-    return max(0, round((job.ended_at or time.time()) - job.started_at))  # negative after the clock was set back
+    return max(
+        0, math.ceil((job.ended_at or time.time()) - job.started_at)
+    )  # negative after the clock was set back
 
 
 def _pods(context: ServiceContext, job: Job, row: DlcJobRow) -> Iterator[Pod]:

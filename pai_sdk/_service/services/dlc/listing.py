@@ -6,12 +6,12 @@ import time
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, func, not_, or_, select
+from sqlalchemy import ColumnElement, and_, func, literal_column, not_, or_, select
 from sqlalchemy.orm import InstrumentedAttribute, Session
 
 from pai_sdk._service.identity.principal import LOCAL_USER, OPERATOR, Principal
 from pai_sdk._service.identity.visibility import visible_jobs
-from pai_sdk._service.services.dlc.job_records import STOPPING
+from pai_sdk._service.services.dlc.job_records import BEFORE_RUNNING, RESTARTING, STOPPING, status_in_attempt
 from pai_sdk._service.services.dlc.problems import refuse_problems
 from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Job, JobLabel
@@ -76,14 +76,16 @@ def count_by_status(
     session: Session, principal: Principal, workspace_ids: Collection[str]
 ) -> dict[str, dict[str, int]]:
     """Returns how many jobs of workspaces have each status, by workspace."""
-    counted = select(Job.workspace_id, Job.status, func.count()).where(
+    # Not a parameter: databases take an expression with one for another expression where it is repeated.
+    is_restarted = Job.attempt > literal_column("1")
+    counted = select(Job.workspace_id, Job.status, is_restarted, func.count()).where(
         _IS_OF_DLC, visible_jobs(principal), Job.workspace_id.in_(workspace_ids)
     )
-    rows = session.execute(counted.group_by(Job.workspace_id, Job.status))
+    rows = session.execute(counted.group_by(Job.workspace_id, Job.status, is_restarted))
     counts: dict[str, dict[str, int]] = {workspace_id: {} for workspace_id in workspace_ids}
-    for workspace_id, status, count in rows:
-        of_workspace = counts[workspace_id]
-        of_workspace[dlc_status(status)] = of_workspace.get(dlc_status(status), 0) + count
+    for workspace_id, status, restarted, count in rows:
+        of_workspace, name = counts[workspace_id], status_in_attempt(status, 2 if restarted else 1)
+        of_workspace[name] = of_workspace.get(name, 0) + count
     return counts
 
 
@@ -130,9 +132,12 @@ def _has_status(status: str) -> ColumnElement[bool]:
     """Returns the condition for a status; a job that was asked to stop is stopping until it has ended."""
     if status == STOPPING:
         return and_(Job.stop_requested, Job.status.not_in(_ENDED))
+    is_restarting = and_(Job.attempt > 1, Job.status.in_(BEFORE_RUNNING))
+    if status == RESTARTING:
+        return and_(is_restarting, not_(Job.stop_requested))
     names = [each for each in PAI_STATUSES if dlc_status(each) == status]
     is_open = or_(Job.status.in_(_ENDED), not_(Job.stop_requested))
-    return and_(Job.status.in_(names), is_open)
+    return and_(Job.status.in_(names), is_open, not_(is_restarting))
 
 
 def _text_conditions(query: JobQuery) -> Iterator[ColumnElement[bool]]:
