@@ -20,7 +20,6 @@ from pai_sdk._service.http.tokens import TokenChecked
 from pai_sdk._service.oss.oss_request import bucket_in_host, host_of
 from pai_sdk._service.routes import (
     algorithms,
-    capacity,
     experiments,
     images,
     job_changes,
@@ -40,7 +39,7 @@ from pai_sdk._service.routes import (
 from pai_sdk._service.routes.dlc import routers as dlc_routers
 from pai_sdk._service.routes.json_responses import add_refusals, refusal
 from pai_sdk._service.routes.runs.routers import ROUTERS
-from pai_sdk._service.routes.workspace import code_sources, datasets
+from pai_sdk._service.routes.workspace import capacity, code_sources, datasets
 from pai_sdk._service.services.budgets import Shares
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.tickets import Tickets
