@@ -94,6 +94,10 @@ class FakeDlc:
         """Lets time pass."""
         self.now_s += seconds
 
+    def max_age_s(self) -> float:
+        """Returns how old the state is that a response shows, at most."""
+        return self.habits.stale_s
+
     def _request(self, name: str) -> None:
         self.calls.append(name)
         self.now_s += self.habits.request_s * self.chance.random()
@@ -197,7 +201,7 @@ class FakeDlc:
         """Stops a job that has not ended."""
         self._request("StopJob")
         job = self._job(job_id)
-        if job["Status"] in ("Succeeded", "Failed", "Stopped"):
+        if job.get("GmtFinishTime") or job["Status"] in ("Succeeded", "Failed", "Stopped"):
             status, code = self.refuses_stop_with
             message = f"Job can't be stopped, because it is {job['Status']}"
             raise api_error(message, code=code, status_code=status, request_id="r")
@@ -225,7 +229,7 @@ class FakeDlc:
         return PodLogs(pod_id=pod_id, pod_uid=pods[-1].uid if self.habits.names_uid else None, logs=[*kept])
 
     def _window(self, pod: FakePod, query: PodLogQuery) -> Sequence[str]:
-        state_s = self.now_s - self.chance.uniform(0, self.habits.stale_s)
+        state_s = self.now_s - self.chance.uniform(0, self.max_age_s())
         start_s = seconds_of(query.start_time) or self.now_s - 7 * 86400
         end_s = seconds_of(query.end_time) or self.now_s
         start_s = max(start_s, self.now_s - self.habits.retention_s)

@@ -20,7 +20,7 @@ from pai_sdk._client.backend.base import InstanceEntry, JobChanges, JobUpdates, 
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.dlc.logs import DlcLogs
 from pai_sdk._client.backend.dlc.measures import log_metrics, usage_of
-from pai_sdk._client.backend.dlc.records import record_of, submission_of
+from pai_sdk._client.backend.dlc.records import record_of, submission_of, word_of
 from pai_sdk._client.backend.many_jobs import page_of_list
 from pai_sdk._client.backend.oss_files import OssFiles
 from pai_sdk._client.backend.queueing import WaitingReason, read_reason
@@ -264,12 +264,12 @@ class DlcBackend(OssFiles):
         try:
             self._jobs.stop(job_id)
         except (InvalidRequestError, ConflictError):
-            if not has_command_ended(self._read_detail(job_id).status):
+            if not has_command_ended(word_of(self._read_detail(job_id))):
                 raise
 
     def delete(self, job_id: str) -> None:
         """Calls DeleteJob for a job that has ended; deleting cannot be undone."""
-        status = self._read_detail(job_id).status
+        status = word_of(self._read_detail(job_id))
         if not is_terminal(status):
             hint = "stop it first, and wait for its end"
             raise InvalidInputError([Problem("JOB", f"{job_id} is {status}", hint)])
@@ -278,7 +278,7 @@ class DlcBackend(OssFiles):
     def update(self, job_id: str, changes: JobUpdates) -> None:
         """Calls UpdateJob, and reads back whether it had an effect: the service responds with success anyway."""
         job = self._read_detail(job_id)
-        if is_terminal(job.status):
+        if is_terminal(word_of(job)):
             raise InvalidInputError([Problem("JOB", f"{job_id} is {job.status}", "only unfinished jobs change")])
         if changes.priority is not None and job.resource_id is None:
             problem = "is of jobs in a quota only; the service would ignore it"

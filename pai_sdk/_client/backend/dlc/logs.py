@@ -10,6 +10,7 @@ from functools import partial
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._client.backend.dlc.line_spool import LineSpool
+from pai_sdk._client.backend.dlc.records import word_of
 from pai_sdk._client.backend.dlc.windows import PodWindows
 from pai_sdk._wire.dlc.logs import PodLogQuery
 from pai_sdk._wire.dlc.records import JobDetail, Pod
@@ -21,6 +22,7 @@ from pai_sdk.errors import NotFoundError
 _MAX_LOGS = 64  # of which lines are stored; another one replaces the one that was read longest ago
 _BEFORE_THE_JOB_S = 600  # clocks of pods may differ from that of the service
 _LATE_PODS = 2  # of a restarted instance: the last pod, and the one before, whose last lines may be late
+_LATE_S = 120.0  # earlier pods are read, too, for so long after they were replaced
 _CHECK_PODS_S = 15.0
 
 GetDetail = Callable[[str, float], JobDetail]
@@ -54,6 +56,7 @@ class DlcLogs:
                 self._logs[key] = _InstanceLog(
                     partial(_pods_of, self._get_detail, job_id, instance),
                     partial(_windows, self._jobs, self._get_detail, self._clock, job_id, instance),
+                    self._clock,
                 )
                 self._remove_oldest()
             self._logs.move_to_end(key)
@@ -81,7 +84,7 @@ def _pods_of(get_detail: GetDetail, job_id: str, instance: str, max_age_s: float
     pod = next((pod for pod in job.pods if pod.pod_id == instance), None)
     if pod is None:
         # Services may keep the log of a pod that they no longer list.
-        return [Pod(pod_id=instance)] if has_command_ended(job.status) else []
+        return [Pod(pod_id=instance)] if has_command_ended(word_of(job)) else []
     former = sorted(pod.history_pods, key=lambda each: seconds_of(each.gmt_create_time) or 0.0)
     return [*former, pod]
 
@@ -108,19 +111,24 @@ class _InstanceLog:
     """The log of one instance: its lines so far, and the position in the log of each of its pods."""
 
     def __init__(
-        self, pods_of: Callable[[float], Sequence[Pod]], windows_of: Callable[[str | None], PodWindows]
+        self,
+        pods_of: Callable[[float], Sequence[Pod]],
+        windows_of: Callable[[str | None], PodWindows],
+        clock: Callable[[], float],
     ) -> None:
         self._pods_of = pods_of
         self._windows_of = windows_of
+        self._clock = clock
         self._lock = threading.Lock()
         self._lines: LineSpool | None = LineSpool()  # None after `close`
         self._pods: dict[str | None, PodWindows] = {}  # by uid, the oldest first
+        self._replaced_s: dict[str | None, float] = {}  # when each of them but the last one was replaced
 
     def read(self, start: int, limit: int) -> tuple[str, ...]:
         """Returns lines from number `start` on; reads the next ones where they are not there yet."""
         with self._lock:
             if self._lines is None:  # its place was needed: the log is read from its beginning
-                self._lines, self._pods = LineSpool(), {}
+                self._lines, self._pods, self._replaced_s = LineSpool(), {}, {}
             while self._lines.count <= start:
                 new = self._next_lines()
                 if not new:
@@ -128,9 +136,14 @@ class _InstanceLog:
                 self._lines.append(new)
             return self._lines.lines(start, limit)
 
+    def _read_pods(self) -> list[PodWindows]:
+        """Returns the pods that may have more lines, the oldest first."""
+        since_s, last = self._clock() - _LATE_S, [*self._pods][-_LATE_PODS:]
+        return [windows for uid, windows in self._pods.items() if uid in last or self._replaced_s[uid] >= since_s]
+
     def _next_lines(self) -> list[str]:
         while True:
-            for windows in [*self._pods.values()][-_LATE_PODS:]:
+            for windows in self._read_pods():
                 if new := self._new_lines_of(windows):
                     return new
             # A pod that was replaced writes no lines, so the pods are checked only where there are none.
@@ -151,6 +164,8 @@ class _InstanceLog:
             # Without a uid, the service returns the log of the pods that are read already.
             is_new = not self._pods if pod.pod_uid is None else pod.pod_uid not in self._pods
             if is_new and None not in self._pods:
+                if self._pods:
+                    self._replaced_s[[*self._pods][-1]] = seconds_of(pod.gmt_create_time) or self._clock()
                 self._pods[pod.pod_uid] = self._windows_of(pod.pod_uid)
                 return True
         return False

@@ -12,7 +12,7 @@ from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.job_specs import JobSpec
 from pai_sdk._wire.dlc.records import JobDetail, JobItem, Pod
 from pai_sdk._wire.dlc.sources import DataSource, UserVpc
-from pai_sdk._wire.dlc.status import instance_status, pai_status
+from pai_sdk._wire.dlc.status import STATUSES, instance_status, pai_status
 from pai_sdk._wire.dlc.uris import parse_oss, without_endpoint
 from pai_sdk._wire.pai.record import (
     ChannelUri,
@@ -43,7 +43,7 @@ _INPUTS, _OUTPUTS, _CODE = "/ml/input/data/", "/ml/output/", "/ml/code"
 def record_of(job: JobDetail | JobItem) -> JobRecord:
     """Returns the record of a job; one from a list may lack most details."""
     variables = variables_of(job)
-    status = pai_status(job.status, finished_at=job.gmt_finish_time)
+    status = pai_status(word_of(job), finished_at=job.gmt_finish_time)
     job_id = job.job_id or ""
     request = RecordedRequest(
         training_job_name=job.display_name,
@@ -79,6 +79,14 @@ def record_of(job: JobDetail | JobItem) -> JobRecord:
     }
     fields = {**request.to_wire(), **{name: value for name, value in state.items() if value is not None}}
     return JobRecord.model_validate(fields).from_source(RecordSource(log_pause_s=LOG_PAUSE_S))
+
+
+def word_of(job: JobDetail | JobItem) -> str | None:
+    """Returns the status of a job in the words of DLC; where the word is unknown, that which its times mean."""
+    if job.status in STATUSES:
+        return job.status
+    ends = {"Succeeded": job.gmt_successed_time, "Failed": job.gmt_failed_time, "Stopped": job.gmt_stopped_time}
+    return next((word for word, ended_at in ends.items() if ended_at), job.status)
 
 
 def variables_of(job: JobDetail | JobItem) -> dict[str, str]:

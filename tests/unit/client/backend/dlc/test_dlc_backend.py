@@ -136,6 +136,17 @@ class TestJobs:
         assert [job.id for job in session.list_jobs(name="-4", status="Creating")] == [ids[4]]
         assert [*session.list_jobs(status="CreateFailed")] == []
 
+    def test_a_status_of_another_name(self, session: Session, dlc: FakeDlc) -> None:
+        time = "2026-09-21T14:00:00Z"
+        ends = {"GmtSuccessedTime": "Succeed", "GmtFailedTime": "Failed", "GmtStoppedTime": "Terminated"}
+        for field, status in ends.items():
+            job = session.get_job(
+                dlc.add({"DisplayName": "a"}, Status="Over", GmtFinishTime=time, **{field: time})
+            )
+            assert (job.status, job.record.dlc_status) == (status, "Over")
+            job.stop()  # the service refuses it, which is no error of a job that has ended
+            job.delete()
+
     def test_stop(self, session: Session, dlc: FakeDlc) -> None:
         job = session.get_job(dlc.add({"DisplayName": "a"}))
         job.stop()

@@ -110,6 +110,29 @@ def test_more_lines_in_a_second_than_a_response_has_by_default() -> None:
     logs.close()
 
 
+def test_last_lines_of_a_pod_that_was_replaced_twice() -> None:
+    dlc = FakeDlc()
+    job_id = dlc.add({})
+    pod_id = f"{job_id}-master-0"
+    first = FakePod("uid-1", START_S)
+    first.lines = [(START_S + 1, START_S + 1, "first"), (START_S + 2, START_S + 70, "late")]
+    others = [FakePod(f"uid-{number}", START_S + 10 * number) for number in (2, 3)]
+    for pod in others:
+        pod.lines = [(pod.created_s + 1, pod.created_s + 1, pod.uid)]
+    dlc.pods[pod_id] = [first, *others]
+    dlc.sleep(45)
+    logs = logs_of(dlc)
+    lines = follow(dlc, logs, job_id, pod_id, START_S + 120)
+    assert lines == ["first", "uid-2", "uid-3", "late"]
+    # Later the pods that were replaced are not read any more.
+    dlc.sleep(600)
+    assert logs.read(job_id, pod_id, start=4, limit=10).lines == ()
+    dlc.calls.clear()
+    assert logs.read(job_id, pod_id, start=4, limit=10).lines == ()
+    assert dlc.calls.count("GetPodLogs") == 2
+    logs.close()
+
+
 def test_no_log_yet() -> None:
     dlc = FakeDlc()
     job_id = dlc.add({})
