@@ -96,6 +96,7 @@ docs: $(VENV)/.dev ## the documentation, into site/
 trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, killed services and syncs (an hour)
 	@$(BIN)/python -m tests.trials logs --seeds 200
 	@$(BIN)/python -m tests.trials create --trials 200
+	@$(BIN)/python -m tests.trials dlc --seeds 200
 	@$(BIN)/python -m tests.trials survival --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials checkpoints --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials saved_again --kills 100 --seed 1
