@@ -31,7 +31,7 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.job_specs import JobSpec
-from pai_sdk._wire.dlc.jobs import JobQuery, JobUpdate, NewJob
+from pai_sdk._wire.dlc.jobs import JobQuery, JobReference, JobUpdate, NewJob
 from pai_sdk._wire.dlc.records import JobDetail, JobItem
 from pai_sdk._wire.dlc.resources.tags import Tag
 from pai_sdk._wire.dlc.status import has_command_ended, is_terminal, statuses_for
@@ -158,14 +158,16 @@ class DlcBackend(OssFiles):
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Calls CreateJob once, in the workspace of the settings unless the request names one."""
+        return self.send(plan).job_id or ""
+
+    def send(self, plan: Plan) -> JobReference:
+        """Calls CreateJob once, and returns the response."""
         request = plan.request.model_copy(update={"workspace_id": self._workspace_of(plan.request)})
         if plan.render is None:
             raise InvalidInputError([Problem("plan", "is one of a training job", "plan again with api='dlc'")])
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
-        created = self._jobs.create_once(
-            _with_password(plan.render(request)), response_timeout_s=self._create_timeout_s
-        )
-        return created.job_id or ""
+        body = _with_password(plan.render(request))
+        return self._jobs.create_once(body, response_timeout_s=self._create_timeout_s)
 
     def _workspace_of(self, request: TrainingJobRequest) -> str | None:
         return request.workspace_id or self._settings.workspace_id
@@ -366,6 +368,8 @@ def _weak(method: Callable[[str, float], JobDetail]) -> Callable[[str, float], J
 def _with_password(body: dict[str, Any]) -> dict[str, Any]:
     """Returns a body with the password of a private image, which plans have as a placeholder."""
     job = received(NewJob, body)
+    if not any(spec.image_config and spec.image_config.password for spec in job.job_specs):
+        return body
     return job.model_copy(update={"job_specs": [_spec_with_password(spec) for spec in job.job_specs]}).to_wire()
 
 
