@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pai_sdk._client.api import workspaces
 from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.session import get_default_session
 from pai_sdk._core.config.credentials import CredentialsProvider, provider_of
 from pai_sdk._core.endpoint import scheme_and_host
@@ -20,11 +21,12 @@ from pai_sdk.errors import SettingsError
 
 @dataclass(frozen=True)
 class DlcConnection:
-    """Jobs of DLC, and the workspace of the settings."""
+    """Jobs of DLC, and the workspace of the settings; `to_backend` opens a backend for the same service."""
 
     jobs: DlcJobs
     workspace_id: str | None
     to_workspaces: Transport
+    to_backend: Connection
 
 
 def default_workspace() -> str | None:
@@ -53,6 +55,7 @@ def connect(arguments: Arguments) -> DlcConnection:
         DlcJobs(_transport(url, credentials, API_VERSION)),
         settings.workspace_id,
         _transport(workspace_url, credentials, workspaces.VERSION),
+        Connection(replace(settings, endpoint=settings.endpoint or url, dlc_endpoint=url), credentials),
     )
 
 

@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
-from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.flags import FORMER_KINDS, FORMER_NAMES, SUBMIT_FLAGS, Flag
-from pai_sdk._wire.dlc.jobs import JobReference, NewJob
 from pai_sdk._wire.dlc.limits import MIN_POLL_S
 from pai_sdk._wire.dlc.names import JOB_TYPES, job_type_for
 from pai_sdk._wire.dlc.status import is_terminal
 from pai_sdk.cli.dlc.body import new_job
 from pai_sdk.cli.dlc.connection import DlcConnection, default_workspace
+from pai_sdk.cli.dlc.creation import create_job
 from pai_sdk.cli.dlc.flags import Arguments, read_job_file
 from pai_sdk.cli.dlc.output import print_body, print_box
 from pai_sdk.cli.tables import print_error
-from pai_sdk.errors import PaiError, Problem
+from pai_sdk.errors import Problem
 
 SUCCEEDED = 0
 FAILED = 1
@@ -82,24 +80,13 @@ def _submit(arguments: Arguments, job_type: str, connect: Callable[[], DlcConnec
         print_body(body)
     if connection is None:
         return SUCCEEDED
-    created = create_job(connection.jobs, body)
+    created = create_job(connection, body)
     job_id = created.job_id or ""
     if as_json:
         print_body(created.to_wire())
     else:
         print_box(created.to_wire())
     return follow(connection.jobs, job_id, stopped_code=stopped_code) if is_interactive else SUCCEEDED
-
-
-def create_job(jobs: DlcJobs, body: Mapping[str, Any]) -> JobReference:
-    """Creates a job; if the response is lost, prints how to find the job."""
-    try:
-        return jobs.create_once(body)
-    except PaiError as error:
-        if error.maybe_arrived:
-            name = received(NewJob, body).display_name
-            print_error(f"the job may have been created; to see it: pai-sdk dlc get job --display_name {name}")
-        raise
 
 
 def follow(

@@ -16,9 +16,9 @@ from pai_sdk._wire.dlc.checks import caution_problems, job_problems
 from pai_sdk._wire.dlc.flags import POD_FIELDS, VENDOR_FLAGS, put_field
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk.cli.dlc.connection import DlcConnection, default_workspace
+from pai_sdk.cli.dlc.creation import create_job
 from pai_sdk.cli.dlc.flags import Arguments
 from pai_sdk.cli.dlc.output import print_body, print_box
-from pai_sdk.cli.dlc.submitting import create_job
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -50,7 +50,7 @@ def job(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     if connection is None:
         print_body(body)
         return 0
-    created = create_job(connection.jobs, body)
+    created = create_job(connection, body)
     output = arguments.text("output")
     if output == "quiet":
         typer.echo(created.job_id)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._client.backend.dlc.mapping import SUBMISSION
 from tests.unit.cli.dlc.conftest import Dlc
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
 
@@ -36,7 +37,9 @@ def test_workers(dlc: Dlc, server: ScriptedServer) -> None:
     assert dlc(*COMMON, *words, "-o", "quiet").stdout == "dlc1\n"
     assert json.loads(dlc(*COMMON, *words, "-o", "json").stdout) == {"JobId": "dlc1", "RequestId": "R"}
     assert "| dlc1" in dlc(*COMMON, *words).stdout
-    assert server.asked[0].json == {
+    body = server.asked[0].json
+    assert [*body.pop("Envs")] == [SUBMISSION]
+    assert body == {
         "DisplayName": "a",
         "JobType": "PyTorchJob",
         "WorkspaceId": "1",
@@ -67,7 +70,9 @@ def test_a_body_is_sent_as_it_is(dlc: Dlc, server: ScriptedServer, tmp_path: Pat
     (tmp_path / "job.json").write_text(json.dumps(BODY))
     assert dlc("job", "submit", "--body-json", f"@{tmp_path}/job.json").exit_code == 0
     assert dlc("job", "submit", "--body-json", json.dumps(BODY)).exit_code == 0
-    assert [asked.json for asked in server.asked] == [BODY, BODY]
+    bodies = [asked.json for asked in server.asked]
+    keys = {body["Envs"].pop(SUBMISSION) for body in bodies}
+    assert (bodies, len(keys)) == ([BODY, BODY], 2)
 
 
 def test_overrides(dlc: Dlc) -> None:
