@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from pai_sdk._client.api.capacity import Quotas
-from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.times import wire_time
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.requests import RecordedCompute
 from pai_sdk._wire.resources.workloads import Workload
 from pai_sdk.errors import NotFoundError, PermissionDeniedError
+
+if TYPE_CHECKING:
+    # The handle of a job imports this module, and these import requests.
+    from pai_sdk._client.api.capacity import Quotas
+    from pai_sdk._client.api.transport import Transport
 
 __all__ = ["ReportsQueue", "WaitingReason", "read_reason", "reason_at_service", "reason_in_quota"]
 
@@ -58,14 +61,17 @@ class ReportsQueue(Protocol):
         """Returns why a job waits; None if the backend does not know."""
 
 
-def read_reason(transport: Transport, record: JobRecord, *, is_cloud: bool) -> WaitingReason | None:
-    """Returns why a job waits, by the API of training jobs; None if that API does not say it."""
+def read_reason(transport: Transport, quotas: Quotas | None, record: JobRecord) -> WaitingReason | None:
+    """Returns why a job waits, by the API of training jobs; None if that API does not say it.
+
+    `quotas` are those of the cloud, None for a service of this package.
+    """
     quota_id = received(RecordedCompute, record.compute_resource).resource_id
     ids = [each for each in (record.dlc_job_id, record.training_job_id) if each]
     try:
-        if not is_cloud:
+        if quotas is None:
             return reason_at_service(transport, record.training_job_id)
-        return reason_in_quota(Quotas(transport), quota_id, ids) if quota_id else None
+        return reason_in_quota(quotas, quota_id, ids) if quota_id else None
     except (NotFoundError, PermissionDeniedError) as error:
         _log.info("the queue of job %s cannot be read: %s", record.training_job_id, error)
         return None

@@ -282,7 +282,8 @@ class ServiceBackend(OssFiles):
 
     def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
         """Returns why a job waits: from the queue of its quota, or from a service of this package."""
-        return read_reason(self._transport, record, is_cloud=api_region_of(self.endpoint) is not None)
+        quotas = Quotas(self._transport) if api_region_of(self.endpoint) is not None else None
+        return read_reason(self._transport, quotas, record)
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to an instance that this user's service runs locally, as a process or a container."""

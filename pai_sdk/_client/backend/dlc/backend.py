@@ -13,6 +13,7 @@ from typing import Any
 from weakref import WeakMethod
 
 from pai_sdk._client.api import training_jobs
+from pai_sdk._client.api.capacity import Quotas
 from pai_sdk._client.api.dlc_jobs import BEGINNING, VERSION, DlcJobs
 from pai_sdk._client.api.training_jobs import JobPage
 from pai_sdk._client.api.transport import Transport
@@ -329,7 +330,8 @@ class DlcBackend(OssFiles):
         endpoint = Endpoint(self._settings.pai_url, self._connection.find_again)
         keys, retry = self._connection.credentials, self._connection.retry
         with closing(Transport(endpoint, keys, version=training_jobs.VERSION, retry=retry)) as transport:
-            return read_reason(transport, record, is_cloud=self.mount_endpoint is not None)
+            quotas = Quotas(transport) if self.mount_endpoint is not None else None
+            return read_reason(transport, quotas, record)
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to an instance that this user's service runs locally."""

@@ -96,8 +96,8 @@ def test_why_a_job_waits_at_a_service(server: ScriptedServer, transport: Transpo
     server.script = [Reply(job), Reply({"Code": "NotFound"}, 404)]
     assert reason_at_service(transport, "t/1") == WaitingReason("b", 3, "2022-09-05T10:03:38Z")
     record = JobRecord.model_validate({"TrainingJobId": "t-1", "ComputeResource": {"ResourceId": "quota1"}})
-    assert read_reason(transport, record, is_cloud=False) is None
-    assert read_reason(transport, record, is_cloud=True) is None
+    assert read_reason(transport, None, record) is None
+    assert read_reason(transport, Quotas(transport), record) is None
     assert [each.path for each in server.asked[1:]] == ["/api/v1/runs/t-1/job", "/api/v1/quotas/quota1/workloads"]
 
 
