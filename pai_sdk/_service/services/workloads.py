@@ -33,23 +33,23 @@ def list_workloads(
     if not (1 <= size <= _MAX_PAGE_SIZE and number >= 1):
         raise invalid_parameter(f"PageSize is 1 to {_MAX_PAGE_SIZE}, and PageNumber 1 or more.")
     with context.jobs.database.read() as session:
-        places = _places(session, quota_id)
+        positions = _positions(session, quota_id)
         jobs = [*session.scalars(select(Job).where(*_conditions(principal, quota_id, query)))]
     if query.before_workload_id is not None:
-        place = places.get(query.before_workload_id, 0)
-        jobs = [job for job in jobs if places.get(job.id, 0) < place]
-    jobs.sort(key=lambda job: (places.get(job.id, 0), job.number))
+        position = positions.get(query.before_workload_id, 0)
+        jobs = [job for job in jobs if positions.get(job.id, 0) < position]
+    jobs.sort(key=lambda job: (positions.get(job.id, 0), job.number))
     start = (number - 1) * size
-    workloads = [_workload(job, quota_id, places) for job in jobs[start : start + size]]
+    workloads = [_workload(job, quota_id, positions) for job in jobs[start : start + size]]
     return WorkloadList(workloads=workloads, total_count=len(jobs))
 
 
-def _places(session: Session, quota_id: str) -> Mapping[str, int]:
-    """Returns the places of the waiting jobs of all users, from 1."""
+def _positions(session: Session, quota_id: str) -> Mapping[str, int]:
+    """Returns the places in the queue of the waiting jobs of all users, from 1."""
     waiting = (
         select(Job.id).where(_is_in(quota_id), Job.status.in_(QUEUED)).order_by(Job.priority.desc(), Job.number)
     )
-    return {job_id: place for place, job_id in enumerate(session.scalars(waiting), 1)}
+    return {job_id: position for position, job_id in enumerate(session.scalars(waiting), 1)}
 
 
 def _conditions(principal: Principal, quota_id: str, query: WorkloadQuery) -> Iterator[ColumnElement[bool]]:
@@ -66,19 +66,19 @@ def _conditions(principal: Principal, quota_id: str, query: WorkloadQuery) -> It
 
 
 def _is_in(quota_id: str) -> ColumnElement[bool]:
-    named: ColumnElement[str] = Job.request[wire_name("compute_resource"), wire_name("resource_id")].as_string()
-    return named == quota_id
+    quota: ColumnElement[str] = Job.request[wire_name("compute_resource"), wire_name("resource_id")].as_string()
+    return quota == quota_id
 
 
-def _workload(job: Job, quota_id: str, places: Mapping[str, int]) -> Workload:
-    place, user = places.get(job.id), job.owner or LOCAL_USER
-    fields: dict[str, Any] = {} if place else {"gmt_dequeued_time": wire_time(_left_queue_at(job))}
+def _workload(job: Job, quota_id: str, positions: Mapping[str, int]) -> Workload:
+    position, user = positions.get(job.id), job.owner or LOCAL_USER
+    fields: dict[str, Any] = {} if position else {"gmt_dequeued_time": wire_time(_dequeued_at(job))}
     return Workload(
         workload_id=job.id,
         workload_name=job.name,
         workload_type=_TYPE,
         workload_status=job.status,
-        position=place,
+        position=position,
         priority=job.priority,
         reason=job.reason_message,
         code=job.reason_code,
@@ -92,7 +92,7 @@ def _workload(job: Job, quota_id: str, places: Mapping[str, int]) -> Workload:
     )
 
 
-def _left_queue_at(job: Job) -> float:
+def _dequeued_at(job: Job) -> float:
     ends = [
         change.ended_at for change in job.transitions if change.status in QUEUED and change.ended_at is not None
     ]
