@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 
 from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk._host.execution.base import JobFiles
-from pai_sdk._host.execution.mounted_folders import record_mounted
+from pai_sdk._host.execution.mounted_folders import make_files_executable, record_mounted
 from pai_sdk._host.execution.output_uploader import record_resumed
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.roles import Mount
@@ -35,6 +35,7 @@ class Staging(ABC):
             self.fill_output(output, is_resumed=output.name in RESUMED_CHANNELS)
         for number, mount in enumerate(request.mounts or ()):
             self.fill_mount(number, mount)
+            make_files_executable(self.files.sandbox.mount_dir(number))
             if mount.access == "RW":
                 record_mounted(self.files.sandbox, number, self.files.mount(number))
         record_resumed(self.files, [output.name for output in request.output_channels])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -10,11 +11,20 @@ from typing import Any
 
 from pai_sdk._core.files import replace_file
 from pai_sdk._data.storage.base import Store
+from pai_sdk._data.storage.objects import make_executable
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
 from pai_sdk._host.agent.sandbox import Sandbox
 
 _Version = list[int]  # time of the last change in nanoseconds, and size; a list as in JSON
+
+
+def make_files_executable(folder: Path) -> None:
+    """Makes all staged files of a mount executable, as in a mounted bucket: an object has no mode of its own."""
+    for parent, _, files in os.walk(folder):
+        for name in files:
+            if not (path := Path(parent, name)).is_symlink():
+                make_executable(path)
 
 
 def record_mounted(sandbox: Sandbox, number: int, folder: Store) -> None:

@@ -9,7 +9,7 @@ import pytest
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.job_folder import JobFolder
-from pai_sdk._host.execution.mounted_folders import record_mounted
+from pai_sdk._host.execution.mounted_folders import make_files_executable, record_mounted
 from pai_sdk._host.execution.output_uploader import OutputUploader
 
 
@@ -79,3 +79,15 @@ def test_nothing_is_deleted_while_a_file_could_not_be_sent(mounted: Mounted) -> 
     (mounted.local / "kept").unlink()
     assert mounted.upload() == ""
     assert mounted.names() == {}
+
+
+def test_staged_files_can_be_executed(tmp_path: Path) -> None:
+    """Scripts call `./run.sh` in a mounted bucket, where all files are executable."""
+    (tmp_path / "sub").mkdir()
+    script = tmp_path / "sub" / "run.sh"
+    script.write_text("echo ran")
+    script.chmod(0o644)
+    (tmp_path / "dangling").symlink_to("nothing")
+    make_files_executable(tmp_path)
+    assert script.stat().st_mode & 0o777 == 0o755
+    make_files_executable(tmp_path / "none")
