@@ -17,8 +17,14 @@ from pai_sdk._host.execution.ray.options import RayOptions
 from tests.cluster.ray_cluster import RayCluster
 from tests.unit.host.execution.conformance import ExecutorConformance, Harness
 
-# Its instances wait for files of each other in `/ml`, which those on different nodes do not share.
-_ON_ONE_NODE = "test_the_first_failure_is_in_the_state_before_the_end"
+# Their instances wait for files of each other in `/ml`, which those on different nodes do not share.
+_ON_ONE_NODE = (
+    "test_the_first_failure_is_in_the_state_before_the_end",
+    "test_instances_of_roles_find_each_other_by_name",
+    "test_a_role_starts_after_another_one",
+    "test_the_job_does_not_wait_for_an_evaluator",
+    "test_a_role_that_does_not_count_may_fail",
+)
 
 
 @dataclass
@@ -83,7 +89,7 @@ class TestRayExecutor(ExecutorConformance):
         connected: Callable[[str], RayExecutor],
         request: pytest.FixtureRequest,
     ) -> Iterator[Harness]:
-        executor = connected("STRICT_PACK" if request.node.name == _ON_ONE_NODE else "SPREAD")
+        executor = connected("STRICT_PACK" if request.node.name in _ON_ONE_NODE else "SPREAD")
         harness = RayHarness(
             tmp_path,
             lambda grace_s: RayExecutor(executor.hub, executor.options, grace_s=grace_s),

@@ -19,7 +19,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -31,6 +31,9 @@ DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 Phase: TypeAlias = Literal["absent", "preparing", "running", "ended"]
 """`absent`: never started here. `preparing`: requirements are being installed. `ended`: no process is left."""
+
+REASON_COMPLETE = "Complete"
+"""The reason of a stop request to an instance that its job does not wait for; never the reason of a job."""
 
 _STOP = "stop"
 _BY_SIGNAL = "signal"  # written by instance.sh
@@ -54,6 +57,8 @@ class InstanceState:
     role: str
     status: str = "Pending"
     exit_code: int | None = None
+    is_awaited: bool = True  # both as in `Instance`
+    can_fail_job: bool = True
 
 
 @dataclass(frozen=True)
@@ -82,6 +87,21 @@ class ExecutionState:
     failed_instance: str | None = None
     reason_code: str = ""
     reason_message: str = ""
+
+    def failure(self, *, can_fail_job: bool) -> Ending | None:
+        """Returns why a job ends, if this is the state of one of its instances; None if it does not end."""
+        has_failed = any(instance.status == "Failed" for instance in self.instances)
+        if self.reason_code in ("", REASON_COMPLETE) or (has_failed and not can_fail_job):
+            return None
+        return Ending(self.reason_code, self.reason_message, self.failed_instance)
+
+    def without_failure(self) -> ExecutionState:
+        """Returns the state of an instance that has failed when its job was complete already."""
+        instances = tuple(
+            replace(instance, status="Terminated" if instance.status == "Failed" else instance.status)
+            for instance in self.instances
+        )
+        return replace(self, instances=instances, reason_code="", reason_message="", failed_instance=None)
 
     def to_json(self) -> str:
         """Returns the content of `state.json`."""

@@ -65,6 +65,14 @@ def job_on_host(sandbox: Sandbox, job: Mapping[str, Any], *, cache_dir: Path) ->
     }
 
 
+def instance_job(job: Mapping[str, Any], rank: int) -> dict[str, Any]:
+    """Returns the description of one instance of a job, for a supervisor that has no other one."""
+    content = job["instances"][rank]
+    # Its supervisor runs it to its end. What that means for the job is decided where all instances are known.
+    instance = {**content["instance"], "is_awaited": True, "can_fail_job": True}
+    return {**job, "instances": [{**content, "instance": instance, "waits_for": []}]}
+
+
 def hidden_by_ml(needed: Iterable[str | Path]) -> str:
     """Returns the first of these folders that lies in the host's own `/ml`, or an empty string."""
     # Within a job of PAI this happens: a job with its own `/ml` would not find its Python there.

@@ -124,6 +124,7 @@ def _role_description(spec: LaunchSpec, instance: Instance) -> dict[str, Any]:
         "waits_for": start_conditions(spec.request, spec.instances, instance),
         "memory_limit_bytes": memory_limit_bytes(request),
         "nproc_per_node": gpus(request) or 1,
+        "gpus": gpus(request),
     }
 
 

@@ -2,8 +2,10 @@
 
     base/SERVICE/NODE/JOB/lock       held, shared, by the processes of all instances of the job on this node
     base/SERVICE/NODE/JOB/ml/        what all of them see as `/ml`
+    base/SERVICE/NODE/JOB/mounts/N   what all of them see at the path of mount N
     base/SERVICE/NODE/JOB/received   the outputs as they were sent; `ml` is complete when it exists
-    base/SERVICE/NODE/JOB/INSTANCE/  `Sandbox` of one instance: its log, its state, a link to `ml`
+    base/SERVICE/NODE/JOB/received-N the files of mount N as they were sent
+    base/SERVICE/NODE/JOB/INSTANCE/  `Sandbox` of one instance: its log, its state, links to `ml` and `mounts`
     base/cache/                      environments with requirements
 
 Arguments and results are plain values, so any way to call a process on another host works. A process of an earlier
@@ -54,10 +56,12 @@ class HostedInstance:
         self._received = self._job_dir / "received"
         self._sandbox = Sandbox(self._job_dir / name)
         self._journal = Journal(self._sandbox.state_dir)
-        for folder in (self._ml, self._sandbox.logs_dir, self._sandbox.state_dir):
+        self._mounts = self._job_dir / "mounts"
+        for folder in (self._ml, self._mounts, self._sandbox.logs_dir, self._sandbox.state_dir):
             folder.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):
-            self._sandbox.ml.symlink_to(self._ml)
+        for link, target in ((self._sandbox.ml, self._ml), (self._sandbox.mounts_dir, self._mounts)):
+            with suppress(FileExistsError):
+                link.symlink_to(target)
         self._lifeline: int | None = None
         self._start_lock = threading.Lock()
 
@@ -67,17 +71,26 @@ class HostedInstance:
         """Returns True if all files of the job have arrived; otherwise removes those present, to be sent again."""
         if self._received.exists():
             return True
-        shutil.rmtree(self._ml)
-        self._ml.mkdir()
+        for folder in (self._ml, self._mounts):
+            shutil.rmtree(folder)
+            folder.mkdir()
         return False
 
-    def receive(self, part: Sequence[Entry]) -> None:
-        """Writes files of the job; see `file_parts`."""
-        unpack(part, self._ml)
+    def receive(self, part: Sequence[Entry], mount: int | None = None) -> None:
+        """Writes files of the job, or of one of its mounts; see `file_parts`."""
+        folder = self._ml if mount is None else self._mounts / str(mount)
+        folder.mkdir(exist_ok=True)
+        unpack(part, folder)
 
-    def filled(self) -> None:
-        """Records that all files were sent."""
+    def filled(self, mounts: int = 0) -> None:
+        """Records that all files were sent, and those of this number of mounts."""
+        for mount in range(mounts):
+            (self._mounts / str(mount)).mkdir(exist_ok=True)
+            replace_file(self._received_file(mount), json.dumps(files_in(self._mounts / str(mount))))
         replace_file(self._received, json.dumps(files_in(self._ml / "output")))
+
+    def _received_file(self, mount: int | None) -> Path:
+        return self._received if mount is None else self._received.with_name(f"received-{mount}")
 
     def free_ports(self, count: int) -> list[int]:
         """Returns free ports, for the variables by which the instances find each other."""
@@ -148,11 +161,13 @@ class HostedInstance:
 
     # ---- outputs ----
 
-    def outputs(self, channels: Sequence[str] | None = None) -> tuple[dict[str, FileInfo], list[str]]:
-        """Returns the output files that the job has written or changed, and the removed ones."""
+    def outputs(
+        self, channels: Sequence[str] | None = None, mount: int | None = None
+    ) -> tuple[dict[str, FileInfo], list[str]]:
+        """Returns the files of the outputs, or of a mount, that the job has changed, and the removed ones."""
         # `channels` is None for all.
-        files = files_in(self._ml / "output")
-        sent: dict[str, FileInfo] = json.loads(self._received.read_text())
+        files = files_in(self._written_folder(mount))
+        sent: dict[str, FileInfo] = json.loads(self._received_file(mount).read_text())
 
         def is_selected(path: str) -> bool:
             return channels is None or path.partition("/")[0] in channels
@@ -161,11 +176,14 @@ class HostedInstance:
         gone = [path for path, info in sent.items() if path not in files and is_selected(path)]
         return changed, [path for path in gone if sent[path] != ["folder"]]
 
-    def read_output(self, path: str, at: int) -> bytes:
-        """Returns at most `PART_BYTES` of an output file."""
-        with open_plain(self._ml / "output" / path) as file:
+    def read_output(self, path: str, at: int, mount: int | None = None) -> bytes:
+        """Returns at most `PART_BYTES` of a file of the outputs, or of a mount."""
+        with open_plain(self._written_folder(mount) / path) as file:
             file.seek(at)
             return file.read(PART_BYTES)
+
+    def _written_folder(self, mount: int | None) -> Path:
+        return self._ml / "output" if mount is None else self._mounts / str(mount)
 
     # ---- its end ----
 

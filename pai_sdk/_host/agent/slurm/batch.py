@@ -54,22 +54,29 @@ def main(package: str, root: str) -> int:
         try:
             return steps.wait(BEAT_INTERVAL_S)
         except subprocess.TimeoutExpired:
-            _forward_failures(gang, _names(job))
+            _forward_ends(gang, [content["instance"] for content in job["instances"]])
 
 
 def _names(job: dict[str, Any]) -> list[str]:
     return [instance["instance"]["name"] for instance in job["instances"]]
 
 
-def _forward_failures(gang: GangFolder, names: list[str]) -> None:
-    """Ends the other instances if the task of a failed one was killed before it could."""
-    for name in names:
-        state = gang.state(name)
-        if state is None or state.phase != "ended" or state.succeeded or not state.reason_code:
+def _forward_ends(gang: GangFolder, instances: list[dict[str, Any]]) -> None:
+    """Ends the other instances of a complete job, or if the task of a failed one was killed before it could."""
+    states = {each["name"]: gang.state(each["name"]) for each in instances}
+    # Both missing in jobs of earlier releases.
+    awaited = [states[each["name"]] for each in instances if each.get("is_awaited", True)]
+    if len(awaited) < len(instances) and all(state is not None and state.succeeded for state in awaited):
+        gang.write_complete()
+        return
+    for each in instances:
+        state = states[each["name"]]
+        if state is None or state.phase != "ended" or state.succeeded:
             continue
+        failure = state.failure(can_fail_job=each.get("can_fail_job", True))
         # A live task forwards the failure itself.
-        if not gang.is_alive(name):
-            gang.write_ending(Ending(state.reason_code, state.reason_message, state.failed_instance))
+        if failure is not None and not gang.is_alive(each["name"]):
+            gang.write_ending(failure)
 
 
 def _srun(job: dict[str, Any]) -> list[str]:

@@ -4,10 +4,11 @@ It is on a file system that all of them share. Every file in it appears with its
 
     claim          the first start of the job, which runs it; or the reason why no start runs it
     ending         why the job does not succeed; the first one stays
+    complete       all instances have succeeded that the job waits for; the others are to end
     kill           end at once, without a grace period: the job is being removed
     ports-HOST     the address of a host, and free ports there for each instance on it
     beat           touched while the process is alive that has started the instances
-    INSTANCE/      the `Sandbox` of one instance; its `ml` and `logs` are links to those of the job
+    INSTANCE/      the `Sandbox` of one instance; `ml`, `mounts` and `logs` are links to those of the job
     INSTANCE/beat  touched while the process is alive that watches the instance
     INSTANCE/told  Slurm has sent SIGTERM to it
 
@@ -22,7 +23,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pai_sdk._core.files import open_plain, publish_once
 from pai_sdk._host.agent.journal import Journal
@@ -35,6 +36,7 @@ _DEAD_AFTER_S = 12.0
 _CLAIM = "claim"
 _ENDING = "ending"
 _KILL = "kill"
+_COMPLETE = "complete"
 _BEAT = "beat"
 _SIGTERM_SENT = "told"
 _CLOCK = "clock"
@@ -59,6 +61,14 @@ class HostPorts:
     address: str  # by which other hosts reach it
     master_port: int  # for the instance of rank 0; 0 where that is elsewhere
     ports: dict[int, int]  # rank to port, for each instance on this host
+
+
+class Signs(NamedTuple):
+    """What concerns all instances of a job: they are to be killed, it has an ending, it is complete."""
+
+    must_be_killed: bool
+    has_ending: bool
+    is_complete: bool
 
 
 class GangFolder:
@@ -99,12 +109,16 @@ class GangFolder:
         """Requests that all instances are killed."""
         publish_once(self.path / _KILL, "")
 
-    def signs(self) -> tuple[bool, bool]:
-        """Returns whether the instances are to be killed, and whether there is an ending."""
+    def write_complete(self) -> None:
+        """Records that all instances have succeeded that the job waits for, which ends the others."""
+        publish_once(self.path / _COMPLETE, "")
+
+    def signs(self) -> Signs:
+        """Returns which of the files exist that concern all instances."""
         # Lists the folder instead of a look-up of each name: a network file system may cache for half a minute
         # that a name does not exist.
         names = {path.name for path in self.path.iterdir()}
-        return _KILL in names, _ENDING in names
+        return Signs(_KILL in names, _ENDING in names, _COMPLETE in names)
 
     # ---- where the instances are ----
 
@@ -131,7 +145,12 @@ class GangFolder:
         """Creates the folder of an instance, which uses `ml` and `logs` of the job."""
         sandbox = self.sandbox(instance)
         sandbox.state_dir.mkdir(parents=True, exist_ok=True)
-        for link, target in ((sandbox.ml, job.ml), (sandbox.logs_dir, job.logs_dir)):
+        links = (
+            (sandbox.ml, job.ml),
+            (sandbox.mounts_dir, job.mounts_dir),
+            (sandbox.logs_dir, job.logs_dir),
+        )
+        for link, target in links:
             with suppress(FileExistsError):
                 link.symlink_to(target)
         (sandbox.root / _BEAT).touch(mode=0o600)

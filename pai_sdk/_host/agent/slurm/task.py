@@ -13,6 +13,7 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -21,10 +22,10 @@ from pai_sdk._core.reasons import REASON_SANDBOX_FAILED, REASON_STOPPED_FROM_OUT
 from pai_sdk._host.agent.distributed import Instance, Rendezvous, free_ports
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.processes import adopt_orphans
-from pai_sdk._host.agent.protocol import Ending, ExecutionState, InstanceState
+from pai_sdk._host.agent.protocol import REASON_COMPLETE, Ending, ExecutionState, InstanceState
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.slurm.gang_folder import BEAT_INTERVAL_S, GangFolder, HostPorts
-from pai_sdk._host.agent.supervising import job_on_host, start_supervisor
+from pai_sdk._host.agent.supervising import instance_job, job_on_host, start_supervisor
 
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 15.0
@@ -58,6 +59,7 @@ class _Task:
         self._job_journal = Journal(root.state_dir)
         self._journal = Journal(self._sandbox.state_dir)
         self._got_sigterm = False
+        self._is_unneeded = False
         self._is_sigterm_recorded = False
         self._next_beat_at = 0.0
         self._next_poll_at = 0.0
@@ -100,7 +102,11 @@ class _Task:
     def _start(self, package: Path, lifeline: int) -> None:
         """Starts the supervisor; raises _Ended if the job ends before."""
         rendezvous = self._exchange_addresses()
-        job = {**self._job, "instances": [self._job_of_instance], "rendezvous": asdict(rendezvous)}
+        self._wait_for_roles()
+        # The Slurm job has the GPUs of the largest role for each of its tasks.
+        hides_gpus = bool(self._job["resources"]["gpus"]) and self._job_of_instance.get("gpus") == 0
+        job = instance_job(self._job, self._instance.rank)
+        job |= {"hides_gpus": hides_gpus, "rendezvous": asdict(rendezvous)}
         cache = Path(self._job["cache_dir"])
         self._journal.write_job(job_on_host(self._sandbox, job, cache_dir=cache))
         start_supervisor(self._sandbox.root, package=package, timeout_s=_START_TIMEOUT_S, lifeline=lifeline)
@@ -115,8 +121,7 @@ class _Task:
             ports = {rank: (host.address, port) for host in hosts for rank, port in host.ports.items()}
             if len(ports) == count:
                 break
-            if self._must_be_killed() or self._got_sigterm or self._job_ending() is not None:
-                raise _JobEnded
+            self._check_not_ended()
         # Missing in jobs of earlier releases.
         nproc_per_node, roles = self._job["nproc_per_node"], tuple(self._job.get("roles", ()))
         master_port = next(host.master_port for host in hosts if 0 in host.ports)
@@ -128,6 +133,24 @@ class _Task:
             )
         workers = tuple(f"{address}:{port}" for address, port in (ports[rank] for rank in range(count)))
         return Rendezvous(ports[0][0], master_port, workers, nproc_per_node, roles)
+
+    def _wait_for_roles(self) -> None:
+        """Waits until the instances have started that have to start before this one."""
+        conditions = self._job_of_instance.get("waits_for", ())
+        for _ in self._states() if conditions else ():
+            self._check_not_ended()
+            if all(
+                len([name for name in names if self._has_started(name)]) >= count for names, count in conditions
+            ):
+                return
+
+    def _has_started(self, instance: str) -> bool:
+        state = self._gang.state(instance)
+        return state is not None and state.instances[0].status != "Pending"
+
+    def _check_not_ended(self) -> None:
+        if self._must_be_killed() or self._got_sigterm or self._is_unneeded or self._job_ending() is not None:
+            raise _JobEnded
 
     @staticmethod
     def _local_ports() -> HostPorts:
@@ -168,14 +191,17 @@ class _Task:
             return False
         self._next_poll_at = time.monotonic() + _GANG_POLL_INTERVAL_S * len(self._job["instances"])
         try:
-            is_killed, has_ending = self._gang.signs()
+            signs = self._gang.signs()
         except FileNotFoundError:
             # The folder was removed; `Executor.sweep` ends the remaining processes.
             return False
-        ending = self._job_ending() if has_ending or self._job_journal.stop_request else None
+        ending = self._job_ending() if signs.has_ending or self._job_journal.stop_request else None
+        self._is_unneeded = signs.is_complete and not self._instance.is_awaited
         if ending is not None:
             self._journal.request_stop(ending.code, ending.message)
-        return is_killed
+        elif self._is_unneeded:
+            self._journal.request_stop(REASON_COMPLETE, "All instances have ended that the job waits for.")
+        return signs.must_be_killed
 
     def _job_ending(self) -> Ending | None:
         if request := self._job_journal.stop_request:
@@ -185,6 +211,10 @@ class _Task:
     def _forward_end(self, state: ExecutionState) -> None:
         """Ends the other instances too, if this one has failed."""
         # The reason why Slurm ended it is queried by the executor.
+        with suppress(FileNotFoundError):
+            # It was about to be ended: its exit code has no meaning for the job.
+            is_unneeded = not self._instance.is_awaited and self._gang.signs().is_complete
+            state = state.without_failure() if is_unneeded else state
         # Supervisor and guardian were killed, and could not write it.
         if self._journal.read_state() != state:
             self._journal.write_state(state)
@@ -192,8 +222,8 @@ class _Task:
         time.sleep(_POLL_INTERVAL_S)
         if self._got_sigterm:
             self._gang.record_sigterm(self._instance.name)
-        elif not state.succeeded and state.reason_code:
-            self._gang.write_ending(Ending(state.reason_code, state.reason_message, state.failed_instance))
+        elif failure := state.failure(can_fail_job=self._instance.can_fail_job):
+            self._gang.write_ending(failure)
 
     def _on_sigterm(self, *_: object) -> None:
         # Only a flag: the handler may interrupt any line, so the files are written by `_states`.

@@ -201,15 +201,15 @@ class Cluster:
         return {"id": node_id, "address": address}
 
     @staticmethod
-    def send(remotes: Sequence[Remote], part: Any) -> None:
+    def send(remotes: Sequence[Remote], part: Any, *mount: int) -> None:
         """Sends a part of files to several nodes by the object store, which keeps it for this call only."""
         reference = ray.put(part)
-        calls = [(remote, remote.ask("receive", reference)) for remote in remotes]
+        calls = [(remote, remote.ask("receive", reference, *mount)) for remote in remotes]
         for remote, call in calls:
             try:
                 remote.result(call)
             except NodeAway:
-                remote.call("receive", reference)
+                remote.call("receive", reference, *mount)
 
     @staticmethod
     def ready(references: Sequence[Any], *, timeout_s: float) -> list[Any]:

@@ -23,7 +23,6 @@ from pathlib import Path
 from pai_sdk._core.extras import install_command
 from pai_sdk._core.reasons import REASON_NODE_LOST
 from pai_sdk._host.agent.journal import Journal
-from pai_sdk._host.agent.protocol import InstanceState
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.base import (
     ClusterCapacity,
@@ -33,11 +32,12 @@ from pai_sdk._host.execution.base import (
     ExecutorSetup,
     LaunchSpec,
 )
-from pai_sdk._host.execution.contract import cpus, gpus, job_description
-from pai_sdk._host.execution.gang_state import ended
+from pai_sdk._host.execution.contract import cpus, gpus, job_description, memory_limit_bytes
+from pai_sdk._host.execution.gang_state import ended, initial_states
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk._host.execution.ray.hub import Hub
 from pai_sdk._host.execution.ray.options import RayOptions
+from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import PaiError
 
 logger = logging.getLogger(__name__)
@@ -63,7 +63,7 @@ _PACKAGE_PARENT = str(Path(__file__).parents[4])
 class RayExecutor(Executor):
     """Runs the instances of a job as processes on nodes of a Ray cluster; all or none of them are placed."""
 
-    capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere")
+    capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere", roles=True, mounts=True)
 
     def __init__(self, hub: Path, options: RayOptions, *, grace_s: float = 10.0) -> None:
         self.options = options
@@ -116,9 +116,7 @@ class RayExecutor(Executor):
             return
         job = {
             **job_description(spec, grace_s=self.grace_s),
-            "bundles": [self._bundle(spec)] * len(spec.instances),
-            # Ray 2.60 leaves an actor without GPUs the CUDA_VISIBLE_DEVICES of its node.
-            "hides_gpus": not gpus(spec.request),
+            "bundles": self._bundles(spec),
         }
         self.connect()
         # Before the state is written: a job with a state that the hub does not list counts as lost.
@@ -126,8 +124,7 @@ class RayExecutor(Executor):
         try:
             journal.write_job(job)
             journal.reserve_space()
-            instances = tuple(InstanceState(instance.name, instance.role) for instance in spec.instances)
-            journal.write_state(ExecutionState("preparing", instances=instances))
+            journal.write_state(ExecutionState("preparing", instances=initial_states(spec.instances)))
         except BaseException:
             self.withdraw(spec.sandbox.root)
             raise
@@ -195,13 +192,18 @@ class RayExecutor(Executor):
             self.options.cpus_per_instance,
         )
 
-    def _bundle(self, spec: LaunchSpec) -> dict[str, float]:
+    def _bundles(self, spec: LaunchSpec) -> list[dict[str, float]]:
+        """Returns the resources of each instance, in rank order."""
+        roles = [self._bundle(request) for request in spec.request.role_requests]
+        return [roles[instance.group] for instance in spec.instances]
+
+    def _bundle(self, request: TrainingJobRequest) -> dict[str, float]:
         """Returns the resources of one instance under Ray's names."""
-        requested_cpus = cpus(spec.request)
+        requested_cpus = cpus(request)
         needed = {
             "CPU": self.options.cpus_per_instance if requested_cpus is None else requested_cpus,
-            "GPU": gpus(spec.request),
-            "memory": spec.limits.memory_bytes or 0,
+            "GPU": gpus(request),
+            "memory": memory_limit_bytes(request) or 0,
         }
         return {name: amount for name, amount in needed.items() if amount} or {"CPU": 0.001}
 

@@ -14,6 +14,7 @@ import json
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
@@ -24,13 +25,21 @@ from pai_sdk._core.files import replace_file
 from pai_sdk._core.reasons import REASON_NODE_LOST, REASON_SANDBOX_FAILED, node_lost_message
 from pai_sdk._host.agent.distributed import Rendezvous
 from pai_sdk._host.agent.journal import Journal
-from pai_sdk._host.agent.protocol import Ending, ExecutionState
-from pai_sdk._host.agent.remote.file_parts import pack
+from pai_sdk._host.agent.protocol import REASON_COMPLETE, Ending, ExecutionState
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._host.execution.gang_state import ended, ending_of, is_secondary, job_state, lost
+from pai_sdk._host.agent.supervising import instance_job
+from pai_sdk._host.execution.gang_state import (
+    ended,
+    ending_of,
+    is_complete,
+    is_secondary,
+    job_state,
+    lost,
+    merged,
+)
 from pai_sdk._host.execution.output_uploader import LIVE_CHANNELS
 from pai_sdk._host.execution.ray.cluster import Cluster, InstanceLost, NodeAway, NodeError, Remote
-from pai_sdk._host.execution.ray.output_mirror import OutputMirror
+from pai_sdk._host.execution.ray.output_mirror import FileMirror
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +48,7 @@ _NEWS_TIMEOUT_S = 5.0
 _POLL_INTERVAL_S = 0.1
 _OUTPUTS_INTERVAL_S = 5.0
 _REPORT_WAIT_AFTER_S = 2.0
+_COMPLETE = Ending(REASON_COMPLETE, "All instances have ended that the job waits for.")
 
 
 class Cancelled(Exception):
@@ -54,7 +64,6 @@ class JobMirror:
         self._sandbox = Sandbox(root)
         self._journal = Journal(self._sandbox.state_dir)
         self._started_file = self._sandbox.state_dir / "ray.json"
-        self._outputs = OutputMirror(self._sandbox)
         job = self._journal.read_job()
         state = self._journal.read_state()
         if job is None or state is None:
@@ -62,6 +71,8 @@ class JobMirror:
         self._job, self._state = job, state
         self._ending = ending_of(state)
         self._parts: list[ExecutionState | None] = [None for _ in state.instances]
+        self._started: set[int] = set()  # the ranks whose commands were started by this process
+        self._files = FileMirror(self._sandbox, job.get("mounts", ()))
 
     def run(self) -> None:
         """Runs the job to its end. If this raises, it must be called again."""
@@ -114,26 +125,25 @@ class JobMirror:
         # Written before the first instance starts: from here on, a missing instance is lost and not placed
         # again.
         replace_file(self._started_file, json.dumps(started))
-        for rank, remote in enumerate(remotes):
-            remote.call("begin", self._instance_job(rank, started))
         return remotes
 
     def _instance_job(self, rank: int, started: dict[str, Any]) -> dict[str, Any]:
         """Returns the job description of one instance."""
         job = {name: value for name, value in self._job.items() if name != "bundles"}
-        job |= {"instances": [self._job["instances"][rank]], "logs_at": started["logs_at"][rank]}
-        return {**job, **({"rendezvous": started["meeting"]} if started["meeting"] else {})}
+        # Ray 2.60 leaves an actor without GPUs the CUDA_VISIBLE_DEVICES of its node.
+        job |= {"hides_gpus": "GPU" not in self._job["bundles"][rank], "logs_at": started["logs_at"][rank]}
+        return {**instance_job(job, rank), **({"rendezvous": started["meeting"]} if started["meeting"] else {})}
 
     def _fill(self, remotes: Sequence[Remote]) -> bool:
         """Sends the files of the job to each node that lacks them; False if the job is stopped meanwhile."""
         empty = [remote for remote in remotes if not remote.call("is_filled")]
         if empty:
-            for part in pack(self._sandbox.ml):
+            for part, mount in self._files.parts():
                 if self._is_stopped():
                     return False
-                self._cluster.send(empty, part)
+                self._cluster.send(empty, part, *mount)
             for remote in empty:
-                remote.call("filled")
+                remote.call("filled", *self._files.mount_count)
         return not self._is_stopped()
 
     def _rendezvous(self, remotes: Sequence[Remote], nodes: Sequence[dict[str, str]]) -> dict[str, Any] | None:
@@ -151,8 +161,8 @@ class JobMirror:
     def _follow(self, remotes: Sequence[Remote | None]) -> None:
         """Mirrors the job until all instances have ended and all their files are local."""
         started = json.loads(self._started_file.read_text())
-        self._restart_missing([remote for remote in remotes if remote], started)
         present = dict(enumerate(remotes))
+        self._start_ready(present, started)
         for rank, remote in enumerate(remotes):
             if remote is None:
                 self._mark_lost(rank, started["nodes"])
@@ -161,32 +171,55 @@ class JobMirror:
         live = threading.Thread(target=self._mirror_live, args=(leaders, present, is_finished), daemon=True)
         live.start()
         try:
-            self._poll_until_finished(present, started["nodes"])
+            self._poll_until_finished(present, started)
         finally:
             is_finished.set()
-            # Before the final update: `OutputMirror` is not safe for two threads.
+            # Before the final update: `FileMirror` is not safe for two threads.
             live.join()
-        self._outputs.update(self._reachable(leaders, present))
+        self._files.update(self._reachable(leaders, present))
 
-    def _restart_missing(self, remotes: Sequence[Remote], started: dict[str, Any]) -> None:
-        """Starts the instances that an interrupted process has not reached; `begin` is idempotent."""
-        ranks = {instance.name: rank for rank, instance in enumerate(self._state.instances)}
-        for remote in remotes:
-            with suppress(InstanceLost):
-                remote.call("begin", self._instance_job(ranks[remote.name], started))
+    def _start_ready(self, present: dict[int, Remote | None], started: dict[str, Any]) -> None:
+        """Starts the instances that wait for no others; `begin` does nothing for one that was started before."""
+        if len(self._started) == len(present) or self._ending is not None or self._is_complete:
+            return
+        instances = merged(self._state.instances, self._parts)
+        started_names = {instance.name for instance in instances if instance.status != "Pending"}
+        for rank, remote in present.items():
+            conditions = self._job["instances"][rank].get("waits_for", ())
+            is_ready = all(len(started_names.intersection(names)) >= count for names, count in conditions)
+            if remote is not None and rank not in self._started and is_ready:
+                self._started.add(rank)
+                with suppress(InstanceLost):
+                    remote.call("begin", self._instance_job(rank, started))
 
-    def _poll_until_finished(self, present: dict[int, Remote | None], nodes: Sequence[dict[str, str]]) -> None:
+    def _poll_until_finished(self, present: dict[int, Remote | None], started: dict[str, Any]) -> None:
         polls = _Polls(present, {rank for rank, remote in present.items() if remote is None})
         for rank in polls.running:
             polls.ask(rank, "look", *self._cursor(rank), _NEWS_TIMEOUT_S)
         while polls.running:
             self._is_stopped()
-            if self._ending is not None:
-                for rank in polls.running - polls.stopping:
-                    polls.stopping.add(rank)
-                    polls.ask(rank, "stop", self._ending.code, self._ending.message)
+            self._stop_instances(polls)
+            self._start_ready(polls.present, started)
             for reference in self._cluster.ready(list(polls.calls), timeout_s=_POLL_INTERVAL_S):
-                self._receive(polls, reference, nodes)
+                self._receive(polls, reference, started["nodes"])
+
+    def _stop_instances(self, polls: _Polls) -> None:
+        """Stops the instances of a job that ends; if it is complete, those that it does not wait for."""
+        ending = self._ending or (_COMPLETE if self._is_complete else None)
+        if ending is None:
+            return
+        for rank in polls.running - polls.stopping:
+            instance = self._state.instances[rank]
+            if self._ending is None and instance.is_awaited:
+                continue
+            polls.stopping.add(rank)
+            if rank in self._started or _has_started(polls.present[rank]):
+                polls.ask(rank, "stop", ending.code, ending.message)
+            else:
+                # It waits for others, and never starts.
+                self._parts[rank] = lost(instance.name, instance.role, "Terminated")
+                polls.complete.add(rank)
+                self._write_state()
 
     def _receive(self, polls: _Polls, reference: Any, nodes: Sequence[dict[str, str]]) -> None:
         """Handles the result of a call, and polls its instance again unless nothing follows."""
@@ -215,16 +248,21 @@ class JobMirror:
 
     def _apply_news(self, rank: int, news: dict[str, Any], present: dict[int, Remote | None]) -> bool:
         """Writes state, log and times of an instance; returns True if nothing follows."""
-        name = self._state.instances[rank].name
-        if news["state"]:
-            part = self._parts[rank] = _later(self._parts[rank], news["state"])
-            if self._ending is None and part is not None and part.reason_code:
+        instance = self._state.instances[rank]
+        name = instance.name
+        part = _later(self._parts[rank], news["state"])
+        if part is not None:
+            # A failure that was reported before the job was complete stays.
+            is_late = self._is_complete and not instance.is_awaited and instance.status != "Failed"
+            self._parts[rank] = part.without_failure() if is_late else part
+            failure = part.failure(can_fail_job=instance.can_fail_job)
+            if self._ending is None and failure is not None and not self._is_complete:
                 # Read the other states now: exits before this failure are reported with it, not after it.
                 for other, remote in present.items():
                     if remote is not None and other != rank:
                         with suppress(InstanceLost):
                             self._parts[other] = _later(self._parts[other], remote.call("state"))
-                self._ending = ending_of(part)
+                self._ending = failure
         # Before the log: a reader of its lines must find the job running.
         self._write_state()
         for file, content in (
@@ -248,11 +286,16 @@ class JobMirror:
         instance, node = self._state.instances[rank], nodes[rank]
         part = self._parts[rank]
         if part is None or part.phase != "ended":
+            if self._is_complete:
+                self._parts[rank] = lost(instance.name, instance.role, "Terminated")
+                self._write_state()
+                return
             self._parts[rank] = lost(instance.name, instance.role)
             is_alive = self._cluster.has_node(node["id"])
             message = node_lost_message(instance.name, node["address"], is_alive=is_alive)
             # An exit code that was recorded before may be a consequence of this loss.
-            if self._ending is None or is_secondary(self._ending, instance.name):
+            is_cause = self._ending is None or is_secondary(self._ending, instance.name)
+            if is_cause and instance.can_fail_job:
                 self._ending = Ending(REASON_NODE_LOST, message, instance.name)
         self._write_state()
 
@@ -261,7 +304,7 @@ class JobMirror:
     ) -> None:
         while not is_finished.wait(_OUTPUTS_INTERVAL_S):
             try:
-                self._outputs.update(self._reachable(leaders, present), LIVE_CHANNELS)
+                self._files.update(self._reachable(leaders, present), LIVE_CHANNELS)
             except Exception as error:
                 # The final update raises if the error persists.
                 logger.info("%s: outputs could not be brought here: %s", self._sandbox.root.name, error)
@@ -271,6 +314,11 @@ class JobMirror:
         return [(rank, remote) for rank in leaders if (remote := present[rank]) is not None]
 
     # ---- its state ----
+
+    @property
+    def _is_complete(self) -> bool:
+        """Returns whether all instances have succeeded that the job waits for."""
+        return self._ending is None and is_complete(merged(self._state.instances, self._parts))
 
     def _is_stopped(self) -> bool:
         """Returns whether the job must end; raises `Cancelled` if it must be left alone."""
@@ -344,9 +392,18 @@ def _leaders(nodes: Sequence[dict[str, str]]) -> list[int]:
     return sorted(first.values())
 
 
+def _has_started(remote: Remote | None) -> bool:
+    """Returns whether an instance has a supervisor, or had one before it was lost."""
+    try:
+        return remote is None or bool(remote.call("state"))
+    except InstanceLost:
+        return True
+
+
 def _waiting_message(bundles: Sequence[dict[str, float]]) -> str:
-    needed = ", ".join(f"{amount:g} {name}" for name, amount in bundles[0].items() if name != "memory")
-    return (
-        f"The job waits until the Ray cluster has room for {len(bundles)} instances, each with {needed}. "
-        "A cluster that can grow does so now."
+    counts = Counter(
+        ", ".join(f"{amount:g} {name}" for name, amount in bundle.items() if name != "memory")
+        for bundle in bundles
     )
+    needed = " and ".join(f"{count} instances, each with {needed}" for needed, count in counts.items())
+    return f"The job waits until the Ray cluster has room for {needed}. A cluster that can grow does so now."

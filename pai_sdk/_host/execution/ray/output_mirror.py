@@ -1,4 +1,4 @@
-"""Copies the outputs of a job from its nodes into the job's folder on this machine.
+"""Copies the outputs of a job, and its mounts, from its nodes into the job's folder on this machine.
 
 A file appears complete, by a rename. If instances on several nodes write the same path, the file of the lowest
 rank wins. The version of each local file is recorded, so the next process continues.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from pai_sdk._core.files import replace_file
-from pai_sdk._host.agent.remote.file_parts import FileInfo, path_within, remove
+from pai_sdk._host.agent.remote.file_parts import Entry, FileInfo, pack, path_within, remove
 from pai_sdk._host.agent.sandbox import Sandbox
 
 _GROWING = ("tensorboard", "trace")  # channels whose files only grow: only the new tail is read
@@ -28,13 +28,40 @@ class Source(Protocol):
         ...
 
 
-class OutputMirror:
-    """Mirrors the outputs of one job. One thread at a time calls `update`."""
+class FileMirror:
+    """Sends the files of one job to its nodes, and fetches what the job has changed in outputs and mounts."""
 
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._folder = sandbox.ml / "output"
+    def __init__(self, sandbox: Sandbox, mounts: Sequence[Mapping[str, str]]) -> None:
+        numbers = range(len(mounts))
+        # Both left out for a job without mounts: hosts with an earlier release of the agent know none.
+        self.mount_count: tuple[int, ...] = (len(mounts),) if mounts else ()
+        self._sent: list[tuple[Path, tuple[int, ...]]] = [
+            (sandbox.ml, ()),
+            *((sandbox.mount_dir(number), (number,)) for number in numbers),
+        ]
+        self._outputs = OutputMirror(sandbox)
+        self._mounts = [OutputMirror(sandbox, number) for number in numbers if mounts[number]["access"] == "RW"]
+
+    def parts(self) -> Iterator[tuple[list[Entry], tuple[int, ...]]]:
+        """Yields all files in parts, each with the number of its mount, if it has one."""
+        for folder, mount in self._sent:
+            yield from ((part, mount) for part in pack(folder))
+
+    def update(self, sources: Sequence[tuple[int, Source]], channels: Collection[str] | None = None) -> None:
+        """Fetches the changes of the outputs, of these channels only, and of mounts that the job may change."""
+        self._outputs.update(sources, channels)
+        for mount in self._mounts:
+            mount.update(sources)
+
+
+class OutputMirror:
+    """Mirrors the outputs of one job, or one of its mounts. One thread at a time calls `update`."""
+
+    def __init__(self, sandbox: Sandbox, mount: int | None = None) -> None:
+        self._folder = sandbox.ml / "output" if mount is None else sandbox.mount_dir(mount)
+        self._mount = () if mount is None else (mount,)
         self._drafts = sandbox.state_dir / "drafts"
-        self._mirrored_file = sandbox.state_dir / "mirrored.json"
+        self._mirrored_file = sandbox.state_dir / ("mirrored.json" if mount is None else f"mirrored-{mount}.json")
         self._mirrored: dict[str, list[Any]] = {}
         with suppress(FileNotFoundError):
             self._mirrored = json.loads(self._mirrored_file.read_text())
@@ -45,10 +72,12 @@ class OutputMirror:
         current: dict[str, tuple[int, Source, FileInfo]] = {}
         removed_paths: list[str] = []
         for number, (rank, source) in enumerate(sources):
-            changed, removed = source.call("outputs", None if channels is None else sorted(channels))
+            selected = None if channels is None else sorted(channels)
+            changed, removed = source.call("outputs", selected, *self._mount)
             for path, properties in changed.items():
                 current.setdefault(path, (rank, source, properties))
-            removed_paths += [] if number else removed
+            # Any instance can remove a file of a mount, since each node had all of them.
+            removed_paths += [] if number and not self._mount else removed
         try:
             for path, (rank, source, properties) in sorted(current.items()):
                 if self._mirrored.get(path) != [rank, properties]:
@@ -66,7 +95,7 @@ class OutputMirror:
 
     def _fetch(self, path: str, rank: int, source: Source, properties: FileInfo) -> None:
         # A channel: its local folder belongs to the service, and is never a link.
-        if "/" not in path:
+        if "/" not in path and not self._mount:
             if properties == ["folder"]:
                 (self._folder / path).mkdir(exist_ok=True)
             return
@@ -84,12 +113,13 @@ class OutputMirror:
     def _fetch_file(self, path: str, target: Path, rank: int, source: Source, properties: FileInfo) -> None:
         _, size_bytes, mtime_ns, mode = properties
         local_bytes = self._local_size(path, target, rank)
-        is_appended = path.partition("/")[0] in _GROWING and local_bytes is not None and local_bytes <= size_bytes
+        is_growing = path.partition("/")[0] in _GROWING and not self._mount
+        is_appended = is_growing and local_bytes is not None and local_bytes <= size_bytes
         self._drafts.mkdir(exist_ok=True)
         draft = target if is_appended else self._drafts / "file"
         with draft.open("ab" if is_appended else "wb") as file:
             offset = local_bytes if is_appended and local_bytes is not None else 0
-            while offset < size_bytes and (chunk := source.call("read_output", path, offset)):
+            while offset < size_bytes and (chunk := source.call("read_output", path, offset, *self._mount)):
                 file.write(chunk[: size_bytes - offset])
                 offset += len(chunk)
         draft.chmod(mode)

@@ -20,12 +20,19 @@ from pathlib import Path
 from pai_sdk._core.files import locked, replace_file
 from pai_sdk._core.reasons import REASON_NODE_LOST, REASON_SANDBOX_FAILED
 from pai_sdk._host.agent.journal import Journal
-from pai_sdk._host.agent.protocol import Ending, InstanceState
+from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.slurm.gang_folder import Claim, GangFolder
 from pai_sdk._host.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
 from pai_sdk._host.execution.contract import job_description
-from pai_sdk._host.execution.gang_state import ended, is_secondary, job_state
+from pai_sdk._host.execution.gang_state import (
+    ended,
+    has_succeeded,
+    initial_states,
+    is_secondary,
+    job_state,
+    merged,
+)
 from pai_sdk._host.execution.job_folder import JobFolder
 from pai_sdk._host.execution.slurm.commands import SlurmAway, missing_commands
 from pai_sdk._host.execution.slurm.options import SlurmOptions
@@ -49,7 +56,7 @@ _LOG_LINES = 5
 class SlurmExecutor(Executor):
     """Runs the instances of a job as tasks of one Slurm job."""
 
-    capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere")
+    capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere", roles=True, mounts=True)
 
     def __init__(self, jobs_dir: Path, cache_dir: Path, options: SlurmOptions, *, grace_s: float = 10.0) -> None:
         # Both folders must be on file systems that all nodes share.
@@ -96,9 +103,8 @@ class SlurmExecutor(Executor):
         sandbox.shared_dir.mkdir(mode=0o700, exist_ok=True)
         journal.write_job(job)
         journal.reserve_space()
-        instances = tuple(InstanceState(instance.name, instance.role) for instance in spec.instances)
         # Written before the submission: a job with a state and without a Slurm job is submitted again.
-        journal.write_state(ExecutionState("preparing", instances=instances))
+        journal.write_state(ExecutionState("preparing", instances=initial_states(spec.instances)))
         try:
             self._submit(sandbox, journal)
         except SlurmAway as error:
@@ -195,17 +201,15 @@ class SlurmExecutor(Executor):
         if ending is None and request is not None:
             ending = Ending(*request.reported)
         has_ended = all(part is not None and part.phase == "ended" for part in parts)
-        has_succeeded = (
-            has_ended and not is_interrupted and all(part is not None and part.succeeded for part in parts)
-        )
-        if not has_ended or (ending is None and not has_succeeded):
+        all_succeeded = has_succeeded(merged(before.instances, parts))
+        if not has_ended or (ending is None and (is_interrupted or not all_succeeded)):
             # Slurm is ending the job, an instance is about to write its failure, or the job runs.
             queued = self._queue.find(sandbox.root)
             is_finished = queued is not None and all(entry.is_finished for entry in queued)
             has_ended = is_finished and (has_ended or not any(map(gang.is_alive, ["", *names])))
             # A job that Slurm has forgotten may still run; one that Slurm has ended must not.
             if queued is not None and ending is None and (has_ended or (queued and is_finished)):
-                ending = _slurm_ending(queued, parts)
+                ending = _slurm_ending(queued, before, parts)
                 if ending is not None:
                     # The first ending in the folder wins, so instances that are still alive report the same
                     # one.
@@ -216,7 +220,7 @@ class SlurmExecutor(Executor):
         before = replace(before, started_at=min(start_times, default=None))
         if not has_ended:
             self._enforce_stop(sandbox, journal)
-            state = job_state(before, parts, ending or _reported_ending(parts), now=time.time())
+            state = job_state(before, parts, ending or _reported_ending(before, parts), now=time.time())
             return _still_running(state, before) if state.phase == "ended" else state
         if is_interrupted and ending is not None:
             parts = [_interrupted(part) for part in parts]
@@ -316,12 +320,14 @@ def _is_alive(gang: GangFolder, names: Sequence[str]) -> bool:
     return any(map(gang.is_alive, running))
 
 
-def _slurm_ending(queued: Sequence[QueuedJob], parts: Sequence[ExecutionState | None]) -> Ending | None:
+def _slurm_ending(
+    queued: Sequence[QueuedJob], before: ExecutionState, parts: Sequence[ExecutionState | None]
+) -> Ending | None:
     """Returns why Slurm has ended a job, or why one ended without a report; None if it has succeeded."""
     if not queued:
         return lost(queued)
-    has_succeeded = all(part is not None and part.succeeded for part in parts)
-    return verdict(queued) or _reported_ending(parts) or (None if has_succeeded else lost(queued))
+    outcome = verdict(queued) or _reported_ending(before, parts)
+    return outcome or (None if has_succeeded(merged(before.instances, parts)) else lost(queued))
 
 
 def _causing_loss(
@@ -338,14 +344,14 @@ def _causing_loss(
     return None
 
 
-def _reported_ending(parts: Sequence[ExecutionState | None]) -> Ending | None:
-    """Returns the reason that an instance has reported."""
-    reported = [part for part in parts if part is not None and part.reason_code]
-    return (
-        Ending(reported[0].reason_code, reported[0].reason_message, reported[0].failed_instance)
-        if reported
-        else None
+def _reported_ending(before: ExecutionState, parts: Sequence[ExecutionState | None]) -> Ending | None:
+    """Returns the first reason to end the job that an instance has reported."""
+    reported = (
+        part.failure(can_fail_job=instance.can_fail_job)
+        for instance, part in zip(before.instances, parts, strict=True)
+        if part is not None
     )
+    return next(filter(None, reported), None)
 
 
 def _still_running(state: ExecutionState, before: ExecutionState) -> ExecutionState:

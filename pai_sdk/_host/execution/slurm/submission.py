@@ -11,7 +11,7 @@ from typing import Any
 
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.base import LaunchSpec
-from pai_sdk._host.execution.contract import cpus, gpus
+from pai_sdk._host.execution.contract import cpus, gpus, memory_limit_bytes
 from pai_sdk._host.execution.slurm.commands import SlurmAway, run
 from pai_sdk._host.execution.slurm.options import SlurmOptions
 from pai_sdk._host.execution.slurm.queue import slurm_job_name
@@ -30,14 +30,16 @@ _DOWN_STATE = re.compile("down|drain|fail|inval|maint|unk")
 
 
 def instance_resources(spec: LaunchSpec, options: SlurmOptions) -> dict[str, Any]:
-    """Returns the resources of each instance."""
-    requested_cpus = cpus(spec.request)
+    """Returns the resources of each instance: those of the largest role, since tasks of a Slurm job are alike."""
+    roles = spec.request.role_requests
+    requested_cpus = [cpus(role) for role in roles]
     return {
-        "cpus": max(1, math.ceil(requested_cpus))
-        if requested_cpus is not None
-        else int(options.cpus_per_instance),
-        "memory_mib": math.ceil((spec.limits.memory_bytes or 0) / _MIB),
-        "gpus": gpus(spec.request),
+        "cpus": max(
+            int(options.cpus_per_instance) if number is None else max(1, math.ceil(number))
+            for number in requested_cpus
+        ),
+        "memory_mib": math.ceil(max(memory_limit_bytes(role) or 0 for role in roles) / _MIB),
+        "gpus": max(map(gpus, roles)),
     }
 
 

@@ -428,6 +428,51 @@ class ExecutorConformance:
         root, state = harness.run("exit 3", Roles=roles)
         assert (state.reason_code, state.failed_instance) == ("NonZeroExit", f"{root.name}-evaluator-0")
 
+    def test_a_stop_ends_the_instances_of_all_roles(self, harness: Harness) -> None:
+        harness.require(roles=True)
+        waiting = role("Late", "echo late", StartAfter=[{"Role": "Worker"}], CountsForSuccess=False)
+        roles = [
+            role("Worker", "echo up; exec sleep 1000"),
+            role("Evaluator", "echo up; exec sleep 1000"),
+            waiting,
+        ]
+        root = harness.start("exit 3", Roles=roles)
+        harness.until(
+            root,
+            lambda state: (
+                harness.logs(root) == dict.fromkeys(("master-0", "evaluator-0"), "up\n") | {"late-0": "late\n"}
+            ),
+        )
+        harness.executor.stop(root, **STOP)
+        state = harness.wait(root)
+        assert (state.reason_code, state.failed_instance) == (STOP["reason_code"], None)
+        assert {one.role: one.status for one in state.instances} == {
+            "master": "Terminated",
+            "evaluator": "Terminated",
+            "late": "Succeed",
+        }
+
+    @needs_mounts
+    def test_a_mount_has_the_changes_of_all_roles(self, harness: Harness) -> None:
+        harness.require(roles=True, mounts=True)
+        root = harness.folder / f"local-{uuid.uuid4().hex[:12]}"
+        harness.roots.append(root)
+        mounted = Sandbox(root).mount_dir(0)
+        mounted.mkdir(parents=True)
+        for name in ("first", "second", "third"):
+            (mounted / name).write_text("as before")
+        changes = "mkdir -p /mnt/all/$role && echo $role >/mnt/all/$role/new && rm /mnt/all/$old"
+        roles = [
+            role("Master", f"role=master old=first; {changes}; echo changed >/mnt/all/third"),
+            role("Worker", f"role=worker old=second; {changes}"),
+        ]
+        mounts = [{"Path": "/mnt/all", "Uri": "oss://bucket/folder/", "Access": "RW"}]
+        harness.start_again(root, "exit 3", Roles=roles, Mounts=mounts)
+        assert harness.wait(root).succeeded, harness.logs(root)
+        store = harness.executor.files(root).mount(0)
+        assert sorted(file.path for file in store.list(folders=False)) == ["master/new", "third", "worker/new"]
+        assert (mounted / "third").read_text() == "changed\n"
+
     @needs_mounts
     def test_mounts_are_at_their_paths(self, harness: Harness) -> None:
         harness.require(mounts=True)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pai_sdk._host.agent.protocol import Ending, ExecutionState, InstanceState
-from pai_sdk._host.execution.gang_state import ended, job_state, lost
+from pai_sdk._host.execution.gang_state import ended, has_succeeded, is_complete, job_state, lost
 
 BEFORE = ExecutionState(
     "preparing", instances=(InstanceState("j-master-0", "master"), InstanceState("j-worker-0", "worker"))
@@ -58,3 +60,36 @@ def test_a_job_that_is_stopped_before_it_began_has_terminated_instances() -> Non
     state = ended(job_state(BEFORE, [None, None], Ending("StoppedByUser", "by Ann"), now=7), now=8)
     assert statuses(state) == [("Terminated", None)] * 2
     assert (state.started_at, state.ended_at, state.reason_code) == (8, 8, "StoppedByUser")
+
+
+@pytest.mark.parametrize(
+    ("worker", "evaluator", "helper", "complete", "succeeded"),
+    [
+        ("Running", "Succeed", "Succeed", False, False),
+        ("Succeed", "Running", "Running", True, True),
+        ("Succeed", "Terminated", "Failed", True, True),
+        ("Succeed", "Failed", "Succeed", True, False),
+        ("Failed", "Succeed", "Succeed", False, False),
+    ],
+)
+def test_roles_that_do_not_count(
+    worker: str, evaluator: str, helper: str, complete: bool, succeeded: bool
+) -> None:
+    instances = (
+        InstanceState("j-worker-0", "worker", worker),
+        InstanceState("j-evaluator-0", "evaluator", evaluator, is_awaited=False),
+        InstanceState("j-helper-0", "helper", helper, is_awaited=False, can_fail_job=False),
+    )
+    assert (is_complete(instances), has_succeeded(instances)) == (complete, succeeded)
+
+
+def test_an_instance_that_does_not_count_fails_alone() -> None:
+    failed = replace(part("Failed", 3), reason_code="NonZeroExit", failed_instance="j-helper-0")
+    ending = failed.failure(can_fail_job=True)
+    assert ending is not None
+    assert (ending.code, ending.failed_instance) == ("NonZeroExit", "j-helper-0")
+    assert failed.failure(can_fail_job=False) is None
+    # What is no exit of its command concerns all instances.
+    ended_by_limit = replace(part("Terminated", 143), reason_code="MaxRunningTimeExceeded")
+    assert ended_by_limit.failure(can_fail_job=False) is not None
+    assert replace(ended_by_limit, reason_code="Complete").failure(can_fail_job=True) is None

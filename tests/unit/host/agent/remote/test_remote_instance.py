@@ -140,3 +140,23 @@ def test_a_folder_that_is_a_link_is_not_used(tmp_path: Path, package: Path) -> N
     (tmp_path / "base").symlink_to(tmp_path / "other")
     with pytest.raises(PermissionError):
         HostedInstance(tmp_path / "base", package, "service", "node", "train1", NAME)
+
+
+def test_mounts_arrive_and_their_changes_are_listed(instance: HostedInstance, tmp_path: Path) -> None:
+    (tmp_path / "data" / "sub").mkdir(parents=True)
+    for name in ("kept", "sub/removed"):
+        (tmp_path / "data" / name).write_text(name)
+    assert not instance.is_filled()
+    for part in pack(tmp_path / "data"):
+        instance.receive(part, 0)
+    # The second one has no files.
+    instance.filled(2)
+    mounted = tmp_path / "base" / "service" / "node" / "train1" / NAME / "mounts"
+    assert (mounted / "0" / "kept").read_text() == "kept"
+    assert list((mounted / "1").iterdir()) == []
+    assert instance.outputs(None, 0) == ({}, [])
+    (mounted / "0" / "sub" / "removed").unlink()
+    (mounted / "1" / "new").write_text("new")
+    assert instance.outputs(None, 0)[1] == ["sub/removed"]
+    assert instance.outputs(None, 1)[0].keys() == {"new"}
+    assert instance.read_output("new", 1, 1) == b"ew"

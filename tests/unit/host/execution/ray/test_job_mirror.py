@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from pai_sdk._host.agent.distributed import name_instances
+from pai_sdk._host.agent.distributed import Instance, name_instances
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import ExecutionState, InstanceState
 from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.execution.gang_state import initial_states
 
 pytest.importorskip("ray")
 
@@ -38,6 +39,7 @@ class Node:
         self._states = list(states)
         self._is_lost = is_lost
         self.stopped: list[str] = []
+        self.was_started = False
 
     def ask(self, method: str, *arguments: Any) -> tuple[Node, str, object]:
         if method == "stop":
@@ -45,12 +47,15 @@ class Node:
         return self, method, object()
 
     def call(self, method: str, *arguments: Any) -> Any:
-        answers = {"state": self._states[0].to_json() if self._states else "", "outputs": ({}, []), "begin": None}
-        return answers[method]
+        self.was_started |= method == "begin"
+        state = self._states[0].to_json() if self._states and self.was_started else ""
+        return {"state": state, "outputs": ({}, []), "begin": None}[method]
 
     def result(self, reference: tuple[Node, str, object]) -> Any:
         if reference[1] != "look":
             return None
+        if not self.was_started:
+            return {"state": "", "log": b"", "times": b"", "is_all": False}
         if len(self._states) == 1 and self._is_lost:
             raise InstanceLost(self.name)
         state = self._states[0] if len(self._states) == 1 else self._states.pop(0)
@@ -63,13 +68,15 @@ class Nodes:
 
     def __init__(self, *nodes: Node) -> None:
         self._nodes = {node.name: node for node in nodes}
+        self._polls = 0
         self.released: list[str] = []
 
     def instance(self, name: str) -> Node:
         return self._nodes[name]
 
     def ready(self, references: Sequence[Any], *, timeout_s: float) -> list[Any]:
-        return list(references[:1])
+        self._polls += 1
+        return [references[self._polls % len(references)]] if references else []
 
     def has_node(self, node_id: str) -> bool:
         return node_id == "alive"
@@ -78,18 +85,21 @@ class Nodes:
         self.released.append(job_id)
 
 
-def container_exit(tmp_path: Path, *nodes: Node) -> ExecutionState:
+def container_exit(
+    tmp_path: Path,
+    *nodes: Node,
+    instances: Sequence[Instance] = (),
+    waits_for: Mapping[str, list[tuple[list[str], int]]] | None = None,
+) -> ExecutionState:
     """The end of a job whose instances were let begin on these nodes."""
     sandbox = Sandbox(tmp_path / "j")
     for folder in (sandbox.state_dir, sandbox.logs_dir, sandbox.ml / "output"):
         folder.mkdir(parents=True)
     journal = Journal(sandbox.state_dir)
-    instances = name_instances("j", "PyTorchJob", len(nodes))
-    journal.write_job(
-        {"job_id": "j", "instances": [{"instance": asdict(one)} for one in instances], "bundles": []}
-    )
-    states = tuple(InstanceState(one.name, one.role) for one in instances)
-    journal.write_state(ExecutionState("preparing", instances=states))
+    instances = instances or name_instances("j", "PyTorchJob", len(nodes))
+    contents = [{"instance": asdict(one), "waits_for": (waits_for or {}).get(one.name, [])} for one in instances]
+    journal.write_job({"job_id": "j", "instances": contents, "bundles": [{}] * len(nodes)})
+    journal.write_state(ExecutionState("preparing", instances=initial_states(instances)))
     where = [{"id": f"node-{rank}", "address": f"10.0.0.{rank}"} for rank in range(len(nodes))]
     begun = {"nodes": where, "meeting": None, "logs_at": [[0, 0]] * len(nodes)}
     (sandbox.state_dir / "ray.json").write_text(json.dumps(begun))
@@ -135,3 +145,50 @@ def test_an_instance_that_has_failed_and_is_lost_then_is_its_own_cause(tmp_path:
         Node("j-worker-0", running, state_of("j-worker-0", "Terminated", exit_code=143)),
     )
     assert (state.reason_code, state.failed_instance) == ("NonZeroExit", "j-master-0")
+
+
+WORKER = Instance("j-worker-0", "worker", 0, 0)
+EVALUATOR = Instance("j-evaluator-0", "evaluator", 1, 0, group=1, is_awaited=False)
+HELPER = Instance("j-helper-0", "helper", 1, 0, group=1, is_awaited=False, can_fail_job=False)
+
+
+def test_instances_that_the_job_does_not_wait_for_are_stopped_at_its_end(tmp_path: Path) -> None:
+    worker = Node(WORKER.name, state_of(WORKER.name, "Running"), state_of(WORKER.name, "Succeed", exit_code=0))
+    # It fails because the others have gone.
+    failed = state_of(EVALUATOR.name, "Failed", exit_code=1, reason="NonZeroExit")
+    evaluator = Node(EVALUATOR.name, *[state_of(EVALUATOR.name, "Running")] * 8, failed)
+    state = container_exit(tmp_path, worker, evaluator, instances=[WORKER, EVALUATOR])
+    assert (state.succeeded, state.reason_code, state.failed_instance) == (True, "", None)
+    assert [one.status for one in state.instances] == ["Succeed", "Terminated"]
+    assert (worker.stopped, evaluator.stopped) == ([], ["Complete"])
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_an_instance_that_does_not_count_may_fail_or_be_lost(tmp_path: Path, is_lost: bool) -> None:
+    failed = state_of(HELPER.name, "Failed", exit_code=4, reason="NonZeroExit")
+    running = state_of(HELPER.name, "Running")
+    helper = Node(HELPER.name, running, running, is_lost=True) if is_lost else Node(HELPER.name, failed)
+    worker_states = [*[state_of(WORKER.name, "Running")] * 8, state_of(WORKER.name, "Succeed", exit_code=0)]
+    worker = Node(WORKER.name, *worker_states)
+    state = container_exit(tmp_path, worker, helper, instances=[WORKER, HELPER])
+    assert (state.succeeded, state.reason_code) == (True, "")
+    assert [one.status for one in state.instances] == ["Succeed", "Failed"]
+
+
+def test_an_instance_starts_after_those_that_it_waits_for(tmp_path: Path) -> None:
+    waits_for = {WORKER.name: [([EVALUATOR.name], 1)]}
+    worker = Node(WORKER.name, state_of(WORKER.name, "Succeed", exit_code=0))
+    evaluator = Node(EVALUATOR.name, state_of(EVALUATOR.name, "Running"), state_of(EVALUATOR.name, "Terminated"))
+    state = container_exit(tmp_path, worker, evaluator, instances=[WORKER, EVALUATOR], waits_for=waits_for)
+    assert state.succeeded
+    assert (worker.was_started, evaluator.was_started) == (True, True)
+
+
+def test_an_instance_that_still_waits_never_starts_when_the_job_fails(tmp_path: Path) -> None:
+    waits_for = {WORKER.name: [([EVALUATOR.name, "j-evaluator-1"], 2)]}
+    worker = Node(WORKER.name, state_of(WORKER.name, "Succeed", exit_code=0))
+    evaluator = Node(EVALUATOR.name, state_of(EVALUATOR.name, "Failed", exit_code=2, reason="NonZeroExit"))
+    state = container_exit(tmp_path, worker, evaluator, instances=[WORKER, EVALUATOR], waits_for=waits_for)
+    assert (state.reason_code, state.failed_instance) == ("NonZeroExit", EVALUATOR.name)
+    assert [one.status for one in state.instances] == ["Terminated", "Failed"]
+    assert not worker.was_started

@@ -9,7 +9,7 @@ import pytest
 
 from pai_sdk._host.agent.remote.file_parts import files_in
 from pai_sdk._host.agent.sandbox import Sandbox
-from pai_sdk._host.execution.ray.output_mirror import OutputMirror
+from pai_sdk._host.execution.ray.output_mirror import FileMirror, OutputMirror
 
 
 class Node:
@@ -23,10 +23,10 @@ class Node:
 
     def call(self, method: str, *arguments: Any) -> Any:
         if method == "outputs":
-            (channels,) = arguments
+            channels = arguments[0]
             found = files_in(self.folder)
             return {p: f for p, f in found.items() if channels is None or p.split("/")[0] in channels}, self.gone
-        path, at = arguments
+        path, at = arguments[:2]
         self.reads.append((path, at))
         return (self.folder / path).read_bytes()[at : at + 4]
 
@@ -111,3 +111,26 @@ def test_a_channel_that_the_job_made_a_link_is_left_alone(sandbox: Sandbox, node
     (nodes[0].folder / "model").symlink_to("/etc")
     OutputMirror(sandbox).update([(0, nodes[0])])
     assert not sandbox.output_dir("model").is_symlink()
+
+
+def test_a_mount_has_the_changes_of_all_nodes(sandbox: Sandbox, nodes: list[Node]) -> None:
+    mounted = sandbox.mount_dir(1)
+    mounted.mkdir(parents=True)
+    for name in ("first", "second", "third"):
+        (mounted / name).write_text("as sent")
+    nodes[0].write("new", "of the first")
+    nodes[0].gone = ["first"]
+    nodes[1].write("tensorboard/new", "of the second")
+    nodes[1].gone = ["second"]
+    mirror = FileMirror(sandbox, [{"access": "RO"}, {"access": "RW"}])
+    mirror.update([(0, nodes[0]), (1, nodes[1])])
+    files = {p.relative_to(mounted).as_posix(): p.read_text() for p in mounted.rglob("*") if p.is_file()}
+    assert files == {"new": "of the first", "tensorboard/new": "of the second", "third": "as sent"}
+
+
+def test_files_of_mounts_are_sent_with_the_number_of_the_mount(sandbox: Sandbox) -> None:
+    sandbox.mount_dir(0).mkdir(parents=True)
+    (sandbox.mount_dir(0) / "data").write_text("data")
+    parts = list(FileMirror(sandbox, [{"access": "RO"}]).parts())
+    assert [[entry[1] for entry in part] for part, mount in parts if mount == (0,)] == [["data"]]
+    assert any(mount == () for _, mount in parts)
