@@ -96,6 +96,16 @@ def test_a_mount_is_saved_with_what_was_deleted(service: Client) -> None:
 
 
 @needs_mounts
+@pytest.mark.parametrize("access", ["RO", "RW"])
+def test_a_script_in_a_mount_can_be_executed(service: Client, access: str) -> None:
+    service.bucket().put_object("scripts/run.sh", "#!/bin/sh\necho ran\n")
+    mounts = [{"Path": "/mnt/scripts", "Uri": f"oss://{service.info.bucket}/scripts/", "Access": access}]
+    job = service.until(service.create(job_body("cd /mnt/scripts; ./run.sh", Mounts=mounts)))
+    assert job["Status"] == "Succeed", job["ReasonMessage"]
+    assert logs(service, job["TrainingJobId"], "master-0") == ["ran"]
+
+
+@needs_mounts
 def test_a_mount_without_files_ends_the_job(service: Client) -> None:
     mounts = [{"Path": "/mnt/data", "Uri": f"oss://{service.info.bucket}/nothing/", "Access": "RO"}]
     job = service.until(service.create(job_body(Mounts=mounts)))

@@ -26,6 +26,8 @@ METRICS_VARIABLE = "PAI_SDK_METRICS"
 """The variable with the metrics that are read from the log, as JSON: DLC has no field for them."""
 
 _RUNNABLE = ("PyTorchJob", "TFJob", "XGBoostJob", "OneFlowJob", "ElasticBatchJob")
+# Nothing public says how the cloud starts their roles, so a job that runs here could do something else there.
+_UNKNOWN_START = ("MPIJob", "SlurmJob")
 _CHIEFS = ("chief", "master")
 _MOUNTABLE = ("oss://",)
 
@@ -67,13 +69,22 @@ def training_request(job: NewJob, mounts: Sequence[Mount]) -> TrainingJobRequest
 def unrunnable_problems(job: NewJob) -> Iterator[Problem]:
     """Yields what the cloud can run, and this service cannot."""
     if job.job_type is not None and job.job_type not in _RUNNABLE:
-        yield Problem("JobType", f"{job.job_type} cannot run here", f"these can: {', '.join(_RUNNABLE)}")
+        yield Problem("JobType", _refusal(job.job_type), f"these can: {', '.join(_RUNNABLE)}")
     if job.code_source is not None:
         hint = "copy the code to a bucket of this service, and mount it with DataSources"
         yield Problem("CodeSource", "this service clones no repositories", hint)
     for index, source in enumerate(job.data_sources):
         if source.uri is not None:
             yield from mount_problems(f"DataSources[{index}].Uri", source.uri)
+
+
+def _refusal(job_type: str) -> str:
+    """Returns why this service runs no jobs of a type."""
+    if job_type == "RayJob":
+        return "RayJob cannot run here: this service starts no Ray cluster for a job"
+    if job_type in _UNKNOWN_START:
+        return f"{job_type} cannot run here: how its roles are started is not public"
+    return f"{job_type} cannot run here"
 
 
 def mount_problems(where: str, uri: str) -> Iterator[Problem]:
