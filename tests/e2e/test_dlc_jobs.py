@@ -108,3 +108,12 @@ def test_a_failure_and_a_stop(session: Session) -> None:
     assert job.record.dlc_status == "Stopped"
     job.stop()
     job.delete()
+
+
+def test_the_log_of_a_job_that_failed_is_complete_at_once(session: Session) -> None:
+    """The service says so: nobody waits for late lines."""
+    with pytest.raises(JobFailed) as failed:
+        processor(session, "echo before; exit 3").run(show_logs=False)
+    backend = session.get_job(failed.value.job_id).backend
+    page = backend.read_log(failed.value.job_id, f"{failed.value.job_id}-master-0", start=0, limit=10)
+    assert (page.lines[-1], page.complete) == ("before", True)

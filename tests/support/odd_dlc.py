@@ -215,6 +215,9 @@ class FakeDlc:
 
     # ---- logs, events, metrics
 
+    def pod_logs_and_end(self, job_id: str, pod_id: str, query: PodLogQuery | None = None) -> tuple[PodLogs, bool]:
+        return self.pod_logs(job_id, pod_id, query), False
+
     def pod_logs(self, job_id: str, pod_id: str, query: PodLogQuery | None = None) -> PodLogs:
         """Returns the lines of a window."""
         self._request("GetPodLogs")

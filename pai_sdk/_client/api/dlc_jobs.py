@@ -115,7 +115,13 @@ class DlcJobs(Resource):
 
     def pod_logs(self, job_id: str, pod_id: str, query: PodLogQuery | None = None) -> PodLogs:
         """Calls GetPodLogs: lines of a window of time, without their times."""
-        return received(PodLogs, self._send("GetPodLogs", query, job_id=job_id, pod_id=pod_id).json)
+        return self.pod_logs_and_end(job_id, pod_id, query)[0]
+
+    def pod_logs_and_end(self, job_id: str, pod_id: str, query: PodLogQuery | None = None) -> tuple[PodLogs, bool]:
+        """Calls GetPodLogs; returns also whether the service says that no line will follow."""
+        response = self._send("GetPodLogs", query, job_id=job_id, pod_id=pod_id)
+        is_end = response.headers.get("x-pai-log-complete", "").lower() == "true"
+        return received(PodLogs, response.json), is_end
 
     def pod_events(self, job_id: str, pod_id: str, query: EventQuery | None = None) -> Sequence[str]:
         """Calls GetPodEvents."""

@@ -23,7 +23,8 @@ class ActionRoute(BudgetedRoute):
     """A route that parses the body of the request and writes the one of the response.
 
     A parameter of its endpoint whose type is a model gets the body. The endpoint returns the model of the
-    response, or None; an endpoint that is declared to return a `Response` does both itself.
+    response, or None, and may put headers into `request.state.response_headers`; an endpoint that is declared to
+    return a `Response` does both itself.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
@@ -49,7 +50,8 @@ class ActionRoute(BudgetedRoute):
         def action(request: Request, **options: Any) -> Response:
             if takes_request:
                 options["request"] = request
-            return success(request, endpoint(**options))
+            body = endpoint(**options)
+            return success(request, body, headers=getattr(request.state, "response_headers", None))
 
         parameters = {"request": inspect.Parameter("request", inspect.Parameter.KEYWORD_ONLY, annotation=Request)}
         for name, parameter in signature.parameters.items():

@@ -6,6 +6,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
@@ -46,7 +47,8 @@ class DlcLogs:
 
     def read(self, job_id: str, instance: str, *, start: int, limit: int, wait_s: float = 0.0) -> LogPage:
         """Reads lines from number `start` on, at most `limit`; the service has no long polls."""
-        return LogPage(self._log_of(job_id, instance).read(start, limit))
+        lines, is_end = self._log_of(job_id, instance).read(start, limit)
+        return LogPage(lines, complete=is_end)
 
     def _log_of(self, job_id: str, instance: str) -> _InstanceLog:
         with self._lock:
@@ -90,21 +92,42 @@ def _pods_of(get_detail: GetDetail, job_id: str, instance: str, max_age_s: float
 
 
 def _windows(
-    jobs: DlcJobs, get_detail: GetDetail, clock: Callable[[], float], job_id: str, instance: str, uid: str | None
+    jobs: DlcJobs,
+    get_detail: GetDetail,
+    clock: Callable[[], float],
+    job_id: str,
+    instance: str,
+    uid: str | None,
+    last: _LastRead,
 ) -> PodWindows:
     created_s = seconds_of(get_detail(job_id, float("inf")).gmt_create_time)
     start_s = 0 if created_s is None else max(0, int(created_s) - _BEFORE_THE_JOB_S)
-    return PodWindows(partial(_fetch, jobs, job_id, instance, uid), start_s, clock)
+    return PodWindows(partial(_fetch, jobs, job_id, instance, uid, last), start_s, clock)
 
 
 def _fetch(
-    jobs: DlcJobs, job_id: str, instance: str, uid: str | None, start_s: int, end_s: int | None, max_lines: int
+    jobs: DlcJobs,
+    job_id: str,
+    instance: str,
+    uid: str | None,
+    last: _LastRead,
+    start_s: int,
+    end_s: int | None,
+    max_lines: int,
 ) -> list[str]:
     query = PodLogQuery(max_lines=max_lines, start_time=wire_time(start_s), end_time=wire_time(end_s), pod_uid=uid)
-    logs = jobs.pod_logs(job_id, instance, query)
+    logs, is_end = jobs.pod_logs_and_end(job_id, instance, query)
+    last.is_end = is_end and end_s is None and len(logs.logs) < max_lines
     # A service that ignores the uid returns the lines of another pod.
     is_other = uid is not None and logs.pod_uid not in (None, uid)
     return [] if is_other else logs.logs
+
+
+@dataclass
+class _LastRead:
+    """What the last response has said, whichever pod it was of."""
+
+    is_end: bool = False  # the service says that no line will follow
 
 
 class _InstanceLog:
@@ -113,19 +136,20 @@ class _InstanceLog:
     def __init__(
         self,
         pods_of: Callable[[float], Sequence[Pod]],
-        windows_of: Callable[[str | None], PodWindows],
+        windows_of: Callable[[str | None, _LastRead], PodWindows],
         clock: Callable[[], float],
     ) -> None:
         self._pods_of = pods_of
         self._windows_of = windows_of
         self._clock = clock
+        self._last = _LastRead()
         self._lock = threading.Lock()
         self._lines: LineSpool | None = LineSpool()  # None after `close`
         self._pods: dict[str | None, PodWindows] = {}  # by uid, the oldest first
         self._replaced_s: dict[str | None, float] = {}  # when each of them but the last one was replaced
 
-    def read(self, start: int, limit: int) -> tuple[str, ...]:
-        """Returns lines from number `start` on; reads the next ones where they are not there yet."""
+    def read(self, start: int, limit: int) -> tuple[tuple[str, ...], bool]:
+        """Returns lines from number `start` on, and whether none follow; reads those that are not there yet."""
         with self._lock:
             if self._lines is None:  # its place was needed: the log is read from its beginning
                 self._lines, self._pods, self._replaced_s = LineSpool(), {}, {}
@@ -134,7 +158,8 @@ class _InstanceLog:
                 if not new:
                     break
                 self._lines.append(new)
-            return self._lines.lines(start, limit)
+            lines = self._lines.lines(start, limit)
+            return lines, self._last.is_end and start + len(lines) >= self._lines.count
 
     def _read_pods(self) -> list[PodWindows]:
         """Returns the pods that may have more lines, the oldest first."""
@@ -166,7 +191,7 @@ class _InstanceLog:
             if is_new and None not in self._pods:
                 if self._pods:
                     self._replaced_s[[*self._pods][-1]] = seconds_of(pod.gmt_create_time) or self._clock()
-                self._pods[pod.pod_uid] = self._windows_of(pod.pod_uid)
+                self._pods[pod.pod_uid] = self._windows_of(pod.pod_uid, self._last)
                 return True
         return False
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 
 from pai_sdk._service.routes.dlc.dlc_route import DlcRoute
 from pai_sdk._service.services.budgets import LISTS, WorkOf, within
@@ -23,9 +23,16 @@ _NO_TERMINALS = (
 
 @router.get("/pods/{pod_id}/logs")
 @within(LISTS)
-def get_pod_logs(context: ContextOf, work: WorkOf, job_id: str, pod_id: str, query: PodLogQuery) -> PodLogs:
-    """GetPodLogs: the last `MaxLines` lines of a window, whose last second is in it, the oldest first."""
-    lines = pods.read_logs(context, job_id, pod_id, query, work.spend)
+def get_pod_logs(
+    request: Request, context: ContextOf, work: WorkOf, job_id: str, pod_id: str, query: PodLogQuery
+) -> PodLogs:
+    """GetPodLogs: the last `MaxLines` lines of a window, whose last second is in it, the oldest first.
+
+    With a `PodUid`, those of one attempt. The header `x-pai-log-complete: true` means that no line will follow.
+    """
+    lines, is_final = pods.read_logs(context, job_id, pod_id, query, work.spend)
+    if is_final:
+        request.state.response_headers = {"x-pai-log-complete": "true"}
     return PodLogs(
         job_id=job_id,
         pod_id=pod_id,

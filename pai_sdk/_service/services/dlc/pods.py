@@ -20,6 +20,7 @@ from pai_sdk._wire.dlc.logs import EventQuery, PodLogQuery
 from pai_sdk._wire.dlc.metrics import JobMetricsQuery, MetricValue, PodMetric
 from pai_sdk._wire.dlc.resources.checks import event_query_problems
 from pai_sdk._wire.dlc.times import milliseconds, seconds_of, wire_time
+from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import Problem
 
 METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
@@ -32,8 +33,11 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 def read_logs(
     context: ServiceContext, job_id: str, pod_id: str, query: PodLogQuery, spend: Callable[[int], None]
-) -> list[str]:
-    """Returns the last lines of a window of time; `spend` is called with the bytes of each part."""
+) -> tuple[list[str], bool]:
+    """Returns the last lines of a window of time, and whether no line will follow the last one.
+
+    `spend` is called with the bytes of each part.
+    """
     limit = DEFAULT_MAX_LINES if query.max_lines is None else query.max_lines
     problems: list[Problem] = []
     if not 1 <= limit <= _MAX_LINES:
@@ -44,6 +48,8 @@ def read_logs(
     refuse_problems(problems)
     job = _job_with_pod(context, job_id, pod_id, query.pod_uid)
     log = context.logs.open(job, pod_id)
+    if query.pod_uid is not None:
+        window = _of_attempt(window, job, _uids(job, pod_id).index(query.pod_uid) + 1)
     numbers = _lines_in(log, window, job)
     lines: list[str] = []
     start = max(numbers.start, numbers.stop - limit)
@@ -55,7 +61,17 @@ def read_logs(
         spend(sum(len(block.content) for _, block in page.blocks))
         lines += page.decoded_lines
         start += page.count
-    return lines
+    return lines, window.ended_at is None and not log.is_open and start >= numbers.stop
+
+
+def _of_attempt(window: LogWindow, job: Job, attempt: int) -> LogWindow:
+    """Returns the part of a window in which an attempt wrote: the attempts of a pod share one log."""
+    begins = [change.started_at for change in job.transitions if change.status == JobStatus.SUBMITTED]
+    started_at = max(window.started_at or 0.0, begins[attempt - 1]) if attempt > 1 else window.started_at
+    if attempt >= len(begins):
+        return LogWindow(started_at, window.ended_at)
+    ended_at = math.nextafter(begins[attempt], 0)
+    return LogWindow(started_at, ended_at if window.ended_at is None else min(ended_at, window.ended_at))
 
 
 def _lines_in(reader: LogReader, window: LogWindow, job: Job) -> range:
@@ -121,12 +137,15 @@ def _job_with_pod(context: ServiceContext, job_id: str, pod_id: str, uid: str | 
     """Returns a job; raises WireError if it has no such pod."""
     with context.jobs.database.read() as session:
         job, _ = existing_dlc_job(session, job_id)
-    # The attempts of a pod share one log. Its name is that of the instance.
-    uids = [pod_uid(pod_id, attempt) for attempt in range(1, job.attempt + 1)]
     names = [log.name for log in context.logs.instance_logs(job, None)]
-    if pod_id not in names or uid not in (None, *uids):
+    if pod_id not in names or uid not in (None, *_uids(job, pod_id)):
         raise missing_error("pod", pod_id)
     return job
+
+
+def _uids(job: Job, pod_id: str) -> list[str]:
+    """Returns the uids of a pod, of all attempts."""
+    return [pod_uid(pod_id, attempt) for attempt in range(1, job.attempt + 1)]
 
 
 def _window(start: str | None, end: str | None, default_s: float, problems: list[Problem]) -> LogWindow:
