@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk._service.settings import ForeignCloud
 
-_CREATE = ("POST", "/api/v1/trainingjobs")
+_CREATES = (("POST", "/api/v1/trainingjobs"), ("POST", "/api/v1/jobs"))  # the second one is of DLC
 
 
 class AsForeignCloud:
@@ -23,7 +23,7 @@ class AsForeignCloud:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
-        if (scope["method"], scope["path"]) != _CREATE:
+        if (scope["method"], scope["path"]) not in _CREATES:
             await self._app(scope, receive, send)
             return
         body = await _read_body(receive)
