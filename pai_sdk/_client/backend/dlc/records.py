@@ -12,7 +12,7 @@ from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.job_specs import JobSpec
 from pai_sdk._wire.dlc.records import JobDetail, JobItem, Pod
 from pai_sdk._wire.dlc.sources import DataSource, UserVpc
-from pai_sdk._wire.dlc.status import STATUSES, instance_status, pai_status
+from pai_sdk._wire.dlc.status import STATUSES, TERMINAL, instance_status, pai_status
 from pai_sdk._wire.dlc.uris import parse_oss, without_endpoint
 from pai_sdk._wire.pai.record import (
     ChannelUri,
@@ -85,8 +85,8 @@ def word_of(job: JobDetail | JobItem) -> str | None:
     """Returns the status of a job in the words of DLC; where the word is unknown, that which its times mean."""
     if job.status in STATUSES:
         return job.status
-    ends = {"Succeeded": job.gmt_successed_time, "Failed": job.gmt_failed_time, "Stopped": job.gmt_stopped_time}
-    return next((word for word, ended_at in ends.items() if ended_at), job.status)
+    ends = zip(TERMINAL, (job.gmt_successed_time, job.gmt_failed_time, job.gmt_stopped_time), strict=True)
+    return next((word for word, ended_at in ends if ended_at), job.status)
 
 
 def variables_of(job: JobDetail | JobItem) -> dict[str, str]:
