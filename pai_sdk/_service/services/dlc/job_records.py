@@ -15,7 +15,7 @@ from pai_sdk._core.reasons import REASON_STOPPED_BY_USER
 from pai_sdk._service.identity.principal import LOCAL_USER, Principal
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.problems import missing_error
-from pai_sdk._service.services.jobs.host_resources import need_or_instances
+from pai_sdk._service.services.jobs.host_resources import Need, need_or_instances
 from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.body import received
@@ -62,7 +62,9 @@ def read_job(context: ServiceContext, job_id: str, *, has_details: bool = True) 
     """Returns a job as GetJob does."""
     with context.jobs.database.read() as session:
         job, row = existing_dlc_job(session, job_id)
-        fields = _fields(context, job, row)
+        need = _need(job)
+        amounts = JobDetail(request_gpu=need.gpus, request_memory=need.memory_gib, request_cpu=round(need.cpus))
+        fields = {**_fields(context, job, row), **amounts.to_wire()}
         if has_details:
             details = JobDetail(pods=[*_pods(context, job, row)], status_history=[*_history(job)])
             fields |= details.to_wire()
@@ -71,7 +73,11 @@ def read_job(context: ServiceContext, job_id: str, *, has_details: bool = True) 
 
 def job_item(context: ServiceContext, job: Job, row: DlcJobRow) -> JobItem:
     """Returns a job as ListJobs does."""
+    need = _need(job)
     state = JobItem(
+        request_cpu=round(need.cpus),
+        request_gpu=str(need.gpus),  # here both are text
+        request_memory=str(need.memory_gib),
         gmt_modified_time=wire_time(job.modified_at),
         node_count=str(job.instance_count),
         username=job.owner or LOCAL_USER,
@@ -91,6 +97,11 @@ def pod_uid(pod: str, attempt: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{pod} {attempt}"))
 
 
+def attempt_begins(job: Job) -> list[float]:
+    """Returns the time of each attempt at which it came into the queue."""
+    return [change.started_at for change in job.transitions if change.status == JobStatus.SUBMITTED]
+
+
 def status_of(job: Job) -> str:
     """Returns the status of a job as DLC calls it."""
     is_stopping = job.stop_requested and not JobStatus(job.status).is_terminal
@@ -108,7 +119,6 @@ def _fields(context: ServiceContext, job: Job, row: DlcJobRow) -> dict[str, Any]
     names = {each.id: each.name for each in context.workspaces.visible(Principal.operator(""))}
     code, message = _reason(job, row.job_type)
     ended, status = wire_time(job.ended_at), dlc_status(job.status)
-    need = need_or_instances(TrainingJobRequest.model_validate(job.request))
     state = JobDetail(
         job_specs=[_without_password(spec) for spec in sent.job_specs],
         settings=_settings(job, sent),
@@ -130,17 +140,18 @@ def _fields(context: ServiceContext, job: Job, row: DlcJobRow) -> dict[str, Any]
         restart_times=str(job.attempt - 1),
         restart_record=[*_restarts(job)],
         gmt_create_time=wire_time(job.created_at),
-        gmt_submitted_time=wire_time(_queued_at(job)),
+        gmt_submitted_time=wire_time(next(iter(attempt_begins(job)), None)),
         gmt_running_time=wire_time(job.started_at),
         gmt_finish_time=ended,
         gmt_successed_time=ended if status == "Succeeded" else None,
         gmt_failed_time=ended if status == "Failed" else None,
         gmt_stopped_time=ended if status == "Stopped" else None,
-        request_cpu=round(need.cpus),
-        request_gpu=need.gpus,
-        request_memory=need.memory_gib,
     )
     return {**sent.to_wire(), **state.to_wire()}
+
+
+def _need(job: Job) -> Need:
+    return need_or_instances(TrainingJobRequest.model_validate(job.request))
 
 
 def _settings(job: Job, sent: NewJob) -> JobSettings:
@@ -197,10 +208,6 @@ def _restarts(job: Job) -> Iterator[RestartRecord]:
         )
 
 
-def _queued_at(job: Job) -> float | None:
-    return next((each.started_at for each in job.transitions if each.status == JobStatus.SUBMITTED), None)
-
-
 def _duration_s(job: Job) -> int:
     if job.started_at is None:
         return 0
@@ -236,5 +243,5 @@ def _pod(job: Job, pod: PodName, attempt: int, status: str) -> Pod:
         status=status,
         sub_status="Normal",
         resource_type=_RESOURCE_TYPE,
-        gmt_create_time=wire_time(job.created_at),
+        gmt_create_time=wire_time(attempt_begins(job)[attempt - 1]),
     )

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from pai_sdk._data.logs.reader import LogReader, LogWindow
 from pai_sdk._service.services.context import ServiceContext
-from pai_sdk._service.services.dlc.job_records import existing_dlc_job, pod_uid
+from pai_sdk._service.services.dlc.job_records import attempt_begins, existing_dlc_job, pod_uid
 from pai_sdk._service.services.dlc.problems import missing_error, refuse_problems
 from pai_sdk._service.services.usage import MEASURED, read_usage
 from pai_sdk._service.state.models import Event, Job
@@ -20,7 +20,6 @@ from pai_sdk._wire.dlc.logs import EventQuery, PodLogQuery
 from pai_sdk._wire.dlc.metrics import JobMetricsQuery, MetricValue, PodMetric
 from pai_sdk._wire.dlc.resources.checks import event_query_problems
 from pai_sdk._wire.dlc.times import milliseconds, seconds_of, wire_time
-from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import Problem
 
 METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
@@ -66,7 +65,7 @@ def read_logs(
 
 def _of_attempt(window: LogWindow, job: Job, attempt: int) -> LogWindow:
     """Returns the part of a window in which an attempt wrote: the attempts of a pod share one log."""
-    begins = [change.started_at for change in job.transitions if change.status == JobStatus.SUBMITTED]
+    begins = attempt_begins(job)
     started_at = max(window.started_at or 0.0, begins[attempt - 1]) if attempt > 1 else window.started_at
     if attempt >= len(begins):
         return LogWindow(started_at, window.ended_at)
