@@ -106,9 +106,9 @@ class ServiceBackend(OssFiles):
     @property
     def capabilities(self) -> Capabilities:
         """Returns the capabilities of the service."""
-        # Only the services of this package restart interrupted jobs.
+        # Only the services of this package restart interrupted jobs, and run roles.
         is_cloud = api_region_of(self.endpoint) is not None
-        return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud)
+        return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud, roles=not is_cloud)
 
     @property
     def endpoint(self) -> str:

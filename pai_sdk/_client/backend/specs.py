@@ -26,6 +26,7 @@ class Capabilities:
     # False: a create without a response is never sent again, since a second job could not be found with certainty.
     repeats_creates: bool = True
     api: str = "trainingjob"  # how jobs are described to the service
+    roles: bool = True  # False: all instances of a job are alike
     updates_jobs: bool = False  # it has `update`: the priority of an existing job
     on_interrupt: Literal["detach", "stop"] = "detach"  # effect of Ctrl-C on a job that is waited for
 

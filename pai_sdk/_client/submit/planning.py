@@ -86,7 +86,7 @@ def make_plan(
     )
     output_definitions = _definitions(description.output_channels, output_channels)
     fields = {
-        **_values(parameters, description, problems),
+        **_values(parameters, description, backend, problems),
         "settings": _settings(parameters, backend, problems),
         "training_job_name": name,
         "workspace_id": session.settings.workspace_id,
@@ -192,9 +192,13 @@ def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -
     return description
 
 
-def _values(parameters: JobParameters, description: Description, problems: Problems) -> dict[str, Any]:
+def _values(
+    parameters: JobParameters, description: Description, backend: Backend, problems: Problems
+) -> dict[str, Any]:
     """Returns the fields that depend on one parameter each."""
     roles = request_fields.wire_roles(parameters.roles, parameters.instance_count, problems)
+    if roles and not backend.capabilities.roles:
+        problems.add("roles", "training jobs of Alibaba Cloud have none", "give api='dlc' too: jobs of DLC have roles")
     values: dict[str, Any] = {
         "roles": roles,
         "training_job_description": parameters.description,

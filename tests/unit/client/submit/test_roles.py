@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk import Estimator
+from pai_sdk import Estimator, Session
 from pai_sdk._client.job.field_groups import request_groups
 from pai_sdk._client.submit.cloning import clone_plan
 from pai_sdk._client.submit.job_file import JobFile
@@ -117,3 +117,11 @@ def test_a_job_file_has_roles() -> None:
     values = {"image_uri": "python:3.11", "command": "python train.py", "instance_type": "ecs.a", "roles": roles}
     _, plan = JobFile(values).plan(FakeSession())
     assert [role.count for role in plan.request.roles or ()] == [2, 1]
+
+
+def test_training_jobs_of_the_cloud_have_no_roles() -> None:
+    keys = {"access_key_id": "LTAI-example", "access_key_secret": "a-secret"}
+    with Session("cn-hangzhou", "123", oss_bucket_name="models", **keys) as session:
+        roles = {"Master": Role(), "Worker": Role(instance_count=2)}
+        assert refused_at(roles, session=session) == ["roles"]
+        assert len(estimator(roles=roles, session=session, api="dlc").plan().body["JobSpecs"]) == 2
