@@ -44,6 +44,7 @@ from pai_sdk._client.job import UriInput as UriInput
 from pai_sdk._client.job import UriOutput as UriOutput
 from pai_sdk._client.job import UserVpcConfig as UserVpcConfig
 from pai_sdk._client.job.follow.polling import FollowPolicy as FollowPolicy
+from pai_sdk._client.submit.cloning import clone as clone
 from pai_sdk._client.submit.job_file import JobFile as JobFile
 from pai_sdk._client.submit.parameters import JobParameters as JobParameters
 from pai_sdk._client.submit.parameters import Role as Role

@@ -190,17 +190,20 @@ def clone(
     instance_type: InstanceType = None,
     instance_count: InstanceCount = None,
     max_run_time: MaxRunTime = None,
+    api: Api = None,
     dry_run: DryRun = False,
     wait: Wait = True,
     as_json: Json = False,
 ) -> None:
     """Submit a job again, with changes: the same code and inputs, a name and output folders of its own.
 
+    With --api, a training job becomes one of DLC, or a job of DLC a training job.
+
     Example: pai-sdk clone train129f212o89d --set lr=0.1 --instance-type ecs.g6.xlarge
     """
-    from pai_sdk._client.submit.cloning import clone_plan
+    from pai_sdk._client.submit.cloning import clone as plan_copy
 
-    plan = clone_plan(find_job(job_id).record, **job_file_of(context.params).values)
+    plan = plan_copy(find_job(job_id), **job_file_of(context.params).values)
     if dry_run:
         typer.echo(str(plan))
     else:

@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
-from pai_sdk._client.backend.specs import Capabilities
+from pai_sdk._client.backend.specs import DLC, Capabilities, read_body
 from pai_sdk._client.display.card import plan_card_html
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._wire.dlc.jobs import is_new_job
 from pai_sdk._wire.dlc.masking import public_body
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.compute import ComputeResource
@@ -94,7 +95,7 @@ class Plan:
 
     @classmethod
     def load(cls, path: str | Path) -> Plan:
-        """Reads a request from a JSON file: one that `save` wrote, or any body of CreateTrainingJob.
+        """Reads a request from a JSON file: one that `save` wrote, or any body of CreateTrainingJob or CreateJob.
 
         The file has only the request. Files of the job must be in OSS; this is checked when it is submitted.
 
@@ -103,7 +104,11 @@ class Plan:
         """
         path = parse_path(path, "path")
         try:
-            request = TrainingJobRequest.model_validate(json.loads(path.read_text(encoding="utf-8")))
+            content = json.loads(path.read_text(encoding="utf-8"))
+            if is_new_job(content):
+                request, render = read_body(DLC, content, path.name)
+                return cls(request, loaded_from=path, api=DLC.capabilities.api, render=render)
+            request = TrainingJobRequest.model_validate(content)
         except ValidationError as error:
             # Pydantic's error quotes values, which may be secrets.
             raise InvalidInputError(problems_of(error, path.name)) from None
@@ -133,19 +138,15 @@ class Plan:
         Only you can read a file that this creates: values of environment variables may be secrets.
 
         Raises:
-            InvalidInputError: the plan copies a checkpoint first, or is one of a DLC job, which a file cannot
-                express.
+            InvalidInputError: the plan copies a checkpoint first, which a file cannot express.
         """
-        if self.render is not None:
-            problem = "is one of a DLC job, which is planned where it is submitted"
-            raise InvalidInputError([Problem("plan", problem, "save the arguments of the submitter instead")])
         if self.resume is not None and not self.resume.is_at_target:
             problem = "needs a copy of a checkpoint before the job is created, and a file has only the request"
             hint = "submit the plan itself, or use resume=True with checkpoints_path, which copies nothing"
             raise InvalidInputError([Problem("plan", problem, hint)])
         path = parse_path(path, "path")
         with open(path, "w", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            file.write(self.to_json() + "\n")
+            file.write(json.dumps(self.body, ensure_ascii=False, indent=2) + "\n")
         return path
 
     def labelled(self) -> Plan:

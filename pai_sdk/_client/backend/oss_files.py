@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 from pai_sdk._client.backend.base import Plan, Purpose
 from pai_sdk._client.backend.connection import JOB_SETTINGS, Connection
 from pai_sdk._core.endpoint import host_of
+from pai_sdk._data.storage.sync.tree_index import is_folder_complete
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._wire.pai.spec import CodeDir
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
@@ -59,6 +61,13 @@ class OssFiles:
         """Returns the client of the object storage; the first call creates it."""
         return self._connection.files()
 
+    def read_file(self, uri: str) -> bytes | None:
+        """Returns a small object; None where there is none."""
+        try:
+            return self.files().get_bytes(OssUri.parse(uri))
+        except ObjectNotFoundError:
+            return None
+
     def _upload_trees(self, plan: Plan, *, progress: bool) -> None:
         if plan.uploads:
             from pai_sdk._data.storage.transfer import upload_tree
@@ -67,7 +76,25 @@ class OssFiles:
             for upload in plan.uploads:
                 upload_tree(client, upload.tree, OssUri.parse(upload.uri), progress=progress)
 
+    def _check_uploaded(self, uris: Mapping[str, str]) -> None:
+        """Checks that an earlier submission has uploaded the folders of a plan that was loaded from a file."""
+        prefixes = tuple(f"{self._bucket()}/{folder}/" for folder in UPLOAD_FOLDERS.values())
+        hint = "submit the plan where it was created, or create it again"
+        problems = [
+            Problem(where, f"its files are not in {uri}", hint)
+            for where, uri in uris.items()
+            # URIs that are not from `tree_uri` belong to the user, and are not checked.
+            if uri.startswith(prefixes) and not is_folder_complete(self.files(), _placed_folder(uri))
+        ]
+        if problems:
+            raise InvalidInputError(problems)
+
     def _bucket(self) -> str:
         settings = self._connection.settings
         settings.require(*JOB_SETTINGS)
         return f"oss://{settings.oss_bucket_name}"
+
+
+def _placed_folder(uri: str) -> OssUri:
+    """Returns the folder from `tree_uri` that contains a URI: `oss://bucket/pai/code/<hash>/…`."""
+    return OssUri.parse("/".join(uri.split("/")[:6]) + "/")

@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pai_sdk._client.api import dlc_jobs, training_jobs, workspaces
 from pai_sdk._client.api.algorithms import Algorithms
@@ -25,7 +25,7 @@ from pai_sdk._client.api.workspaces import Workspaces
 from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
-from pai_sdk._client.backend.oss_files import UPLOAD_FOLDERS, OssFiles
+from pai_sdk._client.backend.oss_files import OssFiles
 from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
@@ -34,8 +34,6 @@ from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.config.settings import Settings
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._data.storage.sync.tree_index import is_folder_complete
-from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
@@ -46,9 +44,6 @@ from pai_sdk.errors import (
     NotFoundError,
     Problem,
 )
-
-if TYPE_CHECKING:
-    from pai_sdk._data.storage.oss.client import OssClient
 
 if sys.platform != "win32":
     from pai_sdk._host.execution.entering import find_entry
@@ -148,7 +143,7 @@ class ServiceBackend(OssFiles):
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
-            _check_uploaded(plan.request, self._bucket(), self.files)
+            self._check_uploaded(_folders_of(plan.request))
         self._upload_trees(plan, progress=progress)
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
@@ -327,27 +322,13 @@ def _jobs_of_submission(
             yield record.training_job_id
 
 
-def _check_uploaded(request: TrainingJobRequest, bucket: str, files: Callable[[], OssClient]) -> None:
-    """Checks that an earlier submission has uploaded the files of a request that was loaded from a file."""
-    upload_prefixes = tuple(f"{bucket}/{folder}/" for folder in UPLOAD_FOLDERS.values())
+def _folders_of(request: TrainingJobRequest) -> dict[str, str]:
+    """Returns the URIs of code and inputs by the parameters of submitters."""
     code = request.effective_code_dir
     uris = {f"inputs[{c.name!r}]": c.input_uri or "" for c in request.input_channels}
     if code is not None and isinstance(code.location_value, OssLocation):
         uris["source_dir"] = f"oss://{code.location_value.bucket}/{code.location_value.key}"
-    hint = "submit the plan where it was created, or create it again"
-    problems = [
-        Problem(where, f"its files are not in {uri}", hint)
-        for where, uri in uris.items()
-        # URIs that are not from `tree_uri` belong to the user, and are not checked.
-        if uri.startswith(upload_prefixes) and not is_folder_complete(files(), _placed_folder(uri))
-    ]
-    if problems:
-        raise InvalidInputError(problems)
-
-
-def _placed_folder(uri: str) -> OssUri:
-    """Returns the folder from `tree_uri` that contains a URI: `oss://bucket/pai/code/<hash>/…`."""
-    return OssUri.parse("/".join(uri.split("/")[:6]) + "/")
+    return uris
 
 
 def _not_in_schedules(plan: Plan) -> Iterator[Problem]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any, Literal
 
 from pai_sdk._host.execution.base import Hosts
@@ -38,6 +39,7 @@ class BackendSpec:
     name: str  # the key in `BACKENDS`
     backend: str  # its class, as `module:name`; `Backends` calls the class's `open`
     capabilities: Capabilities = Capabilities()  # of its backends; `backend.capabilities` is exact
+    reader: str = ""  # reads a body of its API that a file has, as `module:name`
     instance_types: tuple[str, ...] = ()  # that select it; empty for the backend of all other types
     job_prefix: str = ""  # of its job ids; empty for the backend of all other jobs
     list_option: str = ""  # with which `pai-sdk ps` lists its jobs
@@ -70,6 +72,7 @@ DLC = BackendSpec(
     Capabilities(repeats_creates=False, api="dlc", updates_jobs=True),
     job_prefix="dlc",
     list_option="--api dlc",
+    reader="pai_sdk._client.backend.dlc.existing:read_job",
 )
 
 APIS = ("trainingjob", "dlc")
@@ -96,3 +99,9 @@ def backend_for_job(job_id: Any) -> BackendSpec:
     """Returns the backend of a job, by the prefix of its id."""
     matches = (spec for spec in BACKENDS.values() if spec.job_prefix and str(job_id).startswith(spec.job_prefix))
     return next(matches, SERVICE)
+
+
+def read_body(spec: BackendSpec, content: Mapping[str, Any], where: str) -> Any:
+    """Returns the request that describes a body of the API of a backend, and what renders it."""
+    module, _, name = spec.reader.partition(":")
+    return getattr(import_module(module), name)(content, where)  # by name: backends are above this module

@@ -4,10 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, Protocol, cast
 
-from pai_sdk._client.backend.base import Plan
-from pai_sdk._client.backend.specs import backend_for_job, backend_for_type
+from pai_sdk._client.backend.base import Backend, Plan
+from pai_sdk._client.backend.dlc.copies import OriginalJob
+from pai_sdk._client.backend.dlc.options import DlcOptions
+from pai_sdk._client.backend.dlc.planning import MountTargets, dlc_plan, remote_code
+from pai_sdk._client.backend.specs import backend_for_job, backend_for_type, checked_api
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._client.session import Session, session_or_default
 from pai_sdk._client.submit import request_fields
 from pai_sdk._client.submit.job_names import name_of_copy, new_folder
 from pai_sdk._client.submit.parameter_types import check_strings
@@ -24,9 +30,89 @@ _NOT_COPIED = (SUBMISSION_LABEL, IDEMPOTENCY_LABEL)
 _MASKED = re.compile(r"\*+")
 
 
+class CopiesDlcJobs(MountTargets, Protocol):
+    """The backend of DLC, as far as copies need it."""
+
+    def original(self, job_id: str) -> OriginalJob:
+        """Returns a job with all that a copy of it needs."""
+        ...
+
+
+def clone(
+    job: TrainingJob,
+    *,
+    hyperparameters: Mapping[str, Any] | None = None,
+    environments: Mapping[str, str] | None = None,
+    labels: Mapping[str, str] | None = None,
+    inputs: Mapping[str, str] | None = None,
+    outputs: Mapping[str, str] | None = None,
+    image_uri: str | None = None,
+    command: str | Sequence[str] | None = None,
+    instance_type: str | None = None,
+    instance_count: int | None = None,
+    max_run_time: int | None = None,
+    job_name: str | None = None,
+    api: str | None = None,
+    session: Session | None = None,
+) -> Plan:
+    """Plans a job like an earlier one, with changes; `session.submit(plan)` submits it.
+
+    The new job has the code, inputs and settings of the earlier one, but a new name and new output folders. A job
+    of DLC may also be one of the console or of another client: all of its fields are kept.
+
+    Args:
+        job: the earlier job.
+        hyperparameters: changed and new ones.
+        environments: changed and new variables, and those whose values the service masks.
+        labels: changed and new ones.
+        inputs: changed and new channels, by their URIs.
+        outputs: channels with folders of their own. Others go to the folders of the earlier job, with the new
+            job's folder in place of the old one.
+        image_uri: another image.
+        command: another command.
+        instance_type: replaces all resources by public instances.
+        instance_count: another number of instances; of workers, if there are roles.
+        max_run_time: another limit, in seconds.
+        job_name: the name; made from that of the earlier job otherwise.
+        api: `dlc` for a job of DLC, `trainingjob` for a training job; as the earlier job otherwise.
+        session: the session that submits the job, with another `api`; the default session otherwise.
+
+    Raises:
+        InvalidInputError: `problems` lists all problems, such as an output that would overwrite that of the
+            earlier job, or fields that the other API does not have.
+
+    Example:
+        >>> plan = clone(job, hyperparameters={"lr": 0.1})  # doctest: +SKIP
+        >>> again = session.submit(plan)  # doctest: +SKIP
+    """
+    checked_api(api)
+    target = None
+    if api is not None and api != backend_for_job(job.id).capabilities.api:
+        resolved: Session = session_or_default(session, local=False)
+        target = resolved.backend_for(instance_type, api)
+    return clone_plan(
+        job.refresh(),
+        backend=job.backend,
+        target=target,
+        hyperparameters=hyperparameters,
+        environments=environments,
+        labels=labels,
+        inputs=inputs,
+        outputs=outputs,
+        image_uri=image_uri,
+        command=command,
+        instance_type=instance_type,
+        instance_count=instance_count,
+        max_run_time=max_run_time,
+        job_name=job_name,
+    )
+
+
 def clone_plan(
     record: JobRecord,
     *,
+    backend: Backend | None = None,
+    target: Backend | None = None,
     hyperparameters: Mapping[str, Any] | None = None,
     environments: Mapping[str, str] | None = None,
     labels: Mapping[str, str] | None = None,
@@ -44,13 +130,13 @@ def clone_plan(
     The mappings have changed or new values; `environments` also those whose values the service masks. Other
     outputs go to the folders of the earlier job, with the new job's folder in place of the old one.
     `instance_type` replaces all resources by public instances. One error lists all problems, such as an output
-    that would overwrite that of the earlier job.
+    that would overwrite that of the earlier job. `backend` is that of the job, needed for one of DLC; `target` is
+    that of the new job, if it has another API.
     """
+    original = None
     if backend_for_job(record.training_job_id).capabilities.api == "dlc":
-        problem = f"{record.training_job_id} is a job of DLC, which cannot be copied"
-        hint = "plan it again with the Estimator or Processor, and api='dlc'"
-        raise InvalidInputError([Problem("JOB", problem, hint)])
-    request = request_of(record)
+        original = cast("CopiesDlcJobs", backend).original(record.training_job_id)
+    request = request_of(record) if original is None else original.request
     sees_files = backend_for_job(record.training_job_id).capabilities.shares_files
     problems = Problems()
     previous = {each.name: each.value for each in request.hyperparameters}
@@ -74,7 +160,30 @@ def clone_plan(
     problems.raise_if_any()
     cloned = request.model_copy(update=changed)
     check_strings(cloned.to_wire(), "")
+    if target is not None:
+        return _of_other_api(cloned, original, target)
+    if original is not None:
+        return original.copy_plan(Plan(cloned).labelled().request, cast("CopiesDlcJobs", backend))
     return Plan(cloned).labelled()
+
+
+def _of_other_api(request: TrainingJobRequest, original: OriginalJob | None, target: Backend) -> Plan:
+    """Returns the plan of a training job as one of DLC, or of a job of DLC as a training job."""
+    # Workspaces of two services differ.
+    plan = Plan(request.model_copy(update={"workspace_id": None})).labelled()
+    if original is None:
+        if target.capabilities.api != "dlc":
+            raise InvalidInputError(
+                [Problem("api", "is not for jobs on this machine", "give another instance_type")]
+            )
+        targets = cast("CopiesDlcJobs", target)
+        return dlc_plan(plan, DlcOptions(), targets, code=remote_code(request, targets))
+    essential, others = original.lost_fields()
+    if essential:
+        hint = "clone it as a job of DLC, or plan it with the Estimator or Processor"
+        raise InvalidInputError([Problem(each, "training jobs have nothing like it", hint) for each in essential])
+    warnings = (f"not carried over, since training jobs do not have it: {', '.join(others)}",) if others else ()
+    return replace(plan, warnings=warnings)
 
 
 def _labels(request: TrainingJobRequest, changes: Mapping[str, str] | None, problems: Problems) -> list[Label]:
@@ -172,9 +281,8 @@ def _resource(
     problems: Problems,
 ) -> Any:
     before = request.compute_resource
-    if instance_type is not None and backend_for_job(record.training_job_id) is not backend_for_type(
-        instance_type
-    ):
+    is_local = backend_for_job(record.training_job_id).is_local
+    if instance_type is not None and is_local != backend_for_type(instance_type).is_local:
         hint = "make a new plan with the Estimator or Processor, so that its files are put in place"
         problems.add(
             "instance_type", f"{instance_type!r}: a job cannot be cloned from a service to Docker, or back", hint

@@ -198,7 +198,7 @@ def _values(
     """Returns the fields that depend on one parameter each."""
     roles = request_fields.wire_roles(parameters.roles, parameters.instance_count, problems)
     if roles and not backend.capabilities.roles:
-        problems.add("roles", "training jobs of Alibaba Cloud have none", "give api='dlc' too: jobs of DLC have roles")
+        problems.add("roles", "training jobs of Alibaba Cloud have none", "give api='dlc' too; DLC has roles")
     values: dict[str, Any] = {
         "roles": roles,
         "training_job_description": parameters.description,

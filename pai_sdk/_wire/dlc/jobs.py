@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from pydantic import Field
 
 from pai_sdk._wire.body import Body, Boolean, Integer, Query, String, StringMap, Strings
@@ -9,7 +11,7 @@ from pai_sdk._wire.dlc.job_specs import JobSpec
 from pai_sdk._wire.dlc.settings import JobElasticSpec, JobSettings
 from pai_sdk._wire.dlc.sources import CodeSource, CredentialConfig, CustomEnv, DataSource, UserVpc
 
-__all__ = ["JobDetailQuery", "JobQuery", "JobReference", "JobUpdate", "NewJob"]
+__all__ = ["JobDetailQuery", "JobQuery", "JobReference", "JobUpdate", "NewJob", "is_new_job"]
 
 
 class NewJob(Body):
@@ -41,6 +43,11 @@ class NewJob(Body):
     thirdparty_lib_dir: String = None
     thirdparty_libs: Strings = Field(default_factory=list)
     user_vpc: UserVpc | None = None
+
+
+def is_new_job(content: object) -> bool:
+    """Returns True for a body of CreateJob, False for that of a training job."""
+    return isinstance(content, Mapping) and "DisplayName" in content and "TrainingJobName" not in content
 
 
 class JobReference(Body):

@@ -45,6 +45,22 @@ def request_of(record: JobRecord) -> TrainingJobRequest:
     raise AssertionError("unreachable: each pass removes a level of fields")
 
 
+def described_request(record: JobRecord) -> TrainingJobRequest:
+    """Returns what a request can say of a job of another API; values that it cannot have are left out."""
+    fields = {"ComputeResource": {}, **recorded_fields(record)}
+    for _ in range(_MAX_PASSES):
+        try:
+            return TrainingJobRequest.model_validate(fields)
+        except ValidationError as error:
+            places = [each["loc"][:-1] if each["type"] == "missing" else each["loc"] for each in error.errors()]
+            if () in places:
+                raise InvalidInputError(problems_of(error, f"job {record.training_job_id}")) from None
+            # From the end, so that the numbers of items before stay right.
+            for location in reversed([*dict.fromkeys(place[:2] for place in places)]):
+                _remove(fields, location)
+    raise AssertionError("unreachable: each pass removes values")
+
+
 def _remove(fields: Any, location: tuple[int | str, ...]) -> None:
     for step in location[:-1]:
         fields = fields[step]

@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 from weakref import WeakMethod
 
@@ -19,6 +20,8 @@ from pai_sdk._client.api.training_jobs import JobPage
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._client.backend.base import InstanceEntry, JobChanges, JobUpdates, Plan
 from pai_sdk._client.backend.connection import Connection
+from pai_sdk._client.backend.dlc.copies import OriginalJob
+from pai_sdk._client.backend.dlc.existing import uploaded_folders
 from pai_sdk._client.backend.dlc.logs import DlcLogs
 from pai_sdk._client.backend.dlc.measures import log_metrics, usage_of
 from pai_sdk._client.backend.dlc.records import record_of, submission_of, word_of
@@ -40,7 +43,13 @@ from pai_sdk._wire.dlc.uris import internal_endpoint, without_endpoint
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
-from pai_sdk.errors import ConflictError, InvalidInputError, InvalidRequestError, Problem, StorageError
+from pai_sdk.errors import (
+    ConflictError,
+    InvalidInputError,
+    InvalidRequestError,
+    Problem,
+    StorageError,
+)
 
 if sys.platform != "win32":
     from pai_sdk._host.execution.entering import find_entry
@@ -125,15 +134,20 @@ class DlcBackend(OssFiles):
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
         """Uploads code, inputs and the job folder; makes the folders of outputs, which are mounted."""
         if plan.render is None:
-            problem = Problem("plan", "is one of a training job", "plan again with api='dlc'")
-            raise InvalidInputError([problem])
+            raise InvalidInputError([Problem("plan", "is one of a training job", "plan again with api='dlc'")])
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
+        if plan.loaded_from is not None:
+            self._check_uploaded(uploaded_folders(plan.body))
         self._check_checkpoints(plan.request)
         self._upload_trees(plan, progress=progress)
         for channel in plan.request.output_channels:
             if (channel.output_uri or "").startswith("oss://"):
                 self._make_folder(OssUri.parse(channel.output_uri or ""))
+
+    def original(self, job_id: str) -> OriginalJob:
+        """Returns a job with all that a copy needs."""
+        return OriginalJob.read(self._read_detail(job_id), self.read_file)
 
     def _make_folder(self, uri: OssUri) -> None:
         """Writes the marker object of a folder; an existing one stays."""
@@ -164,10 +178,8 @@ class DlcBackend(OssFiles):
     def send(self, plan: Plan) -> JobReference:
         """Calls CreateJob once, and returns the response."""
         request = plan.request.model_copy(update={"workspace_id": self._workspace_of(plan.request)})
-        if plan.render is None:
-            raise InvalidInputError([Problem("plan", "is one of a training job", "plan again with api='dlc'")])
         request = request.model_copy(update={"environments": with_secrets(request.environments)})
-        body = _with_password(plan.render(request))
+        body = _with_password(replace(plan, request=request).body)
         return self._jobs.create_once(body, response_timeout_s=self._create_timeout_s)
 
     def _workspace_of(self, request: TrainingJobRequest) -> str | None:

@@ -14,7 +14,8 @@ import shlex
 import shutil
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,11 @@ from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, Train
 from pai_sdk.errors import InvalidInputError, Problem
 
 ML = "/ml"
-REQUIREMENTS = "requirements.txt"
+VARIABLES, HYPERPARAMETERS = "env.sh", "config/hyperparameters.json"
+EXECUTABLES, REQUIREMENTS = CODE_FILES = ("executables", "requirements.txt")
+# Names of variables of the contract, and their beginnings.
+_OF_CONTRACT = frozenset(("PAI_SDK_MOUNTS", "PAI_SDK_OUTPUTS", "PAI_HPS", "PAI_USER_ARGS"))
+_BEGINNINGS = ("PAI_HPS_", "PAI_INPUT_", "PAI_OUTPUT_")
 
 
 class TemporaryFolder:
@@ -46,23 +51,21 @@ def write_job_folder(
     *,
     variables: Mapping[str, str],
     file_names: Mapping[str, str],
-    code: FileTree | None,
-    installs: bool,
+    more_files: Mapping[str, str],
 ) -> tuple[FileTree, TemporaryFolder]:
     """Writes the files of the folder; returns them with the folder, which must live until they are uploaded.
 
-    `variables` are those of the user that are not in the request; `file_names` are inputs that are files.
+    `variables` are those of the user that are not in the request; `file_names` are inputs that are files;
+    `more_files` are those of `CODE_FILES`, by name.
     """
     folder = TemporaryFolder()
     files = {
-        "env.sh": _exports({**variables, **_contract(request, file_names)}),
-        "config/hyperparameters.json": _json({each.name: each.value for each in request.hyperparameters}),
+        **more_files,
+        VARIABLES: _exports({**variables, **_contract(request, file_names)}),
+        HYPERPARAMETERS: _json({each.name: each.value for each in request.hyperparameters}),
         "config/training-job.json": _json(public_request(_without_submission(request))),
     }
-    if names := [entry.path for entry in code.entries if entry.executable] if code is not None else []:
-        files["executables"] = "".join(f"{name}\n" for name in names)
-    if installs:
-        files["requirements.txt"] = "".join(f"{line}\n" for line in request.python_requirements or ())
+    if REQUIREMENTS in more_files:
         files["install.py"] = PIP_INSTALL_SCRIPT
     for name, content in files.items():
         path = folder.path / name
@@ -71,21 +74,69 @@ def write_job_folder(
     return FileTree.scan(folder.path), folder
 
 
-def prefix_installs(request: TrainingJobRequest, code: FileTree | None) -> bool:
+@dataclass(frozen=True)
+class CodeFiles:
+    """What the job folder has about the code, since a mounted bucket keeps no modes."""
+
+    executables: Sequence[str] = ()
+    requirements: str | None = None  # the text of its requirements.txt
+
+    @classmethod
+    def of(cls, files: Iterable[tuple[str, bool]], read: Callable[[str], str]) -> CodeFiles:
+        """Reads files by their paths, with True for executable ones; `read` returns the text of one."""
+        modes = dict(files)
+        executables = [path for path, executable in modes.items() if executable]
+        return cls(executables, read(REQUIREMENTS) if REQUIREMENTS in modes else None)
+
+    def files_for(self, request: TrainingJobRequest) -> dict[str, str]:
+        """Returns the files of the job folder by their names."""
+        files = {}
+        if self.executables:
+            files[EXECUTABLES] = "".join(f"{name}\n" for name in self.executables)
+        if prefix_installs(request, self.requirements):
+            files[REQUIREMENTS] = "".join(f"{line}\n" for line in request.python_requirements or ())
+        return files
+
+
+def prefix_installs(request: TrainingJobRequest, code_lines: str | None) -> bool:
     """Returns whether the prefix installs the requirements: DLC does not promise to install both lists of a job.
 
     It does not say either in which folder pip runs, so that it would not find the files that a list names.
     """
     lines = request.python_requirements or []
-    code_lines = code_requirements(code)
     return bool(lines and code_lines is not None) or has_files([*lines, code_lines or ""])
 
 
-def code_requirements(code: FileTree | None) -> str | None:
-    """Returns the requirements of a code folder."""
-    if code is None or all(entry.path != REQUIREMENTS for entry in code.entries):
-        return None
-    return (code.root / REQUIREMENTS).read_text(encoding="utf-8", errors="backslashreplace")
+@dataclass(frozen=True)
+class JobFolder:
+    """The content of the folder of an earlier job; without it, that of a job which has none."""
+
+    variables: Mapping[str, str] = field(default_factory=dict, repr=False)  # of the user
+    hyperparameters: Mapping[str, str] = field(default_factory=dict, repr=False)
+    file_names: Mapping[str, str] = field(default_factory=dict)
+    code_files: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_job_folder(read: Callable[[str], bytes | None]) -> JobFolder:
+    """Returns the content of a job folder; `read` returns a file of it, None where there is none."""
+    texts = {name: read(name) for name in (VARIABLES, HYPERPARAMETERS, *CODE_FILES)}
+    words = shlex.split((texts[VARIABLES] or b"").decode())
+    variables = dict(word.split("=", 1) for word in words if "=" in word)
+    file_names = {}
+    for path in (value for name, value in variables.items() if name.startswith("PAI_INPUT_")):
+        channel, _, file = path.removeprefix(f"{ML}/input/data/").partition("/")
+        if file:
+            file_names[channel] = file
+    return JobFolder(
+        {
+            name: value
+            for name, value in variables.items()
+            if name not in _OF_CONTRACT and not name.startswith(_BEGINNINGS)
+        },
+        json.loads(texts[HYPERPARAMETERS] or b"{}"),
+        file_names,
+        {name: text.decode() for name in CODE_FILES if (text := texts[name]) is not None},
+    )
 
 
 def _contract(request: TrainingJobRequest, file_names: Mapping[str, str]) -> dict[str, str]:

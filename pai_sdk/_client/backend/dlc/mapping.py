@@ -236,23 +236,23 @@ def _data_sources(request: TrainingJobRequest, options: DlcOptions, layout: Layo
     if code is not None and isinstance(code.location_value, OssLocation):
         place = code.location_value
         host = f"{place.bucket}.{layout.endpoint}" if layout.endpoint else place.bucket
-        yield _mount(f"oss://{host}/{place.key}", f"{ML}/code", layout)
-    yield _mount(layout.job_folder, f"{ML}/job", layout)
+        yield mount_of(f"oss://{host}/{place.key}", f"{ML}/code", layout)
+    yield mount_of(layout.job_folder, f"{ML}/job", layout)
     for channel in request.input_channels:
         path = f"{ML}/input/data/{channel.name}"
         uri = input_folder(channel, layout)
         if uri is not None:
-            yield _mount(uri, path, layout, options=channel.options, role_arn=channel.role_arn)
+            yield mount_of(uri, path, layout, options=channel.options, role_arn=channel.role_arn)
         else:
             yield _dataset(channel.dataset_id, channel.version_name, path, "RO", channel.options, channel.role_arn)
     for output in request.output_channels:
         path = f"{ML}/output/{output.name}"
         if output.output_uri is not None:
-            yield _mount(output.output_uri, path, layout, access="RW", role_arn=output.role_arn)
+            yield mount_of(output.output_uri, path, layout, access="RW", role_arn=output.role_arn)
         else:
             yield _dataset(output.dataset_id, output.version_name, path, "RW", None, output.role_arn)
     for mount in request.mounts or ():
-        yield _mount(mount.uri, mount.path, layout, access=mount.access, options=mount.options)
+        yield mount_of(mount.uri, mount.path, layout, access=mount.access, options=mount.options)
     for extra in options.mounts:
         yield _extra_mount(extra, layout)
 
@@ -267,7 +267,7 @@ def input_folder(channel: InputChannel, layout: Layout) -> str | None:
     return uri if uri.endswith("/") else f"{uri}/"
 
 
-def _mount(
+def mount_of(
     uri: str,
     path: str,
     layout: Layout,
@@ -276,6 +276,7 @@ def _mount(
     options: str | None = None,
     role_arn: str | None = None,
 ) -> DataSource:
+    """Returns the mount of a folder."""
     fields = {
         "uri": with_endpoint(uri, layout.endpoint) if layout.endpoint else uri,
         "mount_path": path,
@@ -307,7 +308,7 @@ def _dataset(
 
 def _extra_mount(mount: DlcMount, layout: Layout) -> DataSource:
     if mount.uri is not None:
-        source = _mount(
+        source = mount_of(
             mount.uri,
             mount.path or "",
             layout,

@@ -74,7 +74,7 @@ def record_of(job: JobDetail | JobItem) -> JobRecord:
         "instances": [_instance(pod) for pod in job.pods if pod.pod_id],
         "python_requirements": job.thirdparty_libs or None,
         "user_vpc": _vpc(job),
-        "settings": job.settings.to_wire() if job.settings else None,
+        "settings": _settings(job),
         "roles": _roles(job.job_specs),
     }
     fields = {**request.to_wire(), **{name: value for name, value in state.items() if value is not None}}
@@ -188,6 +188,15 @@ def _compute_resource(job: JobDetail | JobItem) -> RecordedCompute | None:
 def _vpc(job: JobDetail | JobItem) -> dict[str, Any] | None:
     # CreateJob has another spelling of a field.
     return None if job.user_vpc is None else UserVpc(**job.user_vpc.model_dump(exclude_unset=True)).to_wire()
+
+
+def _settings(job: JobDetail | JobItem) -> dict[str, Any] | None:
+    """Returns the settings without tags, which are the labels."""
+    if job.settings is None:
+        return None
+    return job.settings.model_dump(
+        mode="json", by_alias=True, exclude_unset=True, exclude_none=True, exclude={"tags"}
+    )
 
 
 def _scheduler(job: JobDetail | JobItem) -> RecordedScheduler | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pai_sdk import Estimator, Session
+from pai_sdk import Estimator, Secret, Session
 from pai_sdk._client import submission
 from pai_sdk._client.backend.base import Plan
+from pai_sdk._client.backend.dlc.backend import DlcBackend
 from pai_sdk._client.submission import SubmissionPolicy
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError, InvalidRequestError, NotFoundError, PaiError
 from tests.support.odd_dlc import FakeDlc, FakePod, Habits
@@ -51,9 +53,37 @@ class TestSubmitting:
         assert "secret-value" not in str(plan) + plan.to_json()
         assert plan.body["Envs"]["HF_TOKEN"] == "secret-value"
 
-    def test_a_plan_of_dlc_is_not_saved(self, session: Session, tmp_path: Path) -> None:
+    def test_a_saved_plan_has_placeholders_of_secrets(
+        self, session: Session, dlc: FakeDlc, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plan = estimator(session, environments={"HF_TOKEN": Secret("MY_TOKEN")}, labels={"team": "x"}).plan()
+        path = plan.save(tmp_path / "plan.json")
+        loaded = Plan.load(path)
+        assert (loaded.body, loaded.api, loaded.loaded_from) == (plan.body, "dlc", path)
+        monkeypatch.setattr(DlcBackend, "_check_uploaded", lambda *_: None)
+        with pytest.raises(InvalidInputError) as caught:
+            session.submit(loaded)
+        assert [problem.where for problem in caught.value.problems] == ["environments['HF_TOKEN']"]
+        monkeypatch.setenv("MY_TOKEN", "abcdefgh")
+        job = session.submit(loaded)
+        assert dlc.jobs[job.id]["Envs"]["HF_TOKEN"] == "abcdefgh"
+        assert dlc.jobs[job.id]["WorkspaceId"] == "123"
         with pytest.raises(InvalidInputError):
-            estimator(session).plan().save(tmp_path / "plan.json")
+            session.submit(Plan.load(path))
+        assert len(dlc.jobs) == 1
+
+    def test_bodies_in_files_that_cannot_be_sent(self, session: Session, tmp_path: Path) -> None:
+        plan = estimator(session, environments={"A": "b"}).plan()
+        masked = tmp_path / "masked.json"
+        masked.write_text(plan.to_json())
+        with pytest.raises(InvalidInputError) as caught:
+            Plan.load(masked)
+        assert "masked.json: Envs.A" in [problem.where for problem in caught.value.problems]
+        wrong = tmp_path / "wrong.json"
+        wrong.write_text(json.dumps({"DisplayName": "x", "JobSpecs": 3}))
+        with pytest.raises(InvalidInputError) as caught:
+            Plan.load(wrong)
+        assert {problem.where.split(": ")[0] for problem in caught.value.problems} == {"wrong.json"}
 
     def test_the_argument_wins_over_the_settings(self, session: Session) -> None:
         assert estimator(session, api="trainingjob").plan().api == "trainingjob"

@@ -11,7 +11,6 @@ import pytest
 
 from pai_sdk._client.backend.dlc.job_folder import write_job_folder
 from pai_sdk._client.backend.dlc.prefix import END, EXIT_CODE, command_of, with_prefix
-from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
 SHELLS = [shell for shell in (["dash"], ["busybox", "sh"], ["bash"], ["sh"]) if shutil.which(shell[0])]
@@ -44,13 +43,11 @@ def ml(tmp_path: Path) -> Path:
     (root / "code/sub/run.sh").write_text("#!/bin/sh\necho program ran\n")
     (root / "code/sub/run.sh").chmod(0o755)
     described = request(["sh", "-c", "true"])
-    code = FileTree.scan(root / "code")
     tree, folder = write_job_folder(
         described,
         variables={"EXTRA": "a 'b'"},
         file_names={"data": "a.csv"},
-        code=code,
-        installs=False,
+        more_files={"executables": "sub/run.sh\n"},
     )
     shutil.copytree(tree.root, root / "job")
     for path in root.rglob("*"):
