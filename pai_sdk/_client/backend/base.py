@@ -109,6 +109,8 @@ class Plan:
                 request, render = read_body(DLC, content, path.name)
                 return cls(request, loaded_from=path, api=DLC.capabilities.api, render=render)
             request = TrainingJobRequest.model_validate(content)
+        except InvalidInputError:
+            raise
         except ValidationError as error:
             # Pydantic's error quotes values, which may be secrets.
             raise InvalidInputError(problems_of(error, path.name)) from None

@@ -178,11 +178,11 @@ def _of_other_api(request: TrainingJobRequest, original: OriginalJob | None, tar
             )
         targets = cast("CopiesDlcJobs", target)
         return dlc_plan(plan, DlcOptions(), targets, code=remote_code(request, targets))
-    essential, others = original.lost_fields()
+    essential, minor = original.lost_fields()
     if essential:
         hint = "clone it as a job of DLC, or plan it with the Estimator or Processor"
         raise InvalidInputError([Problem(each, "training jobs have nothing like it", hint) for each in essential])
-    warnings = (f"not carried over, since training jobs do not have it: {', '.join(others)}",) if others else ()
+    warnings = (f"not carried over, since training jobs do not have it: {', '.join(minor)}",) if minor else ()
     return replace(plan, warnings=warnings)
 
 

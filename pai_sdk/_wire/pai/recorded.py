@@ -52,11 +52,11 @@ def described_request(record: JobRecord) -> TrainingJobRequest:
         try:
             return TrainingJobRequest.model_validate(fields)
         except ValidationError as error:
-            places = [each["loc"][:-1] if each["type"] == "missing" else each["loc"] for each in error.errors()]
-            if () in places:
+            locations = [each["loc"][:-1] if each["type"] == "missing" else each["loc"] for each in error.errors()]
+            if () in locations:
                 raise InvalidInputError(problems_of(error, f"job {record.training_job_id}")) from None
             # From the end, so that the numbers of items before stay right.
-            for location in reversed([*dict.fromkeys(place[:2] for place in places)]):
+            for location in reversed([*dict.fromkeys(each[:2] for each in locations)]):
                 _remove(fields, location)
     raise AssertionError("unreachable: each pass removes values")
 

@@ -20,6 +20,7 @@ from pai_sdk._client.backend.dlc.mapping import RECORD_VARIABLES, Layout, body_o
 from pai_sdk._client.backend.dlc.options import DlcOptions
 from pai_sdk._client.backend.dlc.planning import API, MountTargets, file_names_of
 from pai_sdk._client.backend.dlc.prefix import command_of, user_text
+from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.dlc.checks import job_problems
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.records import JobDetail
@@ -84,8 +85,8 @@ class OriginalJob:
     def _file_names(self, request: TrainingJobRequest) -> dict[str, str]:
         before = {each.name: each for each in self.request.input_channels}
         changed = [each for each in request.input_channels if each != before.get(each.name)]
-        kept = {each.name for each in request.input_channels} - {each.name for each in changed}
-        names = {name: file for name, file in self.folder.file_names.items() if name in kept}
+        unchanged = {each.name for each in request.input_channels} - {each.name for each in changed}
+        names = {name: file for name, file in self.folder.file_names.items() if name in unchanged}
         return {**names, **file_names_of(changed, ())}
 
     def _channel_problems(self, request: TrainingJobRequest) -> Iterator[Problem]:
@@ -166,7 +167,7 @@ def _comparable(job: NewJob) -> dict[str, Any]:
     update: dict[str, Any] = {"user_command": command, "envs": envs, "custom_envs": [], "data_sources": []}
     if job.accessibility == "PRIVATE":  # the default
         update["accessibility"] = None
-    return {**job.model_copy(update=update).to_wire(), "DataSources": sources}
+    return {**job.model_copy(update=update).to_wire(), **wire_names(data_sources=sources)}
 
 
 def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:

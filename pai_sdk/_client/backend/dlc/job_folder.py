@@ -120,8 +120,8 @@ class JobFolder:
 def read_job_folder(read: Callable[[str], bytes | None]) -> JobFolder:
     """Returns the content of a job folder; `read` returns a file of it, None where there is none."""
     texts = {name: read(name) for name in (VARIABLES, HYPERPARAMETERS, *CODE_FILES)}
-    words = shlex.split((texts[VARIABLES] or b"").decode())
-    variables = dict(word.split("=", 1) for word in words if "=" in word)
+    tokens = shlex.split((texts[VARIABLES] or b"").decode())
+    variables = dict(token.split("=", 1) for token in tokens if "=" in token)
     file_names = {}
     for path in (value for name, value in variables.items() if name.startswith("PAI_INPUT_")):
         channel, _, file = path.removeprefix(f"{ML}/input/data/").partition("/")
