@@ -187,7 +187,7 @@ class Experiment:
 
         PAI does not list jobs by experiment: this reads the list of all jobs of the workspace.
         """
-        for job in self._session.list_jobs():
+        for job in self._session.list_jobs(api="trainingjob"):
             if job.record.experiment_id == self.experiment_id:
                 yield job
 

@@ -124,12 +124,10 @@ def ps(
 def _list_jobs(api: str | None, **filters: Any) -> Iterator[TrainingJob]:
     """Lists the jobs of the selected backend; of one API, if it is given."""
     is_local = selected_backend().local
-    if api is None:
-        jobs: Iterator[TrainingJob] = TrainingJob.list(**filters, local=is_local)
-        return jobs
-    if is_local:
+    if is_local and api is not None:
         raise typer.BadParameter("jobs in Docker on this machine have no API", param_hint="--api")
-    return get_default_session().list_jobs(**filters, api=api)
+    jobs: Iterator[TrainingJob] = TrainingJob.list(**filters, local=is_local, api=api)
+    return jobs
 
 
 def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:

@@ -58,6 +58,7 @@ class JobSource(Protocol):
         labels: Mapping[str, str] | None = None,
         local: bool = False,
         skip: int = 0,
+        api: str | None = None,
     ) -> Iterator[TrainingJob]:
         """Yields the jobs that match, without the first `skip`."""
         ...
@@ -115,6 +116,7 @@ class TrainingJob(Aliased):
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
+        api: str | None = None,
         session: JobSource | None = None,
     ) -> Iterator[TrainingJob]: ...
 
@@ -127,6 +129,7 @@ class TrainingJob(Aliased):
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
+        api: str | None = None,
         session: JobSource | None = None,
         page_size: int = 50,
         page_number: int = 1,
@@ -140,6 +143,7 @@ class TrainingJob(Aliased):
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
+        api: str | None = None,
         session: JobSource | None = None,
         page_size: int | None = None,
         page_number: int | None = None,
@@ -151,6 +155,7 @@ class TrainingJob(Aliased):
             name: only jobs with this text in their name.
             labels: only jobs with all of these labels.
             local: list the jobs in Docker on this machine instead of those of the service.
+            api: `dlc` for the jobs of DLC, `trainingjob` for training jobs; that of the settings otherwise.
             session: the session of the jobs; the default session otherwise.
             page_size: return a list of this many jobs instead of an iterator over all; 50 if
                 only `page_number` is given.
@@ -162,7 +167,7 @@ class TrainingJob(Aliased):
         """
         start, end = (0, None) if page_size is page_number is None else _page_range(page_size, page_number)
         source = _source(session, local=local)
-        jobs = source.list_jobs(status=status, name=name, labels=labels, local=local, skip=start)
+        jobs = source.list_jobs(status=status, name=name, labels=labels, local=local, skip=start, api=api)
         return jobs if end is None else [*islice(jobs, end - start)]
 
     # ---- its current state

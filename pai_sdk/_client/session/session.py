@@ -431,6 +431,7 @@ class Session(Aliased):
         self,
         *prefixes: str | Path | RunStore,
         local: bool = False,
+        api: str | None = None,
         most: int = 1000,
         refresh_s: float = 0.5,
         memory_bytes: int = 512 << 20,
@@ -440,6 +441,7 @@ class Session(Aliased):
         Args:
             prefixes: further folders of runs, beside the jobs.
             local: the jobs in Docker on this machine instead of those of the service.
+            api: `dlc` for the jobs of DLC, `trainingjob` for training jobs; that of the settings otherwise.
             most: the maximum number of jobs; the newest ones are watched.
             refresh_s: the poll interval of their event files, in seconds.
             memory_bytes: the limit of the points in memory.
@@ -460,7 +462,8 @@ class Session(Aliased):
         """
         from pai_sdk._data.run.watch.manager import RunManager
 
-        jobs = RunsOfJobs(lambda: islice(self.list_jobs(local=local), most))
+        checked_api(api)
+        jobs = RunsOfJobs(lambda: islice(self.list_jobs(local=local, api=api), most))
         return RunManager(
             *prefixes,
             records=jobs,

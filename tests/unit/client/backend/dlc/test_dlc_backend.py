@@ -13,6 +13,7 @@ from pai_sdk import Estimator, Secret, Session
 from pai_sdk._client import submission
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.dlc.backend import DlcBackend
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submission import SubmissionPolicy
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError, InvalidRequestError, NotFoundError, PaiError
 from tests.support.odd_dlc import FakeDlc, FakePod, Habits
@@ -162,6 +163,9 @@ class TestJobs:
         ids = [dlc.add({"DisplayName": f"train-{n}", "Settings": {"Tags": {"n": str(n)}}}) for n in range(5)]
         assert [job.id for job in session.list_jobs()] == ids[::-1]
         assert [job.id for job in session.list_jobs(skip=3, api="dlc")] == ids[1::-1]
+        assert [job.id for job in TrainingJob.list(api="dlc", session=session)] == ids[::-1]
+        page = TrainingJob.list(api="dlc", session=session, page_size=2, page_number=2)
+        assert [job.id for job in page] == ids[2:0:-1]
         assert [job.id for job in session.list_jobs(labels={"n": "2"})] == [ids[2]]
         assert [job.id for job in session.list_jobs(name="-4", status="Creating")] == [ids[4]]
         assert [*session.list_jobs(status="CreateFailed")] == []
