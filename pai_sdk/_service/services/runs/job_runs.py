@@ -24,6 +24,7 @@ from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
+from pai_sdk._service.services.runs.dlc_rows import dlc_labels, hyperparameters_of
 from pai_sdk._service.services.runs.on_demand_manager import OnDemandManager
 from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
 from pai_sdk._service.services.runs.source import RunMark, checkpoint_marks, folders_in
@@ -31,7 +32,7 @@ from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._wire.pai.status import JobStatus
-from pai_sdk._wire.requests import RecordedRequest, output_uris
+from pai_sdk._wire.requests import output_uris
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
@@ -214,8 +215,8 @@ class JobRuns:
             job.id,
             status=job.status,
             name=job.name,
-            labels={label.key: label.value for label in job.labels},
-            hparams=RecordedRequest.model_validate(job.request).hyperparameter_values,
+            labels=dlc_labels(job) | {label.key: label.value for label in job.labels},
+            hparams=hyperparameters_of(job),
             created_at=job.created_at,
             ended_at=job.ended_at,
             uri=((_published(job, "tensorboard") if is_published else None) or str(local)) if has_files else "",
