@@ -13,7 +13,8 @@ from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.dlc.backend import DlcBackend
 from pai_sdk._client.job.field_groups import differences
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.cli.selection.job_names import find_job
+from pai_sdk.errors import InvalidInputError, NotFoundError
 from pai_sdk.jobs import TrainingJob, clone
 
 TRAIN = """
@@ -150,6 +151,18 @@ def test_a_saved_plan(session: Session, tmp_path: Path) -> None:
     assert session.submit(job).id == first.id
     other = estimator(session, tmp_path, idempotency_key="night-1").plan({"rows": tmp_path / "rows.txt"})
     assert session.submit(other).id == first.id
+
+
+def test_commands_find_a_job_by_its_name(
+    session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pai_sdk._client.session.default._default", session)
+    monkeypatch.setattr("pai_sdk.cli.selection.job_names._has_service", lambda: True)
+    plan = estimator(session, tmp_path, source_dir=None).plan(job_name="by-name-only")
+    job = session.submit(plan)
+    assert find_job("by-name-only").id == job.id
+    with pytest.raises(NotFoundError):
+        find_job("by-no-name")
 
 
 def test_a_saved_plan_becomes_one_job(session: Session, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from pai_sdk._client.backend.specs import LOCAL, backend_for_job
+from pai_sdk._client.backend.specs import APIS, LOCAL, SERVICE, backend_for_job
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import Session, get_default_session
 from pai_sdk._core.config.settings import load_settings
@@ -20,7 +20,7 @@ from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, SelectedBackend, running_service, selected_backend
-from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
+from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, Problem
 
 LAST = "-"
 """Names the newest job."""
@@ -44,7 +44,7 @@ def find_job(name: str) -> TrainingJob:
     matches = [job for job in _jobs(name) if job.name == name]
     if not matches:
         searched = list(_jobs())
-        matches = [job for job in searched if job.id.startswith(name)]
+        matches = [job for job in searched if job.id.startswith(name)] or _of_other_api(name)
     if len(matches) == 1:
         return matches[0]
     if matches:
@@ -63,6 +63,17 @@ def _jobs(name: str | None = None) -> Iterator[TrainingJob]:
     """Yields the newest jobs of the searched backends; with `name`, those whose name contains it."""
     for list_jobs in _lists():
         yield from islice(list_jobs(name), _MAX_SEARCHED)
+
+
+def _of_other_api(name: str) -> list[TrainingJob]:
+    """Returns the jobs of a name that lists of the API of the settings do not have; none after an error."""
+    if not _has_service():
+        return []
+    with suppress(PaiError):  # a service, or the rights of a key, may lack one of the APIs
+        current = get_default_session().settings.api or SERVICE.capabilities.api
+        api = next(each for each in APIS if each != current)
+        return [job for job in islice(TrainingJob.list(name=name, api=api), _MAX_SEARCHED) if job.name == name]
+    return []
 
 
 def _lists() -> list[Callable[[str | None], Iterator[TrainingJob]]]:

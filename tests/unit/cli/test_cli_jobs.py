@@ -126,6 +126,7 @@ def test_labels_and_statuses_go_to_the_service(job: TrainingJob, listed_by: dict
         "name": None,
         "labels": {"team": "vision", "night": "1"},
         "local": False,
+        "api": None,
     }
     assert pai("ps", "-q") == f"{job.id}\n"
 
