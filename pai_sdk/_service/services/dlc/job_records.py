@@ -97,7 +97,7 @@ def pod_uid(pod: str, attempt: int) -> str:
     return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{pod} {attempt}"))
 
 
-def attempt_begins(job: Job) -> list[float]:
+def attempt_starts(job: Job) -> list[float]:
     """Returns the time of each attempt at which it came into the queue."""
     return [change.started_at for change in job.transitions if change.status == JobStatus.SUBMITTED]
 
@@ -140,7 +140,7 @@ def _fields(context: ServiceContext, job: Job, row: DlcJobRow) -> dict[str, Any]
         restart_times=str(job.attempt - 1),
         restart_record=[*_restarts(job)],
         gmt_create_time=wire_time(job.created_at),
-        gmt_submitted_time=wire_time(next(iter(attempt_begins(job)), None)),
+        gmt_submitted_time=wire_time(next(iter(attempt_starts(job)), None)),
         gmt_running_time=wire_time(job.started_at),
         gmt_finish_time=ended,
         gmt_successed_time=ended if status == "Succeeded" else None,
@@ -243,5 +243,5 @@ def _pod(job: Job, pod: PodName, attempt: int, status: str) -> Pod:
         status=status,
         sub_status="Normal",
         resource_type=_RESOURCE_TYPE,
-        gmt_create_time=wire_time(attempt_begins(job)[attempt - 1]),
+        gmt_create_time=wire_time(attempt_starts(job)[attempt - 1]),
     )

@@ -11,7 +11,7 @@ from sqlalchemy import select
 
 from pai_sdk._data.logs.reader import LogReader, LogWindow
 from pai_sdk._service.services.context import ServiceContext
-from pai_sdk._service.services.dlc.job_records import attempt_begins, existing_dlc_job, pod_uid
+from pai_sdk._service.services.dlc.job_records import attempt_starts, existing_dlc_job, pod_uid
 from pai_sdk._service.services.dlc.problems import missing_error, refuse_problems
 from pai_sdk._service.services.usage import MEASURED, read_usage
 from pai_sdk._service.state.models import Event, Job
@@ -65,11 +65,11 @@ def read_logs(
 
 def _of_attempt(window: LogWindow, job: Job, attempt: int) -> LogWindow:
     """Returns the part of a window in which an attempt wrote: the attempts of a pod share one log."""
-    begins = attempt_begins(job)
-    started_at = max(window.started_at or 0.0, begins[attempt - 1]) if attempt > 1 else window.started_at
-    if attempt >= len(begins):
+    starts = attempt_starts(job)
+    started_at = max(window.started_at or 0.0, starts[attempt - 1]) if attempt > 1 else window.started_at
+    if attempt >= len(starts):
         return LogWindow(started_at, window.ended_at)
-    ended_at = math.nextafter(begins[attempt], 0)
+    ended_at = math.nextafter(starts[attempt], 0)
     return LogWindow(started_at, ended_at if window.ended_at is None else min(ended_at, window.ended_at))
 
 
