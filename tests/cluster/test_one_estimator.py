@@ -30,7 +30,7 @@ from tests.support.wheels import write_wheel
 __all__ = ["engine"]
 
 SOURCE = Path(__file__).parent / "one_estimator"
-PLACES = ("process-dlc", "local", "docker", "docker-dlc", "ray", "slurm")
+PLACES = ("process-dlc", "local", "docker", "docker-dlc", "ray", "slurm", "slurm-dlc")
 
 # Variables of the contract that a place decides.
 _PLACES_OWN = {
@@ -47,7 +47,7 @@ _PLACES_OWN = {
 # Requirements: who installs them says so in its own words, and the start script of DLC shows what pip prints.
 _INSTALLS = re.compile(
     r"\[pai-sdk\] installing the requirements.*|Looking in (indexes|links): .*|.*one[-_]estimator[-_]tiny.*"
-    r"|WARNING: Running pip as the 'root' user.*|\[notice\].*|"
+    r"|WARNING: (Running pip as|Location|There was an error checking) .*|\[notice\].*|"
 )
 _CONTRACT = re.compile(r"PAI_\w+|DLC_\w+|JOB_NAME|RANK|WORLD_SIZE|NPROC_PER_NODE|MASTER_\w+|MINE|OTHER")
 
