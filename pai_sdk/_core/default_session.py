@@ -13,6 +13,11 @@ def register(provider: Callable[[], Any]) -> None:
     _provider[:] = [provider]
 
 
+def session_module() -> Any:
+    """Returns the module of the default session; the first call loads it, with half of the package."""
+    return _provider[0]()
+
+
 def session_or_default(session: Any = None, *, local: bool = False) -> Any:
     """Returns the session, or the default one for None (`pai_sdk._client.session.default.session_or_default`)."""
     # `local`: for jobs in Docker on this machine; no service is started for them.

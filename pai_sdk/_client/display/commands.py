@@ -8,8 +8,10 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TYPE_CHECKING
 
-from pai_sdk._wire.pai.record import JobRecord
+if TYPE_CHECKING:
+    from pai_sdk._wire.pai.record import JobRecord
 
 _option: ContextVar[str] = ContextVar("place_option", default="")
 
