@@ -6,120 +6,132 @@ import io
 import logging
 import os
 import sys
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Annotated, Any
 
 import typer
 
 from pai_sdk._client.job.interrupts import single_interrupt
 from pai_sdk._core.version import __version__
-from pai_sdk.cli import (
-    config_commands,
-    demo,
-    doctor,
-    exit_codes,
-    job_view,
-    jobs,
-    metric_commands,
-    migrate,
-    registered,
-    run_commands,
-    serve,
-    submitting,
-    traces,
-    transfers,
-    ui,
-)
-from pai_sdk.cli.dlc import command as dlc_command
-from pai_sdk.cli.instances import exec_command, top
-from pai_sdk.cli.pipelines import commands as pipelines
+from pai_sdk.cli import exit_codes
 from pai_sdk.cli.selection.backend import with_backend_options
-from pai_sdk.cli.service import schedule_commands, wheel_command
 from pai_sdk.cli.tables import print_error
-from pai_sdk.cli.tune import tune
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError, RunNotFoundError
 
-app = typer.Typer(
-    name="pai-sdk",
-    help="Submit, list, follow and stop training jobs; move their files; serve the API that runs them. "
-    "Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped, 130 interrupted, "
-    "1 other errors, 2 wrong usage.",
-    no_args_is_help=True,
-    add_completion=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-
-# One line a command, in the order of the help. A new command is one line here.
-_COMMANDS: dict[str, dict[str, Callable[..., None]]] = {
+# One line a command, in the order of the help: its module and its function. A new command is one line here.
+_COMMANDS: dict[str, dict[str, str]] = {
     "Submit": {
-        "run": submitting.run,
-        "submit": submitting.submit,
-        "clone": submitting.clone,
-        "dlc": dlc_command.dlc,
-        "tune": tune.tune,
-        "demo": demo.demo,
+        "run": "submitting:run",
+        "submit": "submitting:submit",
+        "clone": "submitting:clone",
+        "dlc": "dlc.command:dlc",
+        "tune": "tune.tune:tune",
+        "demo": "demo:demo",
     },
     "Jobs": {
-        "ps": jobs.ps,
-        "logs": job_view.logs,
-        "status": job_view.status,
-        "describe": job_view.describe,
-        "diff": job_view.diff,
-        "events": jobs.events,
-        "why": jobs.waiting_reason,
-        "top": top.top,
-        "exec": exec_command.exec_,
-        "wait": jobs.wait,
-        "stop": jobs.stop,
-        "delete": jobs.delete,
-        "prune": jobs.prune,
+        "ps": "jobs:ps",
+        "logs": "job_view:logs",
+        "status": "job_view:status",
+        "describe": "job_view:describe",
+        "diff": "job_view:diff",
+        "events": "jobs:events",
+        "why": "jobs:waiting_reason",
+        "top": "instances.top:top",
+        "exec": "instances.exec_command:exec_",
+        "wait": "jobs:wait",
+        "stop": "jobs:stop",
+        "delete": "jobs:delete",
+        "prune": "jobs:prune",
     },
     "Results": {
-        "download": jobs.download,
-        "runs": run_commands.runs,
-        "compare": run_commands.compare,
-        "metrics": metric_commands.metrics,
-        "tensorboard": metric_commands.tensorboard,
+        "download": "jobs:download",
+        "runs": "run_commands:runs",
+        "compare": "run_commands:compare",
+        "metrics": "metric_commands:metrics",
+        "tensorboard": "metric_commands:tensorboard",
     },
     "Files": {
-        "migrate": migrate.migrate,
-        "pack": transfers.pack,
-        "cp": transfers.cp,
-        "ls": transfers.ls,
-        "sync": transfers.sync,
-        "rm": transfers.rm,
+        "migrate": "migrate:migrate",
+        "pack": "transfers:pack",
+        "cp": "transfers:cp",
+        "ls": "transfers:ls",
+        "sync": "transfers:sync",
+        "rm": "transfers:rm",
     },
     "Service and settings": {
-        "doctor": doctor.doctor,
-        "serve": serve.serve,
-        "ui": ui.ui,
-        "wheel": wheel_command.wheel,
+        "doctor": "doctor:doctor",
+        "serve": "serve:serve",
+        "ui": "ui:ui",
+        "wheel": "service.wheel_command:wheel",
     },
 }
-_GROUPS: dict[str, dict[str, typer.Typer]] = {
-    "Submit": {"pipeline": pipelines.app, "schedule": schedule_commands.app},
-    "Results": {"trace": traces.app},
+_GROUPS: dict[str, dict[str, str]] = {
+    "Submit": {"pipeline": "pipelines.commands:app", "schedule": "service.schedule_commands:app"},
+    "Results": {"trace": "traces:app"},
     "Service and settings": {
-        "config": config_commands.app,
-        "service": serve.app,
-        "algorithm": registered.algorithms,
-        "model": registered.models,
+        "config": "config_commands:app",
+        "service": "serve:app",
+        "algorithm": "registered:algorithms",
+        "model": "registered:models",
     },
 }
 # These use neither a job nor the service of a session.
 _WITHOUT_BACKEND = {"migrate", "pack", "serve", "wheel"}
 # The plan, the job or the files select the backend of these; `doctor` checks Docker in any case.
 _WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui", "dlc"}
-_SETTINGS = {"exec": exec_command.TAKES_ALL, "dlc": dlc_command.TAKES_ALL}
-for _panel, _commands in _COMMANDS.items():
-    for _name, _command in _commands.items():
-        if _name not in _WITHOUT_BACKEND:
-            _command = with_backend_options(_command, with_local=_name not in _WITHOUT_LOCAL)
-        app.command(_name, rich_help_panel=_panel, context_settings=_SETTINGS.get(_name))(_command)
-for _panel, _apps in _GROUPS.items():
-    for _name, _app in _apps.items():
-        app.add_typer(_app, name=_name, rich_help_panel=_panel)
+# What follows these is of another command, or parsed by the command itself.
+_SETTINGS = {
+    "exec": {"allow_interspersed_args": False},
+    "dlc": {"allow_interspersed_args": False, "ignore_unknown_options": True},
+}
+
+
+def new_app(only: str | None = None) -> typer.Typer:
+    """Returns the command line; with one command only, its start takes a fraction of the time."""
+    app = typer.Typer(
+        name="pai-sdk",
+        help="Submit, list, follow and stop training jobs; move their files; serve the API that runs them. "
+        "Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped, 130 interrupted, "
+        "1 other errors, 2 wrong usage.",
+        no_args_is_help=True,
+        add_completion=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_frame)
+    for panel, commands in _COMMANDS.items():
+        for name, target in commands.items():
+            if only in (None, name):
+                command: Callable[..., None] = _imported(target)
+                if name not in _WITHOUT_BACKEND:
+                    command = with_backend_options(command, with_local=name not in _WITHOUT_LOCAL)
+                app.command(name, rich_help_panel=panel, context_settings=_SETTINGS.get(name))(command)
+    for panel, groups in _GROUPS.items():
+        for name, target in groups.items():
+            if only in (None, name):
+                app.add_typer(_imported(target), name=name, rich_help_panel=panel)
+    return app
+
+
+def _imported(target: str) -> Any:
+    module, _, name = target.partition(":")
+    return getattr(import_module(f"pai_sdk.cli.{module}"), name)
+
+
+def __getattr__(name: str) -> Any:
+    """Makes `app`, the command line with all commands, at its first use."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["app"] = app = new_app()
+    return app
+
+
+def _command_name(arguments: Sequence[str]) -> str | None:
+    """Returns the command that runs; None where all are needed, as for help, completion and typing mistakes."""
+    name = next((argument for argument in arguments if not argument.startswith("-")), None)
+    names = {each for commands in (*_COMMANDS.values(), *_GROUPS.values()) for each in commands}
+    return name if name in names and "_PAI_SDK_COMPLETE" not in os.environ else None
 
 
 def _version(value: bool) -> None:
@@ -128,7 +140,6 @@ def _version(value: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _frame(
     context: typer.Context,
     verbose: Annotated[
@@ -152,7 +163,7 @@ def run() -> None:
         sys.stdout.reconfigure(errors="replace")  # a name that the terminal cannot encode must not cause an error
     try:
         with single_interrupt():
-            app(prog_name="pai-sdk")
+            new_app(_command_name(sys.argv[1:]))(prog_name="pai-sdk")
     except (NotFoundError, ObjectNotFoundError, RunNotFoundError) as error:
         _print_error(error)
         sys.exit(exit_codes.NOT_FOUND)

@@ -6,14 +6,18 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 __all__ = [
+    "CREATE_FLAGS",
     "EVERY_ROLE",
     "FORMER_KINDS",
     "FORMER_NAMES",
+    "GET_FLAGS",
     "GLOBAL_FLAGS",
     "POD_FIELDS",
     "ROLES",
+    "STOP_FLAGS",
     "SUBMIT_FLAGS",
     "VENDOR_FLAGS",
+    "WINDOW_FLAGS",
     "Flag",
     "Kind",
     "RoleFlags",
@@ -216,6 +220,12 @@ FORMER_NAMES: Final = {
 FORMER_KINDS: Final = {"batchjob": "PyTorchJob"}
 """Kinds of `dlc create job` that are no types of jobs."""
 
+CREATE_FLAGS: Final = (
+    *SUBMIT_FLAGS,
+    *(Flag(name, f"--{new}" if new else "the type of the job") for name, new in FORMER_NAMES.items()),
+)
+"""The flags of `dlc create job`: those of `submit` under former names too."""
+
 # ---- pai dlc job submit -------------------------------------------------------------------------------------
 
 POD_FIELDS: Final = {"count": "pod_count", **{flag.name: flag.field for flag in _POD_FLAGS}}
@@ -242,3 +252,33 @@ VENDOR_FLAGS: Final = (
     Flag("dry-run", "print the request, and send nothing", "boolean"),
 )
 """The flags of `job submit` of the vendor's command `pai dlc`."""
+
+# ---- other commands ------------------------------------------------------------------------------------------
+
+WINDOW_FLAGS: Final = (
+    Flag("max_events_num", "number of lines or events; 2000 otherwise", "number"),
+    Flag("start_time", "the first moment: 2026-11-28T05:00:00Z; UTC without a zone"),
+    Flag("end_time", "the last moment"),
+    Flag("workspace_id", "not needed: ids are unique", short="w"),
+)
+GET_FLAGS: Final = (
+    *WINDOW_FLAGS,
+    Flag("display_name", "jobs with this in their name", short="n"),
+    Flag("display_name_regex", "jobs whose name has a match of this regular expression"),
+    Flag("job_type", "such as PyTorchJob"),
+    Flag("status", "such as Running; several with commas", "list"),
+    Flag("resource_id", "jobs of a quota"),
+    Flag("page_num", "from 1", "number"),
+    Flag("page_size", "any number; 10 otherwise", "number"),
+    Flag("show_detail", "a list as JSON", "boolean"),
+    Flag("events", "with the events of the job", "boolean"),
+    Flag("events_only", "only the events of the job", "boolean"),
+    Flag("accelerator_type", "of `get specs`: CPU or GPU"),
+    Flag("resource_type", "of `get specs`: ECS or Lingjun"),
+    Flag("instance_types", "of `get specs`: names with commas"),
+)
+STOP_FLAGS: Final = (
+    Flag("force", "do not ask", "boolean", short="f"),
+    Flag("quiet", "print nothing on success", "boolean"),
+    Flag("workspace_id", "not needed: ids are unique", short="w"),
+)

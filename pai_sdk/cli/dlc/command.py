@@ -5,24 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.version import __version__
-from pai_sdk._wire.dlc.flags import GLOBAL_FLAGS, SUBMIT_FLAGS, VENDOR_FLAGS, Flag
-from pai_sdk.cli.dlc import jobs, submitting, vendor_job
+from pai_sdk._wire.dlc.flags import (
+    CREATE_FLAGS,
+    GET_FLAGS,
+    GLOBAL_FLAGS,
+    STOP_FLAGS,
+    SUBMIT_FLAGS,
+    VENDOR_FLAGS,
+    WINDOW_FLAGS,
+    Flag,
+)
 from pai_sdk.cli.dlc.config_file import DEFAULT_PATH, KEYS, write_config
-from pai_sdk.cli.dlc.connection import DlcConnection, connect
 from pai_sdk.cli.dlc.flags import Arguments, parse
-from pai_sdk.cli.dlc.output import refusal_text
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import ApiError, InvalidInputError, PaiError, Problem, SettingsError
 
-TAKES_ALL = {"allow_interspersed_args": False, "ignore_unknown_options": True}
-"""Settings of the command: `dlc` parses its arguments itself."""
+if TYPE_CHECKING:
+    from pai_sdk.cli.dlc.connection import DlcConnection
 
 _ERROR = 1
 _USAGE = 2
@@ -33,13 +40,14 @@ class _Command:
     """A command.
 
     Attributes:
-        run: takes the arguments and a function that connects; returns the exit code.
+        run: module and name of a function: it takes the arguments and a function that connects, and returns the
+            exit code. Modules are loaded for the command that runs only.
         flags: those it has beside the global ones.
         usage: the arguments behind its name.
         formats: of its output.
     """
 
-    run: Callable[[Arguments, Callable[[], DlcConnection]], int]
+    run: str
     flags: Sequence[Flag]
     usage: str
     formats: Sequence[str] = ("table", "json")
@@ -71,7 +79,7 @@ def run(tokens: Sequence[str]) -> int:
         print_error(f"error: {error}")
         return _USAGE
     except ApiError as error:
-        print_error(refusal_text(error))
+        print_error(_call("output:refusal_text", error))
         return _ERROR
     except PaiError as error:
         print_error(f"error: {error}")
@@ -95,7 +103,14 @@ def _run(tokens: Sequence[str]) -> int:
     if (output := arguments.text("output") or "table") not in command.formats:
         formats = ", ".join(command.formats)
         arguments.problems.append(Problem("--output", f"{output!r} is no format", f"there is: {formats}"))
-    return command.run(arguments, partial(connect, arguments))
+    exit_code: int = _call(command.run, arguments, partial(_call, "connection:connect", arguments))
+    return exit_code
+
+
+def _call(function: str, *arguments: object) -> Any:
+    """Calls a function `MODULE:NAME` of this package, whose module is loaded by this call."""
+    module, _, name = function.partition(":")
+    return getattr(import_module(f"pai_sdk.cli.dlc.{module}"), name)(*arguments)
 
 
 def _config(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
@@ -158,17 +173,19 @@ def _print_flags(title: str, flags: Sequence[Flag]) -> None:
 
 _JOB_TYPES = "pytorchjob|tfjob|xgboostjob|mpijob|rayjob|…"
 _COMMANDS = {
-    "submit": _Command(submitting.submit, SUBMIT_FLAGS, _JOB_TYPES),
-    "get": _Command(jobs.get, jobs.GET_FLAGS, "job [ID] | pod JOB POD | specs | quota"),
-    "list": _Command(jobs.get, jobs.GET_FLAGS, "jobs"),
-    "logs": _Command(jobs.logs, jobs.WINDOW_FLAGS, "JOB [POD]"),
-    "events": _Command(jobs.events, jobs.WINDOW_FLAGS, "JOB [POD]"),
-    "stop": _Command(jobs.stop, jobs.STOP_FLAGS, "job ID…"),
-    "delete": _Command(jobs.delete, jobs.STOP_FLAGS, "job ID…"),
-    "config": _Command(_config, (), ""),
-    "create": _Command(submitting.create, submitting.CREATE_FLAGS, "job --kind TYPE, of an older generation"),
-    "job": _Command(vendor_job.job, VENDOR_FLAGS, "submit, with the flags of `pai dlc`", vendor_job.FORMATS),
-    "version": _Command(_version, (), ""),
-    "help": _Command(_help, (), "[COMMAND]"),
-    "completion": _Command(_completion, (), "SHELL"),
+    "submit": _Command("submitting:submit", SUBMIT_FLAGS, _JOB_TYPES),
+    "get": _Command("jobs:get", GET_FLAGS, "job [ID] | pod JOB POD | specs | quota"),
+    "list": _Command("jobs:get", GET_FLAGS, "jobs"),
+    "logs": _Command("jobs:logs", WINDOW_FLAGS, "JOB [POD]"),
+    "events": _Command("jobs:events", WINDOW_FLAGS, "JOB [POD]"),
+    "stop": _Command("jobs:stop", STOP_FLAGS, "job ID…"),
+    "delete": _Command("jobs:delete", STOP_FLAGS, "job ID…"),
+    "config": _Command("command:_config", (), ""),
+    "create": _Command("submitting:create", CREATE_FLAGS, "job --kind TYPE, of an older generation"),
+    "job": _Command(
+        "vendor_job:job", VENDOR_FLAGS, "submit, with the flags of `pai dlc`", ("table", "json", "quiet")
+    ),
+    "version": _Command("command:_version", (), ""),
+    "help": _Command("command:_help", (), "[COMMAND]"),
+    "completion": _Command("command:_completion", (), "SHELL"),
 }

@@ -10,7 +10,6 @@ import typer
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
 from pai_sdk._wire.body import received
-from pai_sdk._wire.dlc.flags import Flag
 from pai_sdk._wire.dlc.jobs import JobQuery
 from pai_sdk._wire.dlc.limits import DEFAULT_MAX_EVENTS, DEFAULT_MAX_LINES, DEFAULT_PAGE_SIZE
 from pai_sdk._wire.dlc.logs import EventQuery, JobEvents, PodLogQuery
@@ -23,34 +22,6 @@ from pai_sdk.cli.dlc.connection import DlcConnection
 from pai_sdk.cli.dlc.flags import Arguments
 from pai_sdk.cli.dlc.output import print_body, print_columns, print_lines, refusal_text
 from pai_sdk.errors import ApiError, NotFoundError, Problem
-
-WINDOW_FLAGS = (
-    Flag("max_events_num", "number of lines or events; 2000 otherwise", "number"),
-    Flag("start_time", "the first moment: 2026-11-28T05:00:00Z; UTC without a zone"),
-    Flag("end_time", "the last moment"),
-    Flag("workspace_id", "not needed: ids are unique", short="w"),
-)
-GET_FLAGS = (
-    *WINDOW_FLAGS,
-    Flag("display_name", "jobs with this in their name", short="n"),
-    Flag("display_name_regex", "jobs whose name has a match of this regular expression"),
-    Flag("job_type", "such as PyTorchJob"),
-    Flag("status", "such as Running; several with commas", "list"),
-    Flag("resource_id", "jobs of a quota"),
-    Flag("page_num", "from 1", "number"),
-    Flag("page_size", "any number; 10 otherwise", "number"),
-    Flag("show_detail", "a list as JSON", "boolean"),
-    Flag("events", "with the events of the job", "boolean"),
-    Flag("events_only", "only the events of the job", "boolean"),
-    Flag("accelerator_type", "of `get specs`: CPU or GPU"),
-    Flag("resource_type", "of `get specs`: ECS or Lingjun"),
-    Flag("instance_types", "of `get specs`: names with commas"),
-)
-STOP_FLAGS = (
-    Flag("force", "do not ask", "boolean", short="f"),
-    Flag("quiet", "print nothing on success", "boolean"),
-    Flag("workspace_id", "not needed: ids are unique", short="w"),
-)
 
 _COLUMNS = (
     "DisplayName",

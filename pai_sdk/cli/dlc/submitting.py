@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 
 from pai_sdk._client.api.dlc_jobs import DlcJobs
-from pai_sdk._wire.dlc.flags import FORMER_KINDS, FORMER_NAMES, SUBMIT_FLAGS, Flag
+from pai_sdk._wire.dlc.flags import FORMER_KINDS, FORMER_NAMES
 from pai_sdk._wire.dlc.limits import MIN_POLL_S
 from pai_sdk._wire.dlc.names import JOB_TYPES, job_type_for
 from pai_sdk._wire.dlc.status import is_terminal
@@ -23,12 +23,6 @@ from pai_sdk.errors import Problem
 
 SUCCEEDED = 0
 FAILED = 1
-
-CREATE_FLAGS = (
-    *SUBMIT_FLAGS,
-    *(Flag(name, f"--{new}" if new else "the type of the job") for name, new in FORMER_NAMES.items()),
-)
-"""The flags of `dlc create job`: those of `submit` under former names too."""
 
 
 def submit(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:

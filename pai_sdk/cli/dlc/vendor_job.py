@@ -22,8 +22,6 @@ from pai_sdk.cli.dlc.output import print_body, print_box
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import InvalidInputError, Problem
 
-FORMATS = ("table", "json", "quiet")
-
 _STEP = re.compile(r"[^.\[\]]+")
 # A comma separates the settings of a role only before the next NAME=.
 _NEXT_SETTING = re.compile(r",(?=[a-z_-]+=)")

@@ -8,9 +8,6 @@ import typer
 
 from pai_sdk.cli.selection.job_names import JobId, find_job
 
-TAKES_ALL = {"allow_interspersed_args": False}
-"""Settings of the command: what follows JOB belongs to the command that is run."""
-
 _SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi"]
 
 

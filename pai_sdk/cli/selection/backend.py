@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pai_sdk import session as sessions  # loads a session at its first use
 from pai_sdk._client.display.commands import commands_with_option
-from pai_sdk._client.session.default import default_session_from, get_default_session
-from pai_sdk._client.session.session import Session
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._core.config.file import config_path_of
 from pai_sdk._core.config.settings import profiles_of
+from pai_sdk._core.default_session import session_module
 from pai_sdk._core.endpoint import host_of
 from pai_sdk.errors import SettingsError
 
@@ -60,7 +60,7 @@ class SelectedBackend:
             return "Docker on this machine"
         if self.embedded:
             return "the embedded service"
-        session = get_default_session(local=True)
+        session = session_module().get_default_session(local=True)
         settings = session.settings
         if session.is_embedded or settings.is_empty:
             return "the embedded service"
@@ -140,15 +140,20 @@ def _selected(selection: SelectedBackend) -> Iterator[None]:
     token = _selection.set(selection)
     try:
         with ExitStack() as stack:
-            if selection.embedded:
-                stack.enter_context(default_session_from(Session.embedded))
-            elif selection.profile is not None:
-                stack.enter_context(default_session_from(partial(Session, profile=selection.profile)))
-            if not selection.local:  # the ids of jobs in Docker need no option
-                stack.enter_context(commands_with_option(selection.option))
+            if selection.is_explicit and not selection.local:
+                _select(selection, stack)  # the ids of jobs in Docker need no option
             yield
     finally:
         _selection.reset(token)
+
+
+def _select(selection: SelectedBackend, stack: ExitStack) -> None:
+    open_from = session_module().default_session_from
+    if selection.embedded:
+        stack.enter_context(open_from(sessions.Session.embedded))
+    elif selection.profile is not None:
+        stack.enter_context(open_from(partial(sessions.Session, profile=selection.profile)))
+    stack.enter_context(commands_with_option(selection.option))
 
 
 def running_service(data_dir: Path | None = None) -> ServiceInfo | None:
@@ -167,9 +172,9 @@ def service_on(root: Path) -> ServiceInfo:
     return service
 
 
-def session_on(service: ServiceInfo) -> Session:
+def session_on(service: ServiceInfo) -> sessions.Session:
     """Creates a session on a service of this machine, with the service's own key."""
-    return Session(
+    return sessions.Session(
         service.region_id,
         service.workspace_id,
         endpoint=service.endpoint,

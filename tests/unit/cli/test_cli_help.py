@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import cache
 from typing import Any
@@ -73,3 +75,13 @@ def test_commands_and_options_can_be_completed() -> None:
         env={"_PAI_SDK_COMPLETE": "complete_bash", "COMP_WORDS": "pai-sdk ps --status Suc", "COMP_CWORD": "3"},
     )
     assert "Succeed" in statuses.stdout.split()
+
+
+@pytest.mark.parametrize("words", [["dlc", "--help"], ["dlc", "help", "submit"], ["migrate", "--help"]])
+def test_a_command_starts_without_the_modules_of_others(words: list[str]) -> None:
+    program = (
+        f"import sys; from pai_sdk.cli.root import run; sys.argv[1:] = {words}\n"
+        "try:\n    run()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert not {'pai_sdk._client.session.session', 'pai_sdk.cli.jobs'} & sys.modules.keys()"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
