@@ -13,7 +13,7 @@ from pai_sdk._service.services.budgets import LISTS, within
 from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.dlc import changes
 from pai_sdk._service.services.dlc.creation import create_dlc_job
-from pai_sdk._service.services.dlc.job_records import job_item, read_job
+from pai_sdk._service.services.dlc.job_records import job_item, read_job, workspace_names
 from pai_sdk._service.services.dlc.listing import find_jobs
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.services.training_jobs import visible_before
@@ -38,9 +38,10 @@ async def create_job(request: Request, context: ContextOf, principal: PrincipalO
 @within(LISTS)
 def list_jobs(context: ContextOf, principal: PrincipalOf, query: JobQuery) -> JobList:
     """ListJobs: by default, those that were created in the last seven days."""
+    names = workspace_names(context)
     with context.jobs.database.read() as session:
         rows, total = find_jobs(session, principal, query, visible_before=visible_before(context, None))
-        return JobList(jobs=[job_item(context, job, row) for job, row in rows], total_count=total)
+        return JobList(jobs=[job_item(context, job, row, names) for job, row in rows], total_count=total)
 
 
 @router.get("/{job_id}")

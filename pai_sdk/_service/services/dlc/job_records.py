@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import select
@@ -18,7 +18,7 @@ from pai_sdk._service.services.dlc.problems import missing_error
 from pai_sdk._service.services.jobs.host_resources import Need, need_or_instances
 from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Job
-from pai_sdk._wire.body import received
+from pai_sdk._wire.body import checked, received
 from pai_sdk._wire.dlc.job_specs import ImageConfig, JobSpec
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.dlc.names import PodName, pods_of
@@ -64,25 +64,34 @@ def read_job(context: ServiceContext, job_id: str, *, has_details: bool = True) 
         job, row = existing_dlc_job(session, job_id)
         need = _need(job)
         amounts = JobDetail(request_gpu=need.gpus, request_memory=need.memory_gib, request_cpu=round(need.cpus))
-        fields = {**_fields(context, job, row), **amounts.to_wire()}
+        sent = received(NewJob, row.body)
+        state = JobDetail(**_state(context, job, row, sent, workspace_names(context)))
+        fields = {**sent.to_wire(), **state.to_wire(), **amounts.to_wire()}
         if has_details:
             details = JobDetail(pods=[*_pods(context, job, row)], status_history=[*_history(job)])
             fields |= details.to_wire()
     return received(JobDetail, fields)
 
 
-def job_item(context: ServiceContext, job: Job, row: DlcJobRow) -> JobItem:
+def workspace_names(context: ServiceContext) -> dict[str, str]:
+    """Returns the names of all workspaces, by id."""
+    return {each.id: each.name for each in context.workspaces.visible(Principal.operator(""))}
+
+
+def job_item(context: ServiceContext, job: Job, row: DlcJobRow, workspaces: Mapping[str, str]) -> JobItem:
     """Returns a job as ListJobs does."""
-    need = _need(job)
-    state = JobItem(
-        request_cpu=round(need.cpus),
-        request_gpu=str(need.gpus),  # here both are text
-        request_memory=str(need.memory_gib),
-        gmt_modified_time=wire_time(job.modified_at),
-        node_count=str(job.instance_count),
-        username=job.owner or LOCAL_USER,
-    )
-    return received(JobItem, {**_fields(context, job, row), **state.to_wire()})
+    sent, need = received(NewJob, row.body), _need(job)
+    fields = {
+        **{name: getattr(sent, name) for name in sent.model_fields_set},
+        **_state(context, job, row, sent, workspaces),
+        "request_cpu": round(need.cpus),
+        "request_gpu": str(need.gpus),  # here both are text
+        "request_memory": str(need.memory_gib),
+        "gmt_modified_time": wire_time(job.modified_at),
+        "node_count": str(job.instance_count),
+        "username": job.owner or LOCAL_USER,
+    }
+    return checked(JobItem, fields, sent.model_extra or {})
 
 
 def pods_of_job(job: Job, row: DlcJobRow) -> list[PodName]:
@@ -113,51 +122,53 @@ def status_in_attempt(status: str, attempt: int) -> str:
     return RESTARTING if attempt > 1 and status in BEFORE_RUNNING else dlc_status(status)
 
 
-def _fields(context: ServiceContext, job: Job, row: DlcJobRow) -> dict[str, Any]:
-    """Returns the fields of both descriptions: the body that created the job, and its state."""
-    sent = received(NewJob, row.body)
-    names = {each.id: each.name for each in context.workspaces.visible(Principal.operator(""))}
+def _state(
+    context: ServiceContext, job: Job, row: DlcJobRow, sent: NewJob, workspaces: Mapping[str, str]
+) -> dict[str, Any]:
+    """Returns the fields of both descriptions that the body of the job does not have, or not as they are now."""
     code, message = _reason(job, row.job_type)
     ended, status = wire_time(job.ended_at), dlc_status(job.status)
-    state = JobDetail(
-        job_specs=[_without_password(spec) for spec in sent.job_specs],
-        settings=_settings(job, sent),
-        user_vpc=sent.user_vpc and RecordedVpc.model_validate(sent.user_vpc.model_dump(exclude_unset=True)),
-        job_id=job.id,
-        job_type=row.job_type,
-        accessibility=job.accessibility,
-        workspace_id=job.workspace_id,
-        workspace_name=names.get(job.workspace_id),
-        user_id=job.owner or LOCAL_USER,
-        tenant_id=LOCAL_USER,
-        cluster_id=context.settings.region_id,
-        resource_type=_RESOURCE_TYPE,
-        resource_level="L0" if sent.resource_id else None,
-        status=status_of(job),
-        reason_code=code,
-        reason_message=message,
-        duration=_duration_s(job),
-        restart_times=str(job.attempt - 1),
-        restart_record=[*_restarts(job)],
-        gmt_create_time=wire_time(job.created_at),
-        gmt_submitted_time=wire_time(next(iter(attempt_starts(job)), None)),
-        gmt_running_time=wire_time(job.started_at),
-        gmt_finish_time=ended,
-        gmt_successed_time=ended if status == "Succeeded" else None,
-        gmt_failed_time=ended if status == "Failed" else None,
-        gmt_stopped_time=ended if status == "Stopped" else None,
-    )
-    return {**sent.to_wire(), **state.to_wire()}
+    return {
+        "job_specs": [_without_password(spec) for spec in sent.job_specs],
+        "settings": _settings(job, sent),
+        "user_vpc": sent.user_vpc and RecordedVpc.model_validate(sent.user_vpc.model_dump(exclude_unset=True)),
+        "job_id": job.id,
+        "job_type": row.job_type,
+        "accessibility": job.accessibility,
+        "workspace_id": job.workspace_id,
+        "workspace_name": workspaces.get(job.workspace_id),
+        "user_id": job.owner or LOCAL_USER,
+        "tenant_id": LOCAL_USER,
+        "cluster_id": context.settings.region_id,
+        "resource_type": _RESOURCE_TYPE,
+        "resource_level": "L0" if sent.resource_id else None,
+        "status": status_of(job),
+        "reason_code": code,
+        "reason_message": message,
+        "duration": _duration_s(job),
+        "restart_times": str(job.attempt - 1),
+        "restart_record": [*_restarts(job)],
+        "gmt_create_time": wire_time(job.created_at),
+        "gmt_submitted_time": wire_time(next(iter(attempt_starts(job)), None)),
+        "gmt_running_time": wire_time(job.started_at),
+        "gmt_finish_time": ended,
+        "gmt_successed_time": ended if status == "Succeeded" else None,
+        "gmt_failed_time": ended if status == "Failed" else None,
+        "gmt_stopped_time": ended if status == "Stopped" else None,
+    }
 
 
 def _need(job: Job) -> Need:
     return need_or_instances(TrainingJobRequest.model_validate(job.request))
 
 
-def _settings(job: Job, sent: NewJob) -> JobSettings:
+def _settings(job: Job, sent: NewJob) -> JobSettings | None:
     """Returns the settings of a job with its tags of now."""
     tags = {label.key: label.value for label in job.labels if label.key != ACCESSIBILITY_LABEL}
-    return (sent.settings or JobSettings()).model_copy(update={"tags": tags})
+    settings = (sent.settings or JobSettings()).model_copy(update={"tags": tags})
+    if not tags:
+        settings.model_fields_set.discard("tags")
+    return settings if settings.model_fields_set else None
 
 
 def _without_password(spec: JobSpec) -> JobSpec:
