@@ -17,7 +17,7 @@ from pai_sdk._wire.dlc.limits import DEFAULT_MAX_LINES
 
 _log = logging.getLogger(__name__)
 
-_MOVE_AFTER_S = 300  # a window that began long ago may lose its first lines: services keep logs for a time only
+_MOVE_AFTER_S = 300  # a window that is read for long may lose its first lines: services keep logs for a time only
 _SETTLED_S = 60  # a line may be listed so long after it was written; the base stays older than that where it can
 _CLOCKS_DIFFER_S = 3600
 _MAX_GROWTH = 64  # times the usual maximum of lines, for a second with more lines than that
@@ -41,6 +41,7 @@ class PodWindows:
         self._clock = clock
         self._max_lines = max_lines
         self._base_s = start_s
+        self._tried_move_s = clock()  # a log that is read once or twice costs no requests for a move
         self._window: list[str] = []  # the lines since the base that were returned; the last read had them
         self._span_s = 0  # of the last window that was not full
         self._move_at = max_lines // 2  # lines in the window at which the base moves
@@ -121,8 +122,9 @@ class PodWindows:
             self._move(*self._due_move)
             self._due_move = None
         settled_s = int(self._clock()) - _SETTLED_S
-        is_old = settled_s - self._base_s >= _MOVE_AFTER_S
+        is_old = self._clock() - self._tried_move_s >= _MOVE_AFTER_S
         if is_old or (len(self._window) >= self._move_at and settled_s > self._base_s):
+            self._tried_move_s = self._clock()
             self._move(settled_s, settled_s + 1, self._max_lines)
             self._move_at = max(self._max_lines // 2, len(self._window) + self._max_lines // 8)
 

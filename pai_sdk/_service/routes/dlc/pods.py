@@ -9,7 +9,7 @@ from pai_sdk._service.services.budgets import LISTS, WorkOf, within
 from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.dlc import pods
 from pai_sdk._service.services.dlc.problems import not_supported
-from pai_sdk._wire.dlc.logs import ContainerInfo, EventQuery, JobEvents, PodEvents, PodLogQuery, PodLogs
+from pai_sdk._wire.dlc.logs import EventQuery, JobEvents, PodEvents, PodLogQuery, PodLogs
 from pai_sdk._wire.dlc.metrics import JobMetrics, JobMetricsQuery
 from pai_sdk._wire.dlc.resources.access import WebTerminal
 
@@ -30,16 +30,10 @@ def get_pod_logs(
 
     With a `PodUid`, those of one attempt. The header `x-pai-log-complete: true` means that no line will follow.
     """
-    lines, is_final = pods.read_logs(context, job_id, pod_id, query, work.spend)
+    logs, is_final = pods.read_logs(context, job_id, pod_id, query, work.spend)
     if is_final:
         request.state.response_headers = {"x-pai-log-complete": "true"}
-    return PodLogs(
-        job_id=job_id,
-        pod_id=pod_id,
-        pod_uid=query.pod_uid or pods.current_uid(context, job_id, pod_id),
-        logs=lines,
-        container_info=ContainerInfo(main_container="main"),
-    )
+    return logs
 
 
 @router.get("/pods/{pod_id}/events")

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import select
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, lazyload
 
 from pai_sdk._core.reasons import REASON_STOPPED_BY_USER
 from pai_sdk._service.identity.principal import LOCAL_USER, Principal
@@ -50,6 +50,17 @@ def existing_dlc_job(session: Session, job_id: str) -> tuple[Job, DlcJobRow]:
     if row is None:
         raise missing_error("job", job_id)
     return row[0], row[1]
+
+
+def dlc_job_with_attempts(session: Session, job_id: str) -> Job:
+    """Returns a job of DLC with its transitions only; raises WireError if there is none."""
+    is_of_dlc = select(DlcJobRow.number).where(DlcJobRow.number == Job.number).exists()
+    # Each relationship costs another query, and the log of each pod is read with a request of its own.
+    parts = (lazyload(Job.labels), lazyload(Job.algorithm))
+    job = session.scalars(select(Job).where(Job.id == job_id, is_of_dlc).options(*parts)).first()
+    if job is None:
+        raise missing_error("job", job_id)
+    return job
 
 
 def require_dlc_job(context: ServiceContext, job_id: str) -> None:

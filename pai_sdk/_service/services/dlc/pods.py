@@ -11,12 +11,18 @@ from sqlalchemy import select
 
 from pai_sdk._data.logs.reader import LogReader, LogWindow
 from pai_sdk._service.services.context import ServiceContext
-from pai_sdk._service.services.dlc.job_records import attempt_starts, existing_dlc_job, pod_uid
+from pai_sdk._service.services.dlc.job_records import (
+    attempt_starts,
+    dlc_job_with_attempts,
+    existing_dlc_job,
+    pod_uid,
+)
 from pai_sdk._service.services.dlc.problems import missing_error, refuse_problems
+from pai_sdk._service.services.jobs.log_reader import instance_names
 from pai_sdk._service.services.usage import MEASURED, read_usage
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._wire.dlc.limits import DEFAULT_MAX_EVENTS, DEFAULT_MAX_LINES, DEFAULT_WINDOW_S, METRICS_WINDOW_S
-from pai_sdk._wire.dlc.logs import EventQuery, PodLogQuery
+from pai_sdk._wire.dlc.logs import ContainerInfo, EventQuery, PodLogQuery, PodLogs
 from pai_sdk._wire.dlc.metrics import JobMetricsQuery, MetricValue, PodMetric
 from pai_sdk._wire.dlc.resources.checks import event_query_problems
 from pai_sdk._wire.dlc.times import milliseconds, seconds_of, wire_time
@@ -32,7 +38,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 def read_logs(
     context: ServiceContext, job_id: str, pod_id: str, query: PodLogQuery, spend: Callable[[int], None]
-) -> tuple[list[str], bool]:
+) -> tuple[PodLogs, bool]:
     """Returns the last lines of a window of time, and whether no line will follow the last one.
 
     `spend` is called with the bytes of each part.
@@ -60,7 +66,14 @@ def read_logs(
         spend(sum(len(block.content) for _, block in page.blocks))
         lines += page.decoded_lines
         start += page.count
-    return lines, window.ended_at is None and not log.is_open and start >= numbers.stop
+    logs = PodLogs(
+        job_id=job_id,
+        pod_id=pod_id,
+        pod_uid=query.pod_uid or pod_uid(pod_id, job.attempt),
+        logs=lines,
+        container_info=ContainerInfo(main_container="main"),
+    )
+    return logs, window.ended_at is None and not log.is_open and start >= numbers.stop
 
 
 def _of_attempt(window: LogWindow, job: Job, attempt: int) -> LogWindow:
@@ -135,9 +148,8 @@ def current_uid(context: ServiceContext, job_id: str, pod_id: str) -> str:
 def _job_with_pod(context: ServiceContext, job_id: str, pod_id: str, uid: str | None) -> Job:
     """Returns a job; raises WireError if it has no such pod."""
     with context.jobs.database.read() as session:
-        job, _ = existing_dlc_job(session, job_id)
-    names = [log.name for log in context.logs.instance_logs(job, None)]
-    if pod_id not in names or uid not in (None, *_uids(job, pod_id)):
+        job = dlc_job_with_attempts(session, job_id)
+    if pod_id not in instance_names(job) or uid not in (None, *_uids(job, pod_id)):
         raise missing_error("pod", pod_id)
     return job
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from pai_sdk._data.logs.reader import ALWAYS, InstanceLog, LogReader, LogWindow, OpenLog, OpenLogs
 from pai_sdk._host.execution.base import JobFiles
@@ -39,7 +41,7 @@ class JobLogReader:
 
     def instance_logs(self, job: Job, instance: str | None) -> Sequence[InstanceLog]:
         """Returns the logs of one instance or of all, by rank; they may be empty."""
-        names = [member.name for member in instances(job.id, TrainingJobRequest.model_validate(job.request))]
+        names = instance_names(job)
         if instance is not None and instance not in names:
             raise WireError(
                 404,
@@ -52,3 +54,14 @@ class JobLogReader:
     def forget(self, job_id: str) -> None:
         """Closes the logs of a deleted job."""
         self._logs.forget(lambda key: key[0] == job_id)
+
+
+def instance_names(job: Job) -> Sequence[str]:
+    """Returns the names of the instances of a job, by rank."""
+    return _names(job.id, json.dumps(job.request))
+
+
+@lru_cache(maxsize=256)
+def _names(job_id: str, request: str) -> tuple[str, ...]:
+    """Returns the names of the instances of a job; cached, since each read of each instance's log needs them."""
+    return tuple(each.name for each in instances(job_id, TrainingJobRequest.model_validate_json(request)))
