@@ -77,7 +77,9 @@ def read_job(context: ServiceContext, job_id: str, *, has_details: bool = True) 
         amounts = JobDetail(request_gpu=need.gpus, request_memory=need.memory_gib, request_cpu=round(need.cpus))
         sent = received(NewJob, row.body)
         state = JobDetail(**_state(context, job, row, sent, workspace_names(context)))
-        fields = {**sent.to_wire(), **state.to_wire(), **amounts.to_wire()}
+        # Tags may have been removed since; a state without settings has no field that would replace those sent.
+        kept = sent.model_copy(update={"settings": None})
+        fields = {**kept.to_wire(), **state.to_wire(), **amounts.to_wire()}
         if has_details:
             details = JobDetail(pods=[*_pods(context, job, row)], status_history=[*_history(job)])
             fields |= details.to_wire()
