@@ -35,6 +35,7 @@ __all__ = [
 _BodyT = TypeVar("_BodyT", bound="Body")
 _ModelT = TypeVar("_ModelT", bound=BaseModel)
 _MAX_PASSES = 20  # each removes values of a wrong type, one level of nesting at a time
+_PLAIN = (str, int, float, list, dict, type(None))
 _Location: TypeAlias = tuple[int | str, ...]
 
 
@@ -116,7 +117,10 @@ class Body(BaseModel):
     def _drop_empty_objects(self: _BodyT) -> _BodyT:
         for name in tuple(self.model_fields_set):
             value = self.__dict__.get(name)
-            if isinstance(value, Body) and not value.model_fields_set:
+            # Most values are plain, and a test for a model is slow: its class is an abstract one.
+            if isinstance(value, _PLAIN) or not isinstance(value, Body):
+                continue
+            if not value.model_fields_set:
                 # The model is frozen for its readers, but still under construction in this validator.
                 self.__dict__[name] = None
                 self.model_fields_set.discard(name)

@@ -38,6 +38,8 @@ _CACHED_BYTES = 8 << 20
 _NUMBERS_PER_CHUNK = 8192
 _ROWS_PER_CHUNK = 512
 _ROWS_PER_CHECK = 1000
+_PLAIN = (str, int, float, type(None))
+_ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
 def json_response(value: Mapping[str, Any], headers: Mapping[str, str], work: Work | None = None) -> Response:
@@ -73,10 +75,7 @@ def json_list(
 def _json_chunks(value: Any) -> Iterator[bytes]:
     # In chunks: the C encoder holds the GIL until it returns, about half a second for a million numbers.
     if isinstance(value, Mapping):
-        for at, (key, item) in enumerate(value.items()):
-            yield b"%s%s:" % (b"," if at else b"{", _dumped(str(key)))
-            yield from _json_chunks(item)
-        yield b"}" if value else b"{}"
+        yield from _object_chunks(value)
     elif isinstance(value, list) and value and _is_nested(value[0]):
         for at, item in enumerate(value):
             yield b"," if at else b"["
@@ -92,6 +91,23 @@ def _json_chunks(value: Any) -> Iterator[bytes]:
         yield _dumped(value)
 
 
+def _object_chunks(value: Mapping[Any, Any]) -> Iterator[bytes]:
+    between, plain = b"{", dict[str, Any]()  # fields in a row that are encoded together
+    for key, item in value.items():
+        if isinstance(item, _PLAIN):
+            plain[str(key)] = item
+            continue
+        if plain:
+            yield between + _dumped(plain)[1:-1]
+            between, plain = b",", {}
+        yield b"%s%s:" % (between, _dumped(str(key)))
+        between = b","
+        yield from _json_chunks(item)
+    if plain:
+        yield between + _dumped(plain)[1:-1]
+    yield b"}" if value else b"{}"
+
+
 def _is_nested(value: Any) -> bool:
     """Returns True if a value may be large itself: a list, or an object with a list or object in it."""
     return isinstance(value, list) or (
@@ -101,11 +117,11 @@ def _is_nested(value: Any) -> bool:
 
 def _dumped(value: Any) -> bytes:
     try:
-        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(value)
     except ValueError:
         # Earlier releases accepted and stored such numbers.
         logger.warning("a number that is not finite is sent as null")
-        text = json.dumps(_without_nan(value), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        text = _ENCODER.encode(_without_nan(value))
     return text.encode(errors="replace")  # a name in an event file may have a lone surrogate
 
 
