@@ -12,7 +12,9 @@ from typing import Any
 from pai_sdk._client.backend.dlc.job_folder import ML
 from pai_sdk._client.backend.dlc.options import DlcMount, DlcOptions
 from pai_sdk._client.backend.dlc.prefix import with_prefix
+from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.checks import caution_problems, job_problems
+from pai_sdk._wire.dlc.field_names import PYTHON_NAMES
 from pai_sdk._wire.dlc.job_specs import (
     AssignNodeSpec,
     ElasticSpotSpec,
@@ -47,6 +49,14 @@ _MAX_RECORDED = 4096  # characters of such a variable: all parameters of a job s
 _PLACEHOLDER = "${secret:"
 _APPENDED = ("tensorboard", "trace")  # outputs to whose files jobs append
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]i?)?B?", re.IGNORECASE)
+_DATA_SOURCE = re.compile(r"DataSources\[(\d+)\]\.?(\w*)")
+# Fields of a data source that options call otherwise.
+_MOUNT_FIELDS = {
+    "mount_path": "path",
+    "data_source_id": "dataset_id",
+    "data_source_version": "version",
+    "mount_access": "access",
+}
 # Where a problem of the body is, in the words of submitters; the first match counts.
 _PARAMETERS = (
     ("DisplayName", "job_name"),
@@ -397,15 +407,22 @@ def _settings(request: TrainingJobRequest, options: DlcOptions) -> JobSettings |
 # ---- what cannot be said
 
 
-def body_problems(body: Mapping[str, Any]) -> list[Problem]:
-    """Returns what the cloud would refuse or ignore in a body, by the parameters of submitters."""
+def body_problems(body: Mapping[str, Any], mounts: int = 0) -> list[Problem]:
+    """Returns what the cloud would refuse or ignore in a body, by the parameters of submitters.
+
+    The last data sources are the `mounts` of the options.
+    """
     problems = [*job_problems(body), *caution_problems(body)]
     # The workspace may be one of the settings, which are needed when the job is submitted.
     wanted = [each for each in problems if each.where != "WorkspaceId"]
-    return [*dict.fromkeys(Problem(_parameter(each.where), each.what, each.hint) for each in wanted)]
+    first = len(received(NewJob, body).data_sources) - mounts
+    return [*dict.fromkeys(Problem(_parameter(each.where, first), each.what, each.hint) for each in wanted)]
 
 
-def _parameter(where: str) -> str:
+def _parameter(where: str, first_mount: int) -> str:
+    if (match := _DATA_SOURCE.match(where)) and int(match[1]) >= first_mount:
+        name = PYTHON_NAMES.get(match[2], match[2])
+        return f"dlc.mounts[{int(match[1]) - first_mount}].{_MOUNT_FIELDS.get(name, name)}".removesuffix(".")
     for prefix, name in _PARAMETERS:
         if where.startswith(prefix):
             return name + where[len(prefix) :]

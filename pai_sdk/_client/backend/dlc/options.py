@@ -84,8 +84,8 @@ class DlcSpotType(Sent):
     """
 
     instance_type: str
-    discount_percent: Number | None = None
-    price_per_hour: Number | None = None
+    discount_percent: Annotated[Number | None, Field(gt=0, le=100)] = None
+    price_per_hour: Annotated[Number | None, Field(gt=0)] = None
 
 
 class DlcOptions(Sent):
@@ -117,7 +117,7 @@ class DlcOptions(Sent):
     driver: str | None = None
     node_names: list[str] = Field(default_factory=list)
     avoid_nodes: list[str] = Field(default_factory=list)
-    spot_price_per_minute: Number | None = None
+    spot_price_per_minute: Annotated[Number | None, Field(gt=0)] = None
     elastic_spot: list[DlcSpotType] = Field(default_factory=list)
     restart_policy: Literal["Always", "Never", "OnFailure", "ExitCode"] | None = None
     success_policy: Literal["AllWorkers", "ChiefWorker", "Partial"] | None = None
@@ -126,7 +126,7 @@ class DlcOptions(Sent):
     image_registry: str | None = None
     image_username: str | None = None
     image_password: Annotated[str | None, BeforeValidator(_password)] = Field(default=None, repr=False)
-    grace_period_s: Integer | None = None
+    grace_period_s: Annotated[Integer | None, Field(ge=0)] = None
     settings: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")

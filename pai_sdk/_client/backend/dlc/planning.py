@@ -67,7 +67,7 @@ def dlc_plan(plan: Plan, options: DlcOptions, targets: MountTargets, *, code: Co
         prefix_installs=REQUIREMENTS in more_files,
     )
     rendering = Rendering(options, layout)
-    if problems := body_problems(rendering(request)):
+    if problems := body_problems(rendering(request), len(options.mounts)):
         raise InvalidInputError(problems)
     return replace(
         plan,

@@ -302,6 +302,21 @@ def test_an_unknown_setting() -> None:
         DlcOptions(settings={"EnableCpuAffinity": True})
 
 
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        ({"mounts": [{"path": "a", "uri": "nas://x"}, {"path": "/b", "uri": "nas://x"}]}, "dlc.mounts[0].path"),
+        ({"mounts": [{"path": "/b", "uri": "nas://x"}, {"path": "/b", "uri": "nas://y"}]}, "dlc.mounts[1].path"),
+        ({"grace_period_s": -1}, "dlc.grace_period_s"),
+        ({"spot_price_per_minute": 0}, "dlc.spot_price_per_minute"),
+    ],
+)
+def test_wrong_options_by_their_own_names(session: Session, options: dict[str, Any], where: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        estimator(session, dlc=options).plan()
+    assert [problem.where for problem in caught.value.problems] == [where]
+
+
 def test_a_job_is_read_back(session: Session) -> None:
     submitter = estimator(
         session,
