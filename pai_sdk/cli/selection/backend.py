@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pai_sdk import session as sessions  # loads a session at its first use
 from pai_sdk._client.display.commands import commands_with_option
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._core.config.file import config_path_of
@@ -25,6 +24,7 @@ from pai_sdk._core.endpoint import host_of
 from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
+    from pai_sdk._client.session.session import Session
     from pai_sdk._service.settings import ServiceInfo
 
 EMBEDDED_DATA = Path("~/.pai/service")
@@ -148,11 +148,12 @@ def _selected(selection: SelectedBackend) -> Iterator[None]:
 
 
 def _select(selection: SelectedBackend, stack: ExitStack) -> None:
-    open_from = session_module().default_session_from
+    sessions = session_module()  # loads a session at its first use
     if selection.embedded:
-        stack.enter_context(open_from(sessions.Session.embedded))
+        stack.enter_context(sessions.default_session_from(sessions.Session.embedded))
     elif selection.profile is not None:
-        stack.enter_context(open_from(partial(sessions.Session, profile=selection.profile)))
+        opener = partial(sessions.Session, profile=selection.profile)
+        stack.enter_context(sessions.default_session_from(opener))
     stack.enter_context(commands_with_option(selection.option))
 
 
@@ -172,9 +173,9 @@ def service_on(root: Path) -> ServiceInfo:
     return service
 
 
-def session_on(service: ServiceInfo) -> sessions.Session:
+def session_on(service: ServiceInfo) -> Session:
     """Creates a session on a service of this machine, with the service's own key."""
-    return sessions.Session(
+    session: Session = session_module().Session(
         service.region_id,
         service.workspace_id,
         endpoint=service.endpoint,
@@ -182,3 +183,4 @@ def session_on(service: ServiceInfo) -> sessions.Session:
         credentials=static_credentials(service.access_key_id, service.access_key_secret),
         profile="",
     )
+    return session
