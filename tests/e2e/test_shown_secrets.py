@@ -23,6 +23,7 @@ from pai_sdk import (
     ModelScopeEstimator,
     Pipeline,
     Processor,
+    Role,
     Secret,
     Session,
     TrainingJob,
@@ -223,6 +224,17 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
     )
     pipeline = Pipeline("planted", store=planted.folder / "pipelines")
     pipeline.step(planted.estimators[0], name="train")
+    of_roles = Estimator(
+        image_uri="i",
+        command=f"python a.py --token {MARK}",
+        job_type="TFJob",
+        roles={"Worker": Role(), "Evaluator": Role(command=f"python b.py --token {MARK}")},
+        environments={"A_TOKEN": MARK},
+        instance_type="ecs.c6.large",
+        dlc={"image_username": "u", "image_password": MARK, "image_registry": "r.example.com"},
+        api="dlc",
+        session=planted.session,
+    )
     values: dict[str, object] = {
         "Pipeline": pipeline,
         "Pipeline.plans": pipeline.plans(),
@@ -230,6 +242,10 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
         "Estimator": planted.estimators[0],
         "Estimator.plan": planted.estimators[0].plan(),
         "Estimator.plan.request": planted.estimators[0].plan().request,
+        "Role": Role(command=f"python a.py --token {MARK}", image_uri="i"),
+        "Estimator with roles": of_roles,
+        "Estimator with roles.plan": of_roles.plan(),
+        "Estimator with roles.plan.request": of_roles.plan().request,
         "Processor": Processor(
             "python:3.11", f"run --token {MARK}", environments={"A": MARK}, session=planted.session
         ),
@@ -298,7 +314,7 @@ def test_no_command_prints_a_secret(planted: Planted) -> None:
     calls = [
         *(["ps"], ["ps", "--json"], ["status", first], ["status", first, "--json"], ["describe", first]),
         *(["describe", first, "--json"], ["diff", first, second], ["diff", first, second, "--json"]),
-        *(["events", first], ["events", first, "--json"], ["logs", first], ["metrics", first]),
+        *(["why", first], ["events", first], ["events", first, "--json"], ["logs", first], ["metrics", first]),
         *(
             ["runs"],
             ["runs", "--json"],
