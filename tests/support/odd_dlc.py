@@ -28,6 +28,7 @@ class Habits:
     includes_start: bool = True
     includes_end: bool = True
     max_lines: int = 2000  # the most that it returns, whatever is asked
+    accepted_lines: int = 1_000_000  # more are refused
     lag_s: float = 0.0  # a line is listed so long after it was written, at most
     stale_s: float = 0.0  # a response shows a state that is as old as this, at most
     names_uid: bool = True
@@ -226,6 +227,8 @@ class FakeDlc:
         pods = [pod for pod in all_pods if query.pod_uid in (None, pod.uid)]
         if not pods:
             raise api_error("no such pod", code="PodNotFound", status_code=404, request_id="r")
+        if (query.max_lines or 0) > self.habits.accepted_lines:
+            raise api_error("MaxLines", code="InvalidParameter", status_code=400, request_id="r")
         lines = self._window(pods[-1], query)
         limit = min(query.max_lines or 2000, self.habits.max_lines)
         kept = lines[:limit] if self.habits.keeps_first else lines[-limit:]

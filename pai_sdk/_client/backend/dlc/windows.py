@@ -14,13 +14,14 @@ from difflib import SequenceMatcher
 from typing import Protocol
 
 from pai_sdk._wire.dlc.limits import DEFAULT_MAX_LINES
+from pai_sdk.errors import InvalidRequestError
 
 _log = logging.getLogger(__name__)
 
 _MOVE_AFTER_S = 300  # a window that is read for long may lose its first lines: services keep logs for a time only
 _SETTLED_S = 60  # a line may be listed so long after it was written; the base stays older than that where it can
 _CLOCKS_DIFFER_S = 3600
-_MAX_GROWTH = 64  # times the usual maximum of lines, for a second with more lines than that
+_GROWTHS = (8, 50)  # times the usual maximum of lines, for a second with more lines than that
 _MAX_BISECTIONS = 64
 _MAX_FAILED_MOVES = 5
 
@@ -105,11 +106,16 @@ class PodWindows:
 
     def _dense_window(self, end_s: int) -> tuple[int, list[str], int]:
         """Returns a window of a second with more lines than the service returns by default."""
-        max_lines = self._max_lines
-        while True:
-            max_lines *= 8
-            lines = self._fetch(self._base_s, end_s, max_lines)
-            if len(lines) < max_lines or max_lines >= self._max_lines * _MAX_GROWTH:
+        max_lines, lines = self._max_lines, list[str]()
+        for growth in _GROWTHS:
+            try:
+                lines = self._fetch(self._base_s, end_s, self._max_lines * growth)
+            except InvalidRequestError:
+                # More than the service accepts, which is not documented: what the last request returned is the most.
+                lines = lines or self._fetch(self._base_s, end_s, max_lines)
+                break
+            max_lines = self._max_lines * growth
+            if len(lines) < max_lines:
                 break
         if len(lines) in (self._max_lines, max_lines):
             _log.warning("a log has more lines in a second than the service returns; some of them are missing")

@@ -96,17 +96,32 @@ def test_a_long_log_that_exists_already(keeps_first: bool, includes: bool) -> No
     other.close()
 
 
-def test_more_lines_in_a_second_than_a_response_has_by_default() -> None:
-    dlc = FakeDlc(Habits(max_lines=100_000))
+@pytest.mark.parametrize(("count", "most"), [(5000, 100_000), (50_000, 100_000), (5000, 20_000)])
+def test_more_lines_in_a_second_than_a_response_has_by_default(count: int, most: int) -> None:
+    dlc = FakeDlc(Habits(max_lines=100_000, accepted_lines=most))
     job_id = dlc.add({})
     pod_id = f"{job_id}-master-0"
     pod = FakePod("uid", START_S)
-    burst = [(START_S + 30.5, f"line {number}") for number in range(5000)]
+    burst = [(START_S + 30.5, f"line {number}") for number in range(count)]
     pod.write([(START_S + 10, "first"), *burst, (START_S + 90, "last")], 0.0, dlc.chance)
     dlc.pods[pod_id] = [pod]
     logs = logs_of(dlc)
     lines = follow(dlc, logs, job_id, pod_id, START_S + 400)
     assert lines == ["first", *(text for _, text in burst), "last"]
+    logs.close()
+
+
+def test_more_lines_in_a_second_than_the_service_accepts(caplog: pytest.LogCaptureFixture) -> None:
+    dlc = FakeDlc(Habits(max_lines=100_000, accepted_lines=20_000))
+    job_id = dlc.add({})
+    pod_id = f"{job_id}-master-0"
+    pod = FakePod("uid", START_S)
+    pod.write([(START_S + 30.5, f"line {number}") for number in range(30_000)], 0.0, dlc.chance)
+    dlc.pods[pod_id] = [pod]
+    logs = logs_of(dlc)
+    lines = follow(dlc, logs, job_id, pod_id, START_S + 400)
+    assert lines == [f"line {number}" for number in range(14_000, 30_000)]
+    assert "some of them are missing" in caplog.text
     logs.close()
 
 
