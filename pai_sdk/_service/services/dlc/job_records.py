@@ -78,8 +78,8 @@ def read_job(context: ServiceContext, job_id: str, *, has_details: bool = True) 
         sent = received(NewJob, row.body)
         state = JobDetail(**_state(context, job, row, sent, workspace_names(context)))
         # Tags may have been removed since; a state without settings has no field that would replace those sent.
-        kept = sent.model_copy(update={"settings": None})
-        fields = {**kept.to_wire(), **state.to_wire(), **amounts.to_wire()}
+        without_settings = sent.model_copy(update={"settings": None})
+        fields = {**without_settings.to_wire(), **state.to_wire(), **amounts.to_wire()}
         if has_details:
             details = JobDetail(pods=[*_pods(context, job, row)], status_history=[*_history(job)])
             fields |= details.to_wire()
