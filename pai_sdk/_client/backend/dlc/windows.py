@@ -111,7 +111,7 @@ class PodWindows:
             try:
                 lines = self._fetch(self._base_s, end_s, self._max_lines * growth)
             except InvalidRequestError:
-                # More than the service accepts, which is not documented: what the last request returned is the most.
+                # More than the service accepts, which is not documented.
                 lines = lines or self._fetch(self._base_s, end_s, max_lines)
                 break
             max_lines = self._max_lines * growth
