@@ -9,7 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pai_sdk._client.code.git import FOREIGN_VARIABLES
+from pai_sdk._core.git.clone import FOREIGN_VARIABLES
 
 logger = logging.getLogger(__name__)
 

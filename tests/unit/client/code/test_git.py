@@ -14,10 +14,10 @@ from urllib.parse import quote
 
 import pytest
 
-from pai_sdk._client.code import git as code_git
 from pai_sdk._client.code.git import checkout
-from pai_sdk._client.code.git_config import parse_git_config
 from pai_sdk._client.code.package import package_code
+from pai_sdk._core.git.clone import clone as clone_source
+from pai_sdk._core.git.git_config import parse_git_config
 from pai_sdk.errors import CodeError
 from tests.support.messages import refused
 from tests.support.programs import write_program
@@ -80,7 +80,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def clone(git_config: dict[str, str], into: Path, *, timeout_s: float = 600.0) -> Path:
-    code_git.clone(parse_git_config(git_config), into, timeout_s=timeout_s)
+    clone_source(parse_git_config(git_config), into, timeout_s=timeout_s)
     return into
 
 

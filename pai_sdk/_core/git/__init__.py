@@ -1,0 +1,1 @@
+"""One state of a git repository, for clients and services."""
