@@ -35,8 +35,9 @@ class Staging(ABC):
             self.fill_output(output, is_resumed=output.name in RESUMED_CHANNELS)
         for number, mount in enumerate(request.mounts or ()):
             self.fill_mount(number, mount)
-            make_files_executable(self.files.sandbox.mount_dir(number))
-            if mount.access == "RW":
+            if not mount.is_clone:  # git knows the modes of its files
+                make_files_executable(self.files.sandbox.mount_dir(number))
+            if mount.is_saved:
                 record_mounted(self.files.sandbox, number, self.files.mount(number))
         record_resumed(self.files, [output.name for output in request.output_channels])
 

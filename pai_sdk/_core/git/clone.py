@@ -63,18 +63,18 @@ def clone(
     into: Path,
     *,
     timeout_s: float = DEFAULT_TIMEOUT_S,
-    for_others: bool = False,
+    is_isolated: bool = False,
     check_cancelled: Callable[[], None] = lambda: None,
 ) -> None:
     """Clones one state of a repository with its submodules, without its history if the host allows that.
 
-    `for_others` is for services: no submodules, and no login or setting of the user who runs git, except keys of
+    `is_isolated` is for services: no submodules, and no login or setting of the user who runs git, except keys of
     ssh. `check_cancelled` is called often, and stops git by an exception.
     """
     # A login is sent to the host of `repo` only; submodules on other hosts must be public, or readable with this
     # machine's ssh keys. Files in Git LFS need git-lfs on this machine; without it a warning names them.
     # One deadline for all commands together.
-    git = _Git(source, into, time.monotonic() + timeout_s, _environment(source, for_others), check_cancelled)
+    git = _Git(source, into, time.monotonic() + timeout_s, _environment(source, is_isolated), check_cancelled)
     if source.commit is None:
         branch = ["--branch", source.branch] if source.branch else []
         git.run("clone", "--quiet", "--depth=1", *branch, "--", source.url, str(git.folder))
@@ -94,7 +94,7 @@ def clone(
             message = f"{source.commit!r} is not on {source.branch!r} of {source.url}"
             raise CodeError([Problem("git_config['commit']", message)])
         git.checkout_commit(source.commit)
-    if (git.folder / ".gitmodules").is_file() and not for_others:
+    if (git.folder / ".gitmodules").is_file() and not is_isolated:
         git.update_submodules()
     warn_of_pointers(git.folder, source.url)
 
@@ -192,7 +192,7 @@ class _Git:
         return f"{reason_text}\n    {tail}" if tail else reason_text
 
 
-def _environment(source: GitSource, for_others: bool) -> dict[str, str]:
+def _environment(source: GitSource, is_isolated: bool) -> dict[str, str]:
     variables = {
         name: value
         for name, value in os.environ.items()
@@ -207,10 +207,10 @@ def _environment(source: GitSource, for_others: bool) -> dict[str, str]:
         # `_REASONS` has the English messages.
         "LC_ALL": "C",
     }
-    if for_others:
+    if is_isolated:
         # Without a home, git and curl read no ~/.gitconfig and no ~/.netrc, which can have logins.
         variables |= {"GIT_CONFIG_GLOBAL": os.devnull, "HOME": os.devnull}
-    if source.secret or for_others:
+    if source.secret or is_isolated:
         # git asks no other credential helper if the config has a login.
         settings = [("credential.helper", ""), ("core.askPass", "")]
         variables |= {"GIT_ASKPASS": "", "SSH_ASKPASS": ""}

@@ -20,6 +20,8 @@ from pai_sdk._host.lifecycle import outcome
 from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.odps.table_rights import is_table
 from pai_sdk._service.oss.bucket_store import BucketStore
+from pai_sdk._service.services.dlc.cloning import clone_mount
+from pai_sdk._service.services.dlc.records import Records
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.staging import ServiceStaging, StagingCancelled, store_uri
 from pai_sdk._service.settings import Pace
@@ -67,6 +69,11 @@ class ServiceJob:
         self._services = services
         self._add_event = add_event
 
+    @property
+    def clones_code(self) -> bool:
+        """Returns whether the job waits for the host of a repository before its start."""
+        return any(mount.is_clone for mount in self.request.mounts or ())
+
     def check_cancelled(self) -> None:
         """Raises StagingCancelled if the job is stopped, or the service shuts down."""
         if self._is_cancelled():
@@ -81,6 +88,7 @@ class ServiceJob:
             self.request,
             is_cancelled=self._is_cancelled,
             notify=self._add_event,
+            clone=partial(clone_mount, Records(self._services.jobs.database)),
             put_table=None if tables is None else partial(tables.put, self.files, self.id),
         ).fill()
 
@@ -154,7 +162,7 @@ class Publisher(OutputUploader):
         mounts = {
             number: partial(self._target, f"mount {mount.path!r}", mount.uri)
             for number, mount in enumerate(request.mounts or ())
-            if mount.access == "RW"
+            if mount.is_saved
         }
         super().__init__(files, targets, is_cancelled=is_cancelled, options={"workers": _WORKERS}, mounts=mounts)
         self._store = store

@@ -115,6 +115,8 @@ class Scheduler:
         )
         self._disk = DiskWatch(folder.root)
         self._copiers = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="copy")
+        # The host of a repository may hang for minutes; jobs without one must not wait for it.
+        self._cloners = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="clone")
         # Separate pools: start and finish of a job must not wait for large files of another job.
         self._publishers = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="publish")
         self._finishers = ThreadPoolExecutor(settings.copy_threads, thread_name_prefix="finish")
@@ -137,7 +139,7 @@ class Scheduler:
     def close(self) -> None:
         """Stops the threads. Running jobs continue; the next service on this folder recovers them."""
         self._task.close()
-        for pool in (self._copiers, self._publishers, self._finishers):
+        for pool in (self._copiers, self._cloners, self._publishers, self._finishers):
             pool.shutdown(wait=True, cancel_futures=True)
         self._trash.close()
 
@@ -273,7 +275,8 @@ class Scheduler:
         if active.work is None:
             # The future is the only channel from the pool's thread to the scheduler; that thread changes nothing
             # of `active`.
-            active.work = self._copiers.submit(self._start, active)
+            threads = self._cloners if active.job.clones_code else self._copiers
+            active.work = threads.submit(self._start, active)
         if not active.work.done():
             if active.job.stop_requested:  # the executor may be starting it, for example pull its image
                 active.life.stop()

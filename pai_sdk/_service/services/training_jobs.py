@@ -41,7 +41,7 @@ def check_job(
         algorithms=context.algorithms,
         is_of_dlc=is_of_dlc,
     )
-    refuse_unsupported(job.request, context.executor)
+    refuse_unsupported(job.request, context.executor, is_of_dlc=is_of_dlc)
     refuse_oversized(job.request, Capacity.of(context.settings, context.executor))
     if job.request.experiment_config is not None:
         context.experiments.require_visible(job.request.experiment_config.experiment_id, principal, "submit")

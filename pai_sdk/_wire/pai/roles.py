@@ -18,7 +18,10 @@ from pai_sdk._wire.pai.numbers import Integer
 from pai_sdk._wire.pai.secret_values import masked_command
 from pai_sdk._wire.pai.wire import Sent
 
-__all__ = ["Mount", "Role", "StartAfter", "mount_problems", "role_problems"]
+__all__ = ["CLONE_PREFIX", "Mount", "Role", "StartAfter", "mount_problems", "role_problems"]
+
+CLONE_PREFIX = "code-source://"
+"""Prefix of the URIs of mounts whose content is a clone of a registered repository; only services write them."""
 
 _ROLE_NAME = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,62}")
 _URI = re.compile(r"file:///[^/]|[a-z][a-z0-9+.-]*://[^/]")
@@ -88,6 +91,16 @@ class Mount(Sent):
     uri: str
     access: Literal["RO", "RW"] = "RO"
     options: str | None = None
+
+    @property
+    def is_clone(self) -> bool:
+        """Returns whether the folder is a clone of a repository."""
+        return self.uri.startswith(CLONE_PREFIX)
+
+    @property
+    def is_saved(self) -> bool:
+        """Returns whether changes of the job are stored."""
+        return self.access == "RW" and not self.is_clone
 
     @field_validator("path")
     @classmethod

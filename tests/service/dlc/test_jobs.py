@@ -156,7 +156,6 @@ def test_metrics_of_pods(dlc: DlcClient) -> None:
             {"DataSources": [{"Uri": f"oss://b/{name}/", "MountPath": "/mnt"} for name in "ab"]},
             "different datasource can't have the same mount path",
         ),
-        ({"CodeSource": {"CodeSourceId": "code-1234"}}, "CodeSource"),
         ({"WorkspaceId": "17"}, "no workspace '17'"),
     ],
 )

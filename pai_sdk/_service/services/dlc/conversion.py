@@ -37,7 +37,7 @@ _IN_BASH = 'if command -v bash >/dev/null 2>&1; then exec bash -c "$0"; else exe
 
 
 def training_request(job: NewJob, mounts: Sequence[Mount]) -> TrainingJobRequest:
-    """Returns the request that runs a job of DLC; `mounts` are its data sources, resolved.
+    """Returns the request that runs a job of DLC; `mounts` are its data sources and its code, resolved.
 
     Raises InvalidInputError with values that a training job cannot have.
     """
@@ -70,9 +70,6 @@ def unrunnable_problems(job: NewJob) -> Iterator[Problem]:
     """Yields what the cloud can run, and this service cannot."""
     if job.job_type is not None and job.job_type not in _RUNNABLE:
         yield Problem("JobType", _refusal(job.job_type), f"these can: {', '.join(_RUNNABLE)}")
-    if job.code_source is not None:
-        hint = "copy the code to a bucket of this service, and mount it with DataSources"
-        yield Problem("CodeSource", "this service clones no repositories", hint)
     for index, source in enumerate(job.data_sources):
         if source.uri is not None:
             yield from mount_problems(f"DataSources[{index}].Uri", source.uri)

@@ -9,6 +9,7 @@ from sqlalchemy.orm import Session
 
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.services.context import ServiceContext
+from pai_sdk._service.services.dlc.cloning import mount_of_code
 from pai_sdk._service.services.dlc.conversion import mount, mount_problems, training_request, unrunnable_problems
 from pai_sdk._service.services.dlc.problems import refuse_problems
 from pai_sdk._service.services.dlc.templates import with_template
@@ -48,10 +49,14 @@ def create_dlc_job(
 
 
 def _mounts(context: ServiceContext, job: NewJob, principal: Principal) -> list[Mount]:
-    return [
+    mounts = [
         _mount(f"DataSources[{index}]", source, context, principal)
         for index, source in enumerate(job.data_sources)
     ]
+    if job.code_source is not None:
+        context.records.require_visible(job.code_source.code_source_id or "", principal, "read")
+        mounts.append(mount_of_code(context.records, job.code_source))
+    return mounts
 
 
 def _mount(where: str, source: DataSource, context: ServiceContext, principal: Principal) -> Mount:

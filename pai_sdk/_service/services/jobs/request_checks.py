@@ -57,7 +57,9 @@ def _bucket_uses(request: TrainingJobRequest) -> Iterator[tuple[str, str, Right]
                 raise invalid_parameter(f"{where}: {error}") from error
 
 
-def refuse_unsupported(request: TrainingJobRequest, executor: ExecutorCapabilities) -> None:
+def refuse_unsupported(
+    request: TrainingJobRequest, executor: ExecutorCapabilities, *, is_of_dlc: bool = False
+) -> None:
     """Raises WireError for roles and mounts that the executor of this service cannot run."""
     problems = [str(problem) for problem in (*role_problems(request), *mount_path_problems(request))]
     if has_unlike_instances(request) and not executor.roles:
@@ -67,7 +69,8 @@ def refuse_unsupported(request: TrainingJobRequest, executor: ExecutorCapabiliti
     problems += [
         f"Mounts {mount.path}: {mount.uri!r} is not an oss:// URI, and this service reads and writes no other"
         for mount in request.mounts or ()
-        if not mount.uri.startswith("oss://")
+        # Whether the user may see a code source is checked where a job of DLC is created.
+        if not mount.uri.startswith("oss://") and not (is_of_dlc and mount.is_clone)
     ]
     if problems:
         raise invalid_parameter("; ".join(problems))

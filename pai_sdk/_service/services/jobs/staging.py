@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from pai_sdk._data.run.store.stored_checkpoints import unfinished_files
@@ -26,6 +27,9 @@ from pai_sdk.errors import FileNameError, InvalidInputError, ObjectNotFoundError
 if TYPE_CHECKING:
     from pai_sdk._service.oss.store import ObjectStore
 
+CloneMount: TypeAlias = Callable[[Mount, Path, Callable[[], None]], None]
+"""Fills the folder of a mount with a clone, and calls a check for a stop meanwhile."""
+
 _WORKERS = 16
 _CLOUD = ".aliyuncs.com"
 
@@ -33,6 +37,7 @@ REASON_CODE_MISSING = "CodeNotFound"
 REASON_INPUT_MISSING = "InputNotFound"
 REASON_NOT_SUPPORTED = "NotSupported"
 REASON_NOT_A_FILE_NAME = "InvalidObjectKey"
+REASON_CLONE_FAILED = "CloneFailed"
 REASON_DISK = "StagingFailed"
 REASON_DAMAGED = DAMAGED
 
@@ -53,8 +58,9 @@ class StagingCancelled(Exception):
 class ServiceStaging(Staging):
     """Fills the folder of a job from the object store, and from tables.
 
-    `is_cancelled` is checked between files and within large ones: then StagingCancelled is raised. `put_table` is
-    called with the store of a table channel, the table's URI, and whether the table must exist.
+    `is_cancelled` is checked between files and within large ones: then StagingCancelled is raised. `clone` fills
+    the folder of a mount with a clone. `put_table` is called with the store of a table channel, the table's URI,
+    and whether the table must exist.
     """
 
     def __init__(
@@ -65,12 +71,14 @@ class ServiceStaging(Staging):
         *,
         is_cancelled: Callable[[], bool],
         notify: Callable[[str], None] = lambda text: None,
+        clone: CloneMount | None = None,
         put_table: Callable[[Store, str, bool], None] | None = None,
     ) -> None:
         super().__init__(files, request)
         self._store = store
         self._is_cancelled = is_cancelled
         self._notify = notify
+        self._clone = clone
         self._put_table = put_table
 
     def fill(self) -> None:
@@ -108,6 +116,10 @@ class ServiceStaging(Staging):
     def fill_mount(self, number: int, mount: Mount) -> None:
         """Copies the files of a mount; one that the job may change can be empty."""
         description = f"mount {mount.path}"
+        if mount.is_clone and self._clone is not None:
+            self._clone(mount, self.files.sandbox.mount_dir(number), self._check_cancelled)
+            self._notify(f"The code is cloned into {mount.path}.")
+            return
         uri = store_uri(mount.uri, description).as_dir()
         if mount.access == "RO":
             self._copy(uri, self.files.mount(number), description, REASON_INPUT_MISSING)

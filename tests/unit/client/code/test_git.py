@@ -5,10 +5,8 @@ import contextlib
 import gc
 import os
 import subprocess
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
@@ -19,6 +17,7 @@ from pai_sdk._client.code.package import package_code
 from pai_sdk._core.git.clone import clone as clone_source
 from pai_sdk._core.git.git_config import parse_git_config
 from pai_sdk.errors import CodeError
+from tests.support.git_hosts import GitServer, Repository, git, git_server, url_of
 from tests.support.messages import refused
 from tests.support.programs import write_program
 from tests.support.waiting import PATIENCE_S
@@ -37,41 +36,6 @@ def git_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         "GIT_COMMITTER_EMAIL": "a@example.com",
     }.items():
         monkeypatch.setenv(name, value)
-
-
-def git(folder: Path, *arguments: str) -> str:
-    done = subprocess.run(["git", *arguments], cwd=folder, check=True, capture_output=True, text=True)
-    return done.stdout.strip()
-
-
-class Repository:
-    """main: one, two, three; branch `side` leaves after one; tag `v1` is two."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        path.mkdir(parents=True)
-        git(path, "init", "-q", "-b", "main")
-        self.commits: dict[str, str] = {}
-        for name in ("one", "two", "three"):
-            self._commit(name)
-            if name == "two":
-                git(path, "tag", "v1")
-        git(path, "checkout", "-q", "-b", "side", self.commits["one"])
-        (path / "src").mkdir()
-        (path / "src" / "side.py").write_text("side")
-        (path / "out").symlink_to("/etc")
-        self._commit("side")
-        git(path, "checkout", "-q", "main")
-
-    def _commit(self, name: str) -> None:
-        (self.path / "train.py").write_text(name)
-        git(self.path, "add", "-A")
-        git(self.path, "commit", "-q", "-m", name)
-        self.commits[name] = git(self.path, "rev-parse", "HEAD")
-
-    @property
-    def url(self) -> str:
-        return self.path.as_uri()
 
 
 @pytest.fixture
@@ -287,108 +251,22 @@ def test_a_host_that_does_not_know_our_ssh_key(ssh_host: Path) -> None:
 # ---- over HTTP, with a login ------------------------------------------------------------------------------
 
 
-class _GitHttp(BaseHTTPRequestHandler):
-    """git's own HTTP server program behind basic authentication."""
-
-    server: _Server
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-    def do_GET(self) -> None:
-        path, _, query = self.path.partition("?")
-        self.server.seen.append((path, self.headers.get("Authorization")))
-        if self.server.hangs:
-            self.server.asked.set()
-            self.server.released.wait(PATIENCE_S)
-            self.close_connection = True
-            return
-        is_known = self.server.expected in ("", self.headers.get("Authorization"))
-        moved_to = self.server.moved(self.path) if is_known or not self.server.asks_first else ""
-        if moved_to:
-            self._answer(301, {"Location": moved_to})
-            return
-        if not is_known:
-            self._answer(401, {"WWW-Authenticate": 'Basic realm="git"'})
-            return
-        environment = {
-            **os.environ,
-            "GIT_PROJECT_ROOT": str(self.server.root),
-            "GIT_HTTP_EXPORT_ALL": "1",
-            "REQUEST_METHOD": self.command,
-            "PATH_INFO": path,
-            "QUERY_STRING": query,
-            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
-            "REMOTE_USER": "me",
-            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
-        }
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        done = subprocess.run(
-            ["git", "http-backend"], input=body, env=environment, capture_output=True, check=True
-        )
-        head, _, content = done.stdout.partition(b"\r\n\r\n")
-        headers = dict(line.split(": ", 1) for line in head.decode().splitlines())
-        self._answer(int(headers.pop("Status", "200").split()[0]), headers, content)
-
-    def _answer(self, status: int, headers: dict[str, str], content: bytes = b"") -> None:
-        self.send_response(status)
-        for name, value in headers.items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(content)))
-        self.end_headers()
-        self.wfile.write(content)
-
-    do_POST = do_GET
-
-
-class _Server(ThreadingHTTPServer):
-    root: Path
-    expected: str
-    hangs = False
-    asks_first = False
-    moved: Callable[[str], str] = staticmethod(lambda path: "")  # from the path that is asked for to another place
-    asked: threading.Event
-    released: threading.Event
-    seen: list[tuple[str, str | None]]
-
-
 @pytest.fixture
-def server(repository: Repository) -> Iterator[_Server]:
-    made = _Server(("127.0.0.1", 0), _GitHttp)
-    made.root = repository.path.parent
-    made.expected = "Basic " + base64.b64encode(f"x-access-token:{TOKEN}".encode()).decode()
-    made.asked, made.released = threading.Event(), threading.Event()
-    made.seen = []
-    thread = threading.Thread(target=made.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    yield made
-    made.released.set()
-    made.shutdown()
-    made.server_close()
-    thread.join()
+def server(repository: Repository) -> Iterator[GitServer]:
+    with git_server(repository.path.parent, f"x-access-token:{TOKEN}") as made:
+        yield made
 
 
 @contextlib.contextmanager
-def _another(server: _Server) -> Iterator[_Server]:
+def _another(server: GitServer) -> Iterator[GitServer]:
     """Another host, with the same repositories, that accepts no login."""
-    other = _Server(("127.0.0.1", 0), _GitHttp)
-    other.root, other.expected, other.seen = server.root, "no login", []
-    thread = threading.Thread(target=other.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with git_server(server.root) as other:
+        other.expected = "no login"
         yield other
-    finally:
-        other.shutdown()
-        other.server_close()
-        thread.join()
-
-
-def url_of(server: _Server) -> str:
-    return f"http://127.0.0.1:{server.server_port}/project.git"
 
 
 def test_a_token_opens_the_door_and_is_found_nowhere(
-    server: _Server, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    server: GitServer, repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     arguments: list[object] = []
     popen = subprocess.Popen
@@ -411,7 +289,7 @@ def test_a_token_opens_the_door_and_is_found_nowhere(
 
 @pytest.mark.parametrize("trace", [False, True])
 def test_a_wrong_token_is_reported_without_its_text(
-    server: _Server, monkeypatch: pytest.MonkeyPatch, trace: bool
+    server: GitServer, monkeypatch: pytest.MonkeyPatch, trace: bool
 ) -> None:
     if trace:
         monkeypatch.setenv("GIT_TRACE_CURL", "1")
@@ -428,19 +306,19 @@ def test_a_wrong_token_is_reported_without_its_text(
         assert "Authorization" not in text
 
 
-def test_without_a_token_git_does_not_prompt(server: _Server) -> None:
+def test_without_a_token_git_does_not_prompt(server: GitServer) -> None:
     with pytest.raises(CodeError, match="give a token"):
         content({"repo": url_of(server)})
 
 
-def test_a_host_that_hangs(server: _Server, tmp_path: Path) -> None:
+def test_a_host_that_hangs(server: GitServer, tmp_path: Path) -> None:
     server.hangs = True
     with refused(CodeError, "git_config"):
         clone({"repo": url_of(server), "token": TOKEN}, tmp_path / "clone", timeout_s=0.5)
 
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="needs /proc")
-def test_the_process_list_shows_no_token_while_git_runs(server: _Server, tmp_path: Path) -> None:
+def test_the_process_list_shows_no_token_while_git_runs(server: GitServer, tmp_path: Path) -> None:
     server.hangs = True
     config = {"repo": url_of(server), "token": TOKEN}
     with ThreadPoolExecutor(1) as pool:
@@ -487,7 +365,7 @@ def test_submodules_come_along(repository: Repository, library: Repository) -> N
 
 
 def test_a_submodule_beside_the_repository_gets_the_token_too(
-    server: _Server, repository: Repository, library: Repository
+    server: GitServer, repository: Repository, library: Repository
 ) -> None:
     with_submodule(repository, library.url)
     git(repository.path, "config", "-f", ".gitmodules", "submodule.lib.url", "../library.git")
@@ -497,7 +375,7 @@ def test_a_submodule_beside_the_repository_gets_the_token_too(
 
 
 def test_no_other_host_is_sent_the_token(
-    server: _Server, repository: Repository, library: Repository, tmp_path: Path
+    server: GitServer, repository: Repository, library: Repository, tmp_path: Path
 ) -> None:
     with _another(server) as other:
         with_submodule(repository, library.url)
@@ -515,7 +393,7 @@ def test_no_other_host_is_sent_the_token(
 
 @pytest.mark.parametrize("asks_first", [False, True])
 def test_a_host_to_which_the_repository_has_moved_is_not_sent_the_token(
-    server: _Server, tmp_path: Path, asks_first: bool
+    server: GitServer, tmp_path: Path, asks_first: bool
 ) -> None:
     with _another(server) as other:
         server.moved, server.asks_first = f"http://localhost:{other.server_port}{{}}".format, asks_first
@@ -528,14 +406,14 @@ def test_a_host_to_which_the_repository_has_moved_is_not_sent_the_token(
         assert {authorization for _, authorization in other.seen} <= {None}
 
 
-def test_a_repository_that_has_moved_on_its_host_is_found(server: _Server) -> None:
+def test_a_repository_that_has_moved_on_its_host_is_found(server: GitServer) -> None:
     """GitLab, for one, leads from `project` to `project.git`."""
     server.moved = lambda path: path.replace("project/", "project.git/") if "project/" in path else ""
     assert content({"repo": url_of(server).removesuffix(".git"), "token": TOKEN}) == "three"
 
 
 def test_a_submodule_reaches_for_no_file_of_this_machine(
-    server: _Server, repository: Repository, library: Repository
+    server: GitServer, repository: Repository, library: Repository
 ) -> None:
     with_submodule(repository, library.url)
     with pytest.raises(CodeError, match="its submodules cannot be cloned"):
@@ -553,3 +431,22 @@ def test_large_files_that_stayed_behind_are_reported(
         pass
     (message,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert "1 file(s) came as Git LFS pointers, without their content: weights.bin" in message
+
+
+def test_a_clone_for_others_has_no_login_of_this_user(
+    server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".netrc").write_text(f"machine 127.0.0.1 login x-access-token password {TOKEN}")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    source = parse_git_config({"repo": url_of(server)})
+    clone_source(source, tmp_path / "own")
+    with pytest.raises(CodeError):
+        clone_source(source, tmp_path / "of-others", is_isolated=True)
+
+
+def test_a_clone_for_others_is_without_submodules(
+    repository: Repository, library: Repository, tmp_path: Path
+) -> None:
+    with_submodule(repository, library.url)
+    clone_source(parse_git_config({"repo": repository.url}), tmp_path / "clone", is_isolated=True)
+    assert not any((tmp_path / "clone" / "lib").iterdir())
