@@ -36,6 +36,7 @@ from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.job_specs import JobSpec
 from pai_sdk._wire.dlc.jobs import JobQuery, JobReference, JobUpdate, NewJob
+from pai_sdk._wire.dlc.limits import PRIORITIES
 from pai_sdk._wire.dlc.records import JobDetail, JobItem
 from pai_sdk._wire.dlc.resources.tags import Tag
 from pai_sdk._wire.dlc.status import has_command_ended, is_terminal, statuses_for
@@ -295,9 +296,8 @@ class DlcBackend(OssFiles):
         job = self._read_detail(job_id)
         if is_terminal(word_of(job)):
             raise InvalidInputError([Problem("JOB", f"{job_id} is {job.status}", "only unfinished jobs change")])
-        if changes.priority is not None and job.resource_id is None:
-            problem = "is of jobs in a quota only; the service would ignore it"
-            raise InvalidInputError([Problem("priority", problem)])
+        if changes.priority is not None:
+            _check_priority(changes.priority, job)
         body = {"priority": changes.priority, "description": changes.description}
         self._jobs.update(job_id, JobUpdate(**{key: value for key, value in body.items() if value is not None}))
         if changes.priority is not None:
@@ -305,7 +305,10 @@ class DlcBackend(OssFiles):
 
     def _confirm_priority(self, job_id: str, priority: int) -> None:
         until_s = self.retry.clock() + _NO_EFFECT_S
-        while self._read_detail(job_id).priority != priority:
+        while (job := self._read_detail(job_id)).priority != priority:
+            if is_terminal(word_of(job)):
+                problem = f"{job_id} was {job.status} before it showed the change"
+                raise InvalidInputError([Problem("priority", problem, "only unfinished jobs change")])
             if self.retry.clock() >= until_s:
                 problem = f"{job_id} does not show the change to {priority} after {_NO_EFFECT_S:.0f} seconds"
                 raise InvalidInputError([Problem("priority", problem, "the service ignores it in some statuses")])
@@ -377,6 +380,16 @@ def _weak(method: Callable[[str, float], JobDetail]) -> Callable[[str, float], J
         return existing(job_id, max_age_s)
 
     return call
+
+
+def _check_priority(priority: int, job: JobDetail) -> None:
+    """Raises InvalidInputError for what is no priority, and for a job whose service would ignore it."""
+    if type(priority) is not int or priority not in PRIORITIES:
+        hint = f"a whole number from {PRIORITIES[0]} to {PRIORITIES[-1]}"
+        raise InvalidInputError([Problem("priority", f"{priority!r} is no priority", hint)])
+    if job.resource_id is None:
+        problem = "is of jobs in a quota only; the service would ignore it"
+        raise InvalidInputError([Problem("priority", problem)])
 
 
 def _with_password(body: dict[str, Any]) -> dict[str, Any]:

@@ -216,6 +216,25 @@ class TestJobs:
         with pytest.raises(InvalidInputError):
             in_quota.update(priority=6)
 
+    @pytest.mark.parametrize("priority", ["a", "", "5", 0, 10, True, 2.5])
+    def test_a_priority_that_is_none_is_not_sent(self, session: Session, dlc: FakeDlc, priority: Any) -> None:
+        job = session.get_job(dlc.add({"ResourceId": "quota1", "Priority": 1}, Status="Running"))
+        with pytest.raises(InvalidInputError) as caught:
+            job.update(priority=priority)
+        assert [problem.where for problem in caught.value.problems] == ["priority"]
+        assert "UpdateJob" not in dlc.calls
+
+    def test_a_job_that_ends_ends_the_wait_for_its_priority(
+        self, session: Session, dlc: FakeDlc, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = session.get_job(dlc.add({"ResourceId": "quota1", "Priority": 1}, Status="Running"))
+        monkeypatch.setattr(dlc, "update", lambda job_id, body: dlc.jobs[job_id].update(Status="Succeeded"))
+        before_s = dlc.now_s
+        with pytest.raises(InvalidInputError) as caught:
+            job.update(priority=5)
+        assert [problem.where for problem in caught.value.problems] == ["priority"]
+        assert dlc.now_s - before_s < 10
+
     def test_log_metrics_and_usage(self, session: Session, dlc: FakeDlc) -> None:
         submitter = estimator(session, metric_definitions=[{"name": "loss", "regex": "loss=([0-9.]+)"}])
         job = session.submit(submitter.plan(outputs={"tensorboard": "nas://fs.cn-hangzhou/tb/"}))
