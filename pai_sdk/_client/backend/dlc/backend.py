@@ -294,8 +294,7 @@ class DlcBackend(OssFiles):
     def update(self, job_id: str, changes: JobUpdates) -> None:
         """Calls UpdateJob, and reads back whether it had an effect: the service responds with success anyway."""
         job = self._read_detail(job_id)
-        if is_terminal(word_of(job)):
-            raise InvalidInputError([Problem("JOB", f"{job_id} is {job.status}", "only unfinished jobs change")])
+        _check_unfinished(job_id, job)
         if changes.priority is not None:
             _check_priority(changes.priority, job)
         body = {"priority": changes.priority, "description": changes.description}
@@ -306,9 +305,7 @@ class DlcBackend(OssFiles):
     def _confirm_priority(self, job_id: str, priority: int) -> None:
         until_s = self.retry.clock() + _NO_EFFECT_S
         while (job := self._read_detail(job_id)).priority != priority:
-            if is_terminal(word_of(job)):
-                problem = f"{job_id} was {job.status} before it showed the change"
-                raise InvalidInputError([Problem("priority", problem, "only unfinished jobs change")])
+            _check_unfinished(job_id, job)
             if self.retry.clock() >= until_s:
                 problem = f"{job_id} does not show the change to {priority} after {_NO_EFFECT_S:.0f} seconds"
                 raise InvalidInputError([Problem("priority", problem, "the service ignores it in some statuses")])
@@ -380,6 +377,12 @@ def _weak(method: Callable[[str, float], JobDetail]) -> Callable[[str, float], J
         return existing(job_id, max_age_s)
 
     return call
+
+
+def _check_unfinished(job_id: str, job: JobDetail) -> None:
+    """Raises InvalidInputError for a job that has ended."""
+    if is_terminal(word_of(job)):
+        raise InvalidInputError([Problem("JOB", f"{job_id} is {job.status}", "only unfinished jobs change")])
 
 
 def _check_priority(priority: int, job: JobDetail) -> None:

@@ -232,7 +232,7 @@ class TestJobs:
         before_s = dlc.now_s
         with pytest.raises(InvalidInputError) as caught:
             job.update(priority=5)
-        assert [problem.where for problem in caught.value.problems] == ["priority"]
+        assert [problem.where for problem in caught.value.problems] == ["JOB"]
         assert dlc.now_s - before_s < 10
 
     def test_log_metrics_and_usage(self, session: Session, dlc: FakeDlc) -> None:
