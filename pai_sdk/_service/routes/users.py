@@ -92,7 +92,7 @@ def delete_key(context: ContextOf, name: str, key_id: str) -> None:
 def list_audit_entries(
     context: ContextOf,
     user: Annotated[str | None, Query(alias="User")] = None,
-    before: Annotated[int | None, Query(alias="Before", ge=1)] = None,
+    before: Annotated[int | None, Query(alias="Before", ge=1, le=1_000_000_000)] = None,
     page_size: PageSize = 100,
 ) -> AuditList:
     """ListAuditEntries: requests that changed something or were refused, and failed sign-ins, the newest first.

@@ -235,3 +235,25 @@ def test_tensorboards_are_links_to_the_page(dlc: DlcClient, ids: dict[str, str])
         assert dlc.refused("CreateTensorboard", wrong)[:2] == (400, "InvalidParameter")
     for each in (of_job, of_source):
         dlc.do("DeleteTensorboard", ids={"tensorboard_id": each["TensorboardId"]})
+
+
+NUMBERS = ("PageNumber", "PageSize", "MaxLines", "MaxEventsNum", "Version", "NumericRangeMax", "CheckNumber")
+
+
+@pytest.mark.parametrize("number", [1 << 31, 1 << 63, -1, 10**30])
+@pytest.mark.parametrize("name", [name for name, action in ACTIONS.items() if action.method == "GET"])
+def test_numbers_that_no_database_holds(dlc: DlcClient, ids: dict[str, str], name: str, number: int) -> None:
+    action = ACTIONS[name]
+    for field in NUMBERS:
+        answer = dlc.call("GET", action.path_of(**ids), version=API_VERSION, **{field: str(number)})
+        assert answer.status_code < 500, (field, answer.text)
+
+
+@pytest.mark.parametrize("number", [1 << 31, 1 << 63, 10**30])
+@pytest.mark.parametrize("field", ["Priority", "JobMaxRunningTimeMinutes", "TemplateVersion", "PodCount"])
+def test_jobs_with_numbers_that_no_database_holds(dlc: DlcClient, field: str, number: int) -> None:
+    body = dlc_body(**({} if field == "PodCount" else {field: number}))
+    if field == "PodCount":
+        body["JobSpecs"][0][field] = number
+    answer = dlc.call("POST", "/api/v1/jobs", body)
+    assert answer.status_code < 500, answer.text

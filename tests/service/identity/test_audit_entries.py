@@ -84,3 +84,8 @@ def test_a_flood_of_failed_sign_ins_does_not_fill_the_log(other: Client) -> None
     entries = other.get("/audit", PageSize="100")["Entries"]
     assert 60 <= len(entries) <= 62
     assert {one["User"] for one in entries} == {"-"}
+
+
+def test_a_number_that_no_database_holds_is_refused(operator: Client) -> None:
+    for number in (1 << 31, 1 << 63):
+        assert operator.call("GET", "/audit", Before=str(number)).status_code == 400
