@@ -30,7 +30,7 @@ from tests.support.wheels import write_wheel
 __all__ = ["engine"]
 
 SOURCE = Path(__file__).parent / "one_estimator"
-PLACES = ("process-dlc", "local", "docker", "docker-dlc", "ray", "slurm", "slurm-dlc")
+PLACES = ("process-dlc", "local", "docker", "docker-dlc", "ray", "ray-dlc", "slurm", "slurm-dlc")
 
 # Variables of the contract that a place decides.
 _PLACES_OWN = {
