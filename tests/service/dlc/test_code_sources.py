@@ -77,8 +77,8 @@ def test_the_state_that_the_job_names_is_cloned(dlc: DlcClient, host: GitServer,
 
 def test_a_clone_is_a_folder_of_the_job(dlc: DlcClient, host: GitServer) -> None:
     source_id = register(dlc, url_of(host), CloneType=0, MountPath="/mnt/elsewhere")
-    command = "cd /root/code/project && cat train.py && echo && echo new > out.txt && cat out.txt && git status -s"
-    body = with_code(source_id, command, MountPath="/root/code/")
+    command = "cd /opt/code/project && cat train.py && echo && echo new > out.txt && cat out.txt && git status -s"
+    body = with_code(source_id, command, MountPath="/opt/code/")
     assert log_of(dlc, body) == ["three", "new", "?? out.txt"]
     assert log_of(dlc, body) == ["three", "new", "?? out.txt"]
     assert log_of(dlc, with_code(source_id, "ls /mnt/elsewhere")) == ["project"]

@@ -67,14 +67,14 @@ def test_code_sources(dlc: DlcClient) -> None:
     new = {
         "DisplayName": "repo",
         "CodeRepo": "https://example.org/a.git",
-        "MountPath": "/root/code",
+        "MountPath": "/mnt/code",
         "CodeRepoAccessToken": "secret",
     }
     path = f"/codesources/{ask(dlc, 'POST', '/codesources', new)['CodeSourceId']}"
     ask(dlc, "PUT", path, {"CodeBranch": "main"})
     ask(dlc, "PUT", f"{path}/publish")
     known = ask(dlc, "GET", path)
-    assert (known["CodeBranch"], known["MountPath"], known["Accessibility"]) == ("main", "/root/code", "PUBLIC")
+    assert (known["CodeBranch"], known["MountPath"], known["Accessibility"]) == ("main", "/mnt/code", "PUBLIC")
     listed = ask(dlc, "GET", "/codesources", DisplayName="rep")
     assert listed["TotalCount"] == 1
     assert "secret" not in f"{known} {listed}"

@@ -21,7 +21,6 @@ from pai_sdk._wire.pai.roles import CLONE_PREFIX, Mount
 from pai_sdk._wire.workspace.code_sources import NewCodeSource
 from pai_sdk.errors import CodeError, Problem
 
-_DEFAULT_PATH = "/root/code"
 _FLAT = 1  # the CloneType of a clone without a folder of its own
 _FIELDS = {"git_config['branch']": "Branch", "git_config['commit']": "Commit"}
 
@@ -40,7 +39,8 @@ def mount_of_code(records: Records, code: CodeSource) -> Mount:
         )
     # Only the id, so that no record of the job has the token; what the job changes is stored nowhere.
     uri = f"{CLONE_PREFIX}{source_id}/?{urlencode({name: value for name, value in state.items() if value})}"
-    return Mount(path=code.mount_path or registered.mount_path or _DEFAULT_PATH, uri=uri, access="RW")
+    # A code source is registered with a path.
+    return Mount(path=code.mount_path or registered.mount_path or "", uri=uri, access="RW")
 
 
 def clone_mount(records: Records, mount: Mount, folder: Path, check_cancelled: Callable[[], None]) -> None:

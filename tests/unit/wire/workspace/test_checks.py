@@ -13,7 +13,7 @@ from pai_sdk._wire.workspace.labels import ResourceLabel
 
 URI = "oss://b.oss-cn-x.aliyuncs.com/d/"
 DATASET = {"Name": "data", "Uri": URI, "DataSourceType": "OSS", "Property": "DIRECTORY"}
-CODE = {"DisplayName": "code", "CodeRepo": "https://git.example/a.git", "MountPath": "/root/code"}
+CODE = {"DisplayName": "code", "CodeRepo": "https://git.example/a.git", "MountPath": "/mnt/code"}
 LONG = "k" * 129
 
 
