@@ -126,10 +126,10 @@ class Body(BaseModel):
                 self.model_fields_set.discard(name)
         return self
 
-    def to_wire(self, *left_out: str) -> dict[str, Any]:
+    def to_wire(self, *excluded: str) -> dict[str, Any]:
         """Returns the JSON object: names of the wire, without unset fields and the named ones of this class."""
         return self.model_dump(
-            mode="json", by_alias=True, exclude_unset=True, exclude_none=True, exclude=set(left_out)
+            mode="json", by_alias=True, exclude_unset=True, exclude_none=True, exclude=set(excluded)
         )
 
     def to_json(self) -> str:

@@ -244,9 +244,9 @@ def _nodes(request: TrainingJobRequest, options: DlcOptions) -> AssignNodeSpec |
 def _data_sources(request: TrainingJobRequest, options: DlcOptions, layout: Layout) -> Iterator[DataSource]:
     code = request.effective_code_dir
     if code is not None and isinstance(code.location_value, OssLocation):
-        place = code.location_value
-        host = f"{place.bucket}.{layout.endpoint}" if layout.endpoint else place.bucket
-        yield mount_of(f"oss://{host}/{place.key}", f"{ML}/code", layout)
+        location = code.location_value
+        host = f"{location.bucket}.{layout.endpoint}" if layout.endpoint else location.bucket
+        yield mount_of(f"oss://{host}/{location.key}", f"{ML}/code", layout)
     yield mount_of(layout.job_folder, f"{ML}/job", layout)
     for channel in request.input_channels:
         path = f"{ML}/input/data/{channel.name}"
@@ -414,9 +414,9 @@ def body_problems(body: Mapping[str, Any], mounts: int = 0) -> list[Problem]:
     """
     problems = [*job_problems(body), *caution_problems(body)]
     # The workspace may be one of the settings, which are needed when the job is submitted.
-    wanted = [each for each in problems if each.where != "WorkspaceId"]
+    relevant = [each for each in problems if each.where != "WorkspaceId"]
     first = len(received(NewJob, body).data_sources) - mounts
-    return [*dict.fromkeys(Problem(_parameter(each.where, first), each.what, each.hint) for each in wanted)]
+    return [*dict.fromkeys(Problem(_parameter(each.where, first), each.what, each.hint) for each in relevant)]
 
 
 def _parameter(where: str, first_mount: int) -> str:

@@ -84,8 +84,8 @@ def remote_code(request: TrainingJobRequest, targets: MountTargets) -> CodeFiles
     code = request.effective_code_dir
     if code is None or not isinstance(code.location_value, OssLocation):
         return CodeFiles()
-    place = code.location_value
-    store = targets.store(f"oss://{place.bucket}/{place.key}")
+    location = code.location_value
+    store = targets.store(f"oss://{location.bucket}/{location.key}")
     return CodeFiles.of(
         ((each.path, each.executable) for each in store.list()),
         lambda name: b"".join(store.read(name)).decode(errors="backslashreplace"),

@@ -153,8 +153,8 @@ def _algorithm(job: JobDetail | JobItem, variables: Mapping[str, str]) -> Record
     if job.user_command is not None:
         fields["command"] = command_of(job.user_command, variables.get(COMMAND))
     code = next((each for each in job.data_sources if each.mount_path == _CODE and each.uri), None)
-    if code is not None and (place := parse_oss(code.uri or "")) is not None:
-        location = RecordedLocation(bucket=place.bucket, key=place.key, endpoint=place.endpoint)
+    if code is not None and (parsed := parse_oss(code.uri or "")) is not None:
+        location = RecordedLocation(bucket=parsed.bucket, key=parsed.key, endpoint=parsed.endpoint)
         fields["code_dir"] = RecordedCode(location_type="oss", location_value=location)
     if (metrics := _json(variables.get(METRICS), list)) is not None:
         fields["metric_definitions"] = metrics

@@ -33,7 +33,7 @@ class Fetch(Protocol):
 
 
 class PodWindows:
-    """The position in the log of one pod. Lines before the window are counted, those in it are held."""
+    """The position in the log of one pod. Lines before the window are counted, those in it are kept."""
 
     def __init__(
         self, fetch: Fetch, start_s: int, clock: Callable[[], float], *, max_lines: int = DEFAULT_MAX_LINES
@@ -161,19 +161,19 @@ class PodWindows:
 
     def _accept(self, lines: list[str]) -> list[str]:
         """Records a read of the window; returns its new lines."""
-        held = self._window
-        if lines[: len(held)] == held:
+        previous = self._window
+        if lines[: len(previous)] == previous:
             self._window = lines
-            return lines[len(held) :]
-        if held[: len(lines)] == lines or _contains(held, lines):
+            return lines[len(previous) :]
+        if previous[: len(lines)] == lines or _contains(previous, lines):
             return []  # an older state of the log, or its last lines cannot be read at the moment
-        for first in range(1, len(held)):
+        for first in range(1, len(previous)):
             # The service no longer has the first lines.
-            if held[first:] == lines[: len(held) - first]:
+            if previous[first:] == lines[: len(previous) - first]:
                 self._window = lines
-                return lines[len(held) - first :]
+                return lines[len(previous) - first :]
         self._window = lines
-        return _inserted(held, lines)
+        return _inserted(previous, lines)
 
 
 def _contains(lines: list[str], part: list[str]) -> bool:
@@ -181,7 +181,7 @@ def _contains(lines: list[str], part: list[str]) -> bool:
     return any(lines[at] == part[0] and lines[at : at + size] == part for at in range(len(lines) - size + 1))
 
 
-def _inserted(held: list[str], lines: list[str]) -> list[str]:
-    """Returns the lines between or behind those that are held: they were listed late."""
-    matcher = SequenceMatcher(None, held, lines, autojunk=False)
+def _inserted(previous: list[str], lines: list[str]) -> list[str]:
+    """Returns the lines between or behind those that it had: they were listed late."""
+    matcher = SequenceMatcher(None, previous, lines, autojunk=False)
     return [line for tag, _, _, start, end in matcher.get_opcodes() if tag != "equal" for line in lines[start:end]]

@@ -196,8 +196,8 @@ def change_version_labels(
 def _labels(body: Mapping[str, Any], added: Sequence[ResourceLabel], removed: Collection[str]) -> dict[str, Any]:
     """Returns the change of a body to other labels."""
     labels = {label.key: label.value or "" for label in (*received(NewLabels, body).labels, *added)}
-    left = [ResourceLabel(key=key, value=value) for key, value in labels.items() if key not in removed]
-    return wire_names(labels=[label.to_wire() for label in left] or None)
+    remaining = [ResourceLabel(key=key, value=value) for key, value in labels.items() if key not in removed]
+    return wire_names(labels=[label.to_wire() for label in remaining] or None)
 
 
 def _record(context: ServiceContext, row: RecordRow) -> DatasetRecord:
