@@ -102,10 +102,8 @@ class JobReplicaStatus(Body):
     estimated_resource_config: ResourceConfig | None = None
 
 
-class JobDetail(Body):
-    """The response of GetJob: the job as it was sent, and its state. Numbers are numbers."""
-
-    keeps_empty = frozenset({"Pods", "pods", "StatusHistory", "status_history"})
+class _JobFields(Body):
+    """The fields that both descriptions of a job have."""
 
     job_id: String = None
     display_name: String = None
@@ -138,9 +136,6 @@ class JobDetail(Body):
     job_specs: list[JobSpec] = Field(default_factory=list)
     priority: Integer = None
     request_cpu: Integer = Field(default=None, alias="RequestCPU")
-    request_gpu: Number = Field(default=None, alias="RequestGPU")
-    request_id: String = None
-    request_memory: Number = None
     resource_id: String = None
     resource_level: String = None
     resource_type: String = None
@@ -163,81 +158,38 @@ class JobDetail(Body):
     success_policy: String = None
     template_id: String = None
     template_version: Integer = None
+
+
+class JobDetail(_JobFields):
+    """The response of GetJob: the job as it was sent, and its state. Numbers are numbers."""
+
+    keeps_empty = frozenset({"Pods", "pods", "StatusHistory", "status_history"})
+
+    request_gpu: Number = Field(default=None, alias="RequestGPU")
+    request_id: String = None
+    request_memory: Number = None
     debugger_config_content: String = None
 
 
-class JobItem(Body):
+class JobItem(_JobFields):
     """A job in a list. Some numbers are text, and most details can be absent."""
 
-    job_id: String = None
-    display_name: String = None
-    job_type: String = None
-    status: String = None
-    sub_status: String = None
-    reason_code: String = None
-    reason_message: String = None
-    status_history: list[StatusEntry] = Field(default_factory=list)
-    pods: list[Pod] = Field(default_factory=list)
-    duration: Integer = None
-    gmt_create_time: String = None
-    gmt_submitted_time: String = None
-    gmt_running_time: String = None
-    gmt_finish_time: String = None
-    gmt_successed_time: String = None
-    gmt_failed_time: String = None
-    gmt_stopped_time: String = None
-    accessibility: String = None
-    cluster_id: String = None
-    code_source: CodeSource | None = None
-    credential_config: CredentialConfig | None = None
-    data_sources: list[DataSource] = Field(default_factory=list)
-    elastic_spec: JobElasticSpec | None = None
     enable_preemptible_job: Boolean = None
-    enabled_debugger: Boolean = None
-    envs: StringMap = Field(default_factory=dict, repr=False)
     gmt_modified_time: String = None
     is_deleted: Boolean = None
-    job_max_running_time_minutes: Integer = None
-    job_replica_statuses: list[JobReplicaStatus] = Field(default_factory=list)
-    job_specs: list[JobSpec] = Field(default_factory=list)
     node_count: String = None
     node_names: Strings = Field(default_factory=list)
-    priority: Integer = None
-    request_cpu: Integer = Field(default=None, alias="RequestCPU")
     request_gpu: String = Field(default=None, alias="RequestGPU")
     request_memory: String = None
-    resource_id: String = None
-    resource_level: String = None
     resource_name: String = None
     resource_quota_name: String = None
-    resource_type: String = None
-    restart_times: String = None
     retry_count: Integer = None
-    scheduling_strategy: String = None
-    settings: JobSettings | None = None
     system_envs: StringMap = Field(default_factory=dict, repr=False)
-    template_id: String = None
     template_name: String = None
-    tenant_id: String = None
-    thirdparty_lib_dir: String = None
-    thirdparty_libs: Strings = Field(default_factory=list)
     use_oversold_resource: Boolean = None
-    user_command: String = None
-    user_id: String = None
     user_script: String = None
-    user_vpc: RecordedVpc | None = None
     username: String = None
     working_dir: String = None
-    workspace_id: String = None
-    workspace_name: String = None
-    supported_profiling_types: String = Field(default=None, alias="supportedProfilingTypes")
-    description: String = None
-    custom_envs: list[CustomEnv] = Field(default_factory=list)
-    options: String = None
-    success_policy: String = None
-    template_version: Integer = None
-    restart_record: list[RestartRecord] = Field(default_factory=list)
-    role_system_envs: AnyMap = Field(default_factory=dict)
 
 
 class JobList(Body):

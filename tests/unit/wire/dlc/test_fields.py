@@ -12,6 +12,7 @@ from pydantic.alias_generators import to_pascal
 
 from pai_sdk._wire.body import Body, unknown_fields
 from pai_sdk._wire.dlc.actions import ACTIONS
+from pai_sdk._wire.dlc.records import JobDetail, JobItem
 from tests.support.client_fields import full_body, golden_fields
 
 pytestmark = pytest.mark.interpreter
@@ -303,3 +304,9 @@ def test_actions_have_their_methods_and_paths() -> None:
 def test_ids_are_quoted_in_paths() -> None:
     path = ACTIONS["GetPodLogs"].path_of(job_id="dlc1", pod_id="dlc1/master~0")
     assert path == "/api/v1/jobs/dlc1/pods/dlc1%2Fmaster~0/logs"
+
+
+@pytest.mark.parametrize("model", [JobDetail, JobItem])
+@pytest.mark.parametrize("field", ["Envs", "RoleSystemEnvs"])
+def test_variables_are_in_no_repr(model: type[Body], field: str) -> None:
+    assert "hidden" not in repr(model.model_validate({field: {"TOKEN": "hidden"}}))
