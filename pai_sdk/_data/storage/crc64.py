@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 from functools import cache
 from typing import Any
+
+_log = logging.getLogger(__name__)
 
 
 @cache
@@ -14,8 +17,20 @@ def _model() -> Any:
     return anycrc.Model("CRC64-XZ")
 
 
+@cache
+def has_crc64() -> bool:
+    """Returns True if this machine can compute it; if not, callers check by other means, and it is logged once."""
+    try:
+        _model()
+    except ImportError as error:
+        _log.warning("what is transferred is checked by MD5 and by size, which is slower: %s", error)
+        return False
+    return True
+
+
 def crc64_of(data: bytes | memoryview, crc64: int = 0) -> int:
-    """Returns the CRC-64 of bytes that follow others whose CRC-64 is `crc64`."""
+    """Returns the CRC-64 of bytes that follow others whose CRC-64 is `crc64`; ask `has_crc64` first."""
+    # It holds the interpreter's lock, so callers give it at most about 1 MiB at a time.
     return int(_model().calc(data, crc64))
 
 
