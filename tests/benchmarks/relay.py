@@ -14,7 +14,7 @@ from types import TracebackType
 
 __all__ = ["Relay"]
 
-_CHUNK_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 20  # large: of a large file, the relay itself must cost little
 
 
 class Relay:
@@ -61,7 +61,7 @@ class _Wire:
 
     async def connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await asyncio.sleep(2 * self._one_way_s)  # a connection comes up by one round trip
-        there, back = await asyncio.open_connection("127.0.0.1", self._port)
+        there, back = await asyncio.open_connection("127.0.0.1", self._port, limit=_CHUNK_BYTES)
         turn = {"client": False}
         await asyncio.gather(
             self._carry(reader, back, turn, from_client=True),
@@ -109,7 +109,7 @@ class _Wire:
 
 async def _serve(port: int, round_trip_s: float) -> None:
     wire = _Wire(port, round_trip_s)
-    server = await asyncio.start_server(wire.connect, "127.0.0.1", 0, backlog=128)
+    server = await asyncio.start_server(wire.connect, "127.0.0.1", 0, backlog=128, limit=_CHUNK_BYTES)
     print(server.sockets[0].getsockname()[1], flush=True)
     loop = asyncio.get_running_loop()
     while await loop.run_in_executor(None, sys.stdin.readline):

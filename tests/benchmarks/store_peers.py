@@ -1,11 +1,13 @@
 """Moves a folder up and down with one library, as a program of its own; prints its numbers as JSON.
 
-It runs in the environment of the peers, so it imports nothing of this project. Each library is used as its
-documentation says, with 16 threads where it has none of its own; `sequential` is one request after the other.
+Peers run in an environment of theirs, so only `pai_sdk` imports this project. Each library is used as its
+documentation says, with 16 threads where it has none of its own; `sequential` is one request after the other, and
+`unchecked` is oss2 without its CRC-64.
 """
 
 import json
 import os
+import resource
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -21,31 +23,56 @@ def main(kind: str, endpoint: str, bucket: str, key_id: str, secret: str, source
     Path(target).mkdir()
     for folder in {(Path(target) / name).parent for name in names}:
         folder.mkdir(parents=True, exist_ok=True)
-    move = {"oss2": Oss2, "sequential": Oss2, "oss-v2": OssV2, "ossfs": Ossfs}[kind](
-        endpoint, bucket, key_id, secret
-    )
+    move = KINDS[kind](endpoint, bucket, key_id, secret)
     threads = 1 if kind == "sequential" else THREADS
     prefix = f"peers/{kind}/{os.getpid()}"
-    cpu, started = time.process_time(), time.perf_counter()
-    move.up(source, prefix, names, threads)
-    up, up_cpu = time.perf_counter() - started, time.process_time() - cpu
-    started = time.perf_counter()
-    move.down(prefix, target, names, threads)
-    down = time.perf_counter() - started
+    found = {"files": len(files), "bytes": sum(path.stat().st_size for path in files)}
+    for way, work in (
+        ("up", lambda: move.up(source, prefix, names, threads)),
+        ("down", lambda: move.down(prefix, target, names, threads)),
+    ):
+        cpu, started = time.process_time(), time.perf_counter()
+        work()
+        found |= {f"{way}_s": time.perf_counter() - started, f"{way}_cpu_s": time.process_time() - cpu}
     for name in names:
         assert (Path(target) / name).stat().st_size == (Path(source) / name).stat().st_size, name
-    size = sum(path.stat().st_size for path in files)
-    print(json.dumps({"up_s": up, "down_s": down, "cpu_s": up_cpu, "files": len(files), "bytes": size}))
+    # On macOS in bytes, elsewhere in KiB.
+    found["peak_mib"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (
+        2**20 if sys.platform == "darwin" else 2**10
+    )
+    print(json.dumps(found))
+
+
+class PaiSdk:
+    def __init__(self, endpoint: str, bucket: str, key_id: str, secret: str) -> None:
+        from pai_sdk._core.config.credentials import Credentials
+        from pai_sdk._data.storage import transfer
+        from pai_sdk._data.storage.oss.client import OssClient
+        from pai_sdk._data.storage.uri import OssUri
+
+        self._transfer, self._folder = transfer, lambda prefix: OssUri(bucket, f"{prefix}/")
+        key = Credentials(key_id, secret)
+        self._client = OssClient(endpoint, lambda: key, region=REGION)
+
+    def up(self, source: str, prefix: str, names: list, threads: int) -> None:
+        self._transfer.upload(self._client, source, self._folder(prefix), progress=False)
+
+    def down(self, prefix: str, target: str, names: list, threads: int) -> None:
+        self._transfer.download(self._client, self._folder(prefix), target, progress=False)
 
 
 class Oss2:
+    is_checked = True
+
     def __init__(self, endpoint: str, bucket: str, key_id: str, secret: str) -> None:
         import oss2
 
         self._oss2 = oss2
         session = oss2.Session(pool_size=THREADS)
         auth = oss2.AuthV4(key_id, secret)
-        self._bucket = oss2.Bucket(auth, endpoint, bucket, region=REGION, session=session, enable_crc=False)
+        self._bucket = oss2.Bucket(
+            auth, endpoint, bucket, region=REGION, session=session, enable_crc=self.is_checked
+        )
 
     def up(self, source: str, prefix: str, names: list, threads: int) -> None:
         def put(name: str) -> None:
@@ -66,6 +93,10 @@ class Oss2:
                 self._bucket.get_object_to_file(f"{prefix}/{name}", path)
 
         _each(get, names, threads)
+
+
+class Oss2Unchecked(Oss2):
+    is_checked = False
 
 
 class OssV2:
@@ -123,6 +154,16 @@ class Ossfs:
 def _each(move: object, names: list, threads: int) -> None:
     with ThreadPoolExecutor(threads) as pool:
         list(pool.map(move, names))
+
+
+KINDS = {
+    "pai_sdk": PaiSdk,
+    "oss2": Oss2,
+    "unchecked": Oss2Unchecked,
+    "sequential": Oss2,
+    "oss-v2": OssV2,
+    "ossfs": Ossfs,
+}
 
 
 if __name__ == "__main__":
