@@ -104,6 +104,7 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials trace --seeds 200 --syncs 50
 	@$(BIN)/python -m tests.trials resume --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials sync --kills 100 --seed 1 --examples 300
+	@$(BIN)/python -m tests.trials transfer_growth
 	@$(BIN)/python -m tests.trials functions --jobs 30 --kills 2
 	@$(BIN)/python -m tests.trials launches --launches 60
 	@$(BIN)/python -m tests.trials watch --runs 50 --megabytes 1024
