@@ -17,6 +17,8 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
+from pai_sdk._data.storage.crc64 import crc64_of
+
 PAGE_LIMIT = 1000
 
 
@@ -68,6 +70,9 @@ class FakeOss:
         self.parts_a_page = PAGE_LIMIT
         self.checks_md5 = True
         self.is_encrypted = False  # then the ETag of a part is not its MD5
+        self.has_crc64 = True
+        # Another CRC-64 than that of the content, as of a disk that damages it.
+        self.misreads: Callable[[Seen], bool] = lambda seen: False
         self.most_at_once = 0
         self.connections = 0
         self._at_once = 0
@@ -97,6 +102,12 @@ class FakeOss:
                     fault.times -= 1
                     return fault
         return None
+
+    def crc64(self, seen: Seen, content: bytes) -> dict[str, str]:
+        """The header of a response, where the store has it."""
+        if not self.has_crc64:
+            return {}
+        return {"x-oss-hash-crc64ecma": str(crc64_of(content) ^ self.misreads(seen))}
 
     def entered(self, step: int) -> None:
         with self.lock:
@@ -179,7 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._copy(objects, seen, meta)
         if seen.method == "PUT":
             objects[seen.key] = StoredObject(body, meta)
-            return self._answer(200, b"", {"ETag": f'"{objects[seen.key].etag}"'})
+            headers = {"ETag": f'"{objects[seen.key].etag}"', **self.server.fake.crc64(seen, body)}
+            return self._answer(200, b"", headers)
         if seen.method == "DELETE":
             objects.pop(seen.key, None)
             return self._answer(204, b"")
@@ -204,6 +216,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, found: StoredObject, seen: Seen) -> None:
         headers = {"ETag": f'"{found.etag}"', "x-oss-object-type": found.kind, **found.meta}
+        headers |= self.server.fake.crc64(seen, found.content)
         wanted = seen.headers.get("if-match")
         if wanted and wanted.strip('"') != found.etag:
             return self._refuse(412, "PreconditionFailed", "the object has changed")
@@ -232,7 +245,8 @@ class _Handler(BaseHTTPRequestHandler):
         if seen.method == "PUT":
             parts[int(seen.query["partNumber"])] = body
             etag = uuid.uuid4().hex if fake.is_encrypted else hashlib.md5(body).hexdigest()
-            return self._answer(200, b"", {"ETag": f'"{etag.upper()}"'})
+            kms = {"x-oss-server-side-encryption": "KMS"} if fake.is_encrypted else {}
+            return self._answer(200, b"", {"ETag": f'"{etag.upper()}"', **kms, **fake.crc64(seen, body)})
         if seen.method == "GET":
             return self._list_parts(parts, int(seen.query.get("part-number-marker") or 0))
         del fake.uploads[seen.query["uploadId"]]
@@ -243,14 +257,16 @@ class _Handler(BaseHTTPRequestHandler):
         etag = f"{hashlib.md5(content).hexdigest().upper()}-{len(numbers)}"
         objects[key] = StoredObject(content, meta, kind="Multipart", etag=etag)
         answer = f"<CompleteMultipartUploadResult><ETag>{etag}</ETag></CompleteMultipartUploadResult>"
-        return self._answer(200, answer.encode(), {"ETag": f'"{etag}"'})
+        return self._answer(200, answer.encode(), {"ETag": f'"{etag}"', **fake.crc64(seen, content)})
 
     def _list_parts(self, parts: dict[int, bytes], after: int) -> None:
         numbers = sorted(number for number in parts if number > after)
         page = numbers[: self.server.fake.parts_a_page]
         rows = "".join(
             f"<Part><PartNumber>{number}</PartNumber><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
-            f'<ETag>"{hashlib.md5(parts[number]).hexdigest().upper()}"</ETag><Size>{len(parts[number])}</Size></Part>'
+            f'<ETag>"{hashlib.md5(parts[number]).hexdigest().upper()}"</ETag><Size>{len(parts[number])}</Size>'
+            + (f"<HashCrc64ecma>{crc64_of(parts[number])}</HashCrc64ecma>" if self.server.fake.has_crc64 else "")
+            + "</Part>"
             for number in page
         )
         text = (

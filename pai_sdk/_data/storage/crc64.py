@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import zlib
 from functools import cache
 from typing import Any
 
@@ -37,3 +38,31 @@ def crc64_of(data: bytes | memoryview, crc64: int = 0) -> int:
 def combine_crc64(first: int, second: int, second_bytes: int) -> int:
     """Returns the CRC-64 of two contents one behind the other, from those of each and the length of the second."""
     return int(_model().combine(first, second, second_bytes))
+
+
+def checksum_of(data: bytes | memoryview, checksum: int = 0) -> int:
+    """Returns the CRC-64 of bytes that follow others; without anycrc their CRC-32, which no store knows."""
+    return crc64_of(data, checksum) if has_crc64() else zlib.crc32(data, checksum)
+
+
+def combine_checksums(first: int, second: int, second_bytes: int) -> int:
+    """Returns `checksum_of` two contents one behind the other, from those of each and the length of the second."""
+    if has_crc64():
+        return combine_crc64(first, second, second_bytes)
+    # The first one moved by the zeros that are as long as the second: multiplied by x to the power of their bits.
+    power, square, bits = 1 << 31, 1 << 30, 8 * second_bytes
+    while bits:
+        if bits & 1:
+            power = _crc32_product(power, square)
+        square, bits = _crc32_product(square, square), bits >> 1
+    return _crc32_product(first, power) ^ second
+
+
+def _crc32_product(left: int, right: int) -> int:
+    """Returns the product of two polynomials modulo that of CRC-32; the highest bit is the power 0."""
+    product = 0
+    for bit in range(31, -1, -1):
+        if left >> bit & 1:
+            product ^= right
+        right = right >> 1 ^ (0xEDB88320 if right & 1 else 0)
+    return product

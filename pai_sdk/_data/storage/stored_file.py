@@ -29,6 +29,8 @@ class StoredFile:
         executable: whether it is a program. The listing of an object storage does not say; `head` does.
         sha256: the hash that its content must have when it is moved; empty if it may have any.
         hashed: this hash with those of its parts, if they were computed too.
+        crc64: the checksum (`checksum_of`) that its content must have when it is moved, from the reading that made
+            `sha256`; None if there was none.
     """
 
     path: str
@@ -39,6 +41,7 @@ class StoredFile:
     link: str = ""
     sha256: str = ""
     hashed: FileHash | None = field(default=None, compare=False, repr=False)
+    crc64: int | None = field(default=None, compare=False)
 
     @property
     def is_folder(self) -> bool:

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
+import zlib
+from collections.abc import Iterator
 
 import pytest
 
 from pai_sdk._data.storage import crc64
-from pai_sdk._data.storage.crc64 import combine_crc64, crc64_of, has_crc64
+from pai_sdk._data.storage.crc64 import checksum_of, combine_checksums, combine_crc64, crc64_of, has_crc64
+
+
+@pytest.fixture(params=[True, False])
+def has_anycrc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
+    if not request.param:
+        monkeypatch.setitem(sys.modules, "anycrc", None)
+    crc64._model.cache_clear()
+    crc64.has_crc64.cache_clear()
+    yield request.param
+    crc64._model.cache_clear()
+    crc64.has_crc64.cache_clear()
 
 
 def test_the_checksum_of_two_contents_is_that_of_both_together() -> None:
@@ -30,3 +43,12 @@ def test_a_machine_without_it_says_so_once(
     monkeypatch.undo()
     crc64.has_crc64.cache_clear()
     assert has_crc64()
+
+
+@pytest.mark.parametrize("parts", [(b"", b""), (b"a", b""), (b"", b"a"), (b"1234", b"56789" * 10_001)])
+def test_checksums_are_combined_also_without_anycrc(has_anycrc: bool, parts: tuple[bytes, bytes]) -> None:
+    first, second = parts
+    together = checksum_of(first + second)
+    assert together == (crc64_of(first + second) if has_anycrc else zlib.crc32(first + second))
+    assert combine_checksums(checksum_of(first), checksum_of(second), len(second)) == together
+    assert checksum_of(second, checksum_of(first)) == together
