@@ -15,13 +15,13 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-__all__ = ["EVERY_KIND", "Answer", "FaultProxy", "Faults"]
+__all__ = ["DAMAGES", "EVERY_KIND", "Answer", "FaultProxy", "Faults", "is_content"]
 
 EVERY_KIND: Final = (
     "reset",  # the connection is reset before the request goes on
@@ -35,6 +35,14 @@ EVERY_KIND: Final = (
     "html",  # a gateway's page, with status 502
     "empty",  # status 200 and nothing else
 )
+
+DAMAGES: Final = (
+    "flipped up",  # one bit of the request's body is another
+    "flipped down",  # one bit of the answer's body is another
+    "cut up",  # the connection to the server ends within the request's body
+    "truncated",
+)
+"""What a line does to content. Lists and other XML have no checksum, so `only=is_content` belongs to them."""
 
 _LONGEST_S = 60.0
 _DROPPED = {"connection", "keep-alive", "transfer-encoding", "content-length", "server", "date"}
@@ -59,6 +67,13 @@ class Faults:
     pause_s: float = 0.05
     retry_after_s: float = 0
     only: Callable[[str, str], bool] = field(default=lambda method, path: True)
+
+
+def is_content(method: str, path: str) -> bool:
+    """Whether the body of a request, or of its answer, is content of an object of OSS, and no XML."""
+    where = urlsplit(path)
+    has_key = bool(where.path.lstrip("/").partition("/")[2])
+    return has_key and (method == "PUT" or (method == "GET" and not where.query))
 
 
 class FaultProxy:
@@ -132,8 +147,31 @@ class FaultProxy:
             self.happened.append(f"{kind}: {plain}")
             return kind
 
+    def flipped(self, content: bytes) -> bytes:
+        """The content with one bit changed; which one depends on the seed and on what happened before."""
+        if not content:
+            return content
+        dice = random.Random(f"{self._seed} {len(self.happened)}")
+        at = dice.randrange(len(content))
+        return content[:at] + bytes([content[at] ^ 1 << dice.randrange(8)]) + content[at + 1 :]
+
     def forward(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> Answer:
         """Ask the server itself."""
+        with self._asking(method, path, headers, body) as connection:
+            answer = connection.getresponse()
+            kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in _DROPPED]
+            length = answer.getheader("Content-Length")
+            return Answer(answer.status, kept, answer.read(), int(length) if length else None)
+
+    def cut(self, method: str, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        """Send half of the body to the server, and nothing more."""
+        with self._asking(method, path, headers, body[: len(body) // 2]):
+            pass
+
+    @contextmanager
+    def _asking(
+        self, method: str, path: str, headers: Mapping[str, str], body: bytes
+    ) -> Iterator[http.client.HTTPConnection]:
         where = urlsplit(self._target())
         connection = http.client.HTTPConnection(where.hostname or "", where.port, timeout=_LONGEST_S)
         try:
@@ -141,10 +179,7 @@ class FaultProxy:
             for name, value in headers.items():
                 connection.putheader(name, value)
             connection.endheaders(body or None)
-            answer = connection.getresponse()
-            kept = [(name, value) for name, value in answer.getheaders() if name.lower() not in _DROPPED]
-            length = answer.getheader("Content-Length")
-            return Answer(answer.status, kept, answer.read(), int(length) if length else None)
+            yield connection
         finally:
             connection.close()
 
@@ -232,9 +267,15 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reset()
         if kind in _MADE_UP:
             return self._say(_MADE_UP[kind](proxy))
+        if kind == "flipped up":
+            body = proxy.flipped(body)
         try:
             with proxy.passing(self.command):
-                answer = proxy.forward(self.command, self.path, dict(self.headers.items()), body)
+                headers = dict(self.headers.items())
+                if kind == "cut up" and body:
+                    proxy.cut(self.command, self.path, headers, body)
+                    return self._reset()
+                answer = proxy.forward(self.command, self.path, headers, body)
                 proxy.answered(self.command, self.path, answer, is_awaited=self._client_is_there())
         except (OSError, http.client.HTTPException):
             return self._reset()
@@ -242,6 +283,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._reset()
         if self.command == "GET" and answer.status == 200:
             answer = proxy.earlier(self.path, answer, repeat=kind == "repeated")
+        if kind == "flipped down" and self.command != "HEAD":
+            answer = replace(answer, body=proxy.flipped(answer.body))
         if kind == "truncated" and answer.body and self.command != "HEAD":
             self._say(answer, until=len(answer.body) // 2)
             return self._reset()

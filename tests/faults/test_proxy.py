@@ -51,6 +51,7 @@ def _ask(url: str, method: str = "GET") -> str:
         answer = requests.request(method, url, data=b"body", timeout=PATIENCE_S)
     except requests.RequestException as error:
         return type(error).__name__
+    answer.encoding = "latin-1"
     return f"{answer.status_code} {answer.text}"
 
 
@@ -80,6 +81,18 @@ def test_each_kind_is_what_it_says(echo, kind, seen, arrives):
         assert _ask(f"{proxy.url}/x") in (seen, *seen.split("|"))
     assert len(echo[1]) == arrives
     assert proxy.happened == [f"{kind}: GET /x"]
+
+
+@pytest.mark.parametrize(("kind", "arrives"), [("flipped up", 1), ("flipped down", 1), ("cut up", 0)])
+def test_each_kind_of_damage_is_what_it_says(echo, kind, arrives):
+    with FaultProxy(echo[0], seed=1, faults=Faults(rate=1, kinds=(kind,))) as proxy:
+        answer = _ask(f"{proxy.url}/x", "POST")
+    if arrives:
+        pairs = zip(answer, "200 POST /x body", strict=True)
+        assert sum((ord(one) ^ ord(other)).bit_count() for one, other in pairs) == 1
+    else:
+        assert answer == "ConnectionError"
+    assert proxy.happened == [f"{kind}: POST /x"]
 
 
 def test_a_repeated_answer_is_an_earlier_one_for_the_same_path(echo):

@@ -17,9 +17,10 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
-from pai_sdk._data.storage.crc64 import crc64_of
+import anycrc
 
 PAGE_LIMIT = 1000
+_CRC64 = anycrc.Model("CRC64-XZ")
 
 
 @dataclass
@@ -29,8 +30,10 @@ class StoredObject:
     kind: str = "Normal"
     etag: str = ""
     storage_class: str = "Standard"
+    written: bytes = b""  # checksums are of this one, also when the content is damaged later
 
     def __post_init__(self) -> None:
+        self.written = self.content
         self.etag = self.etag or hashlib.md5(self.content).hexdigest().upper()
 
 
@@ -71,6 +74,7 @@ class FakeOss:
         self.checks_md5 = True
         self.is_encrypted = False  # then the ETag of a part is not its MD5
         self.has_crc64 = True
+        self.ignores_ranges = False  # the response to each request for a range is the complete object
         # Another CRC-64 than that of the content, as of a disk that damages it.
         self.misreads: Callable[[Seen], bool] = lambda seen: False
         self.most_at_once = 0
@@ -107,7 +111,7 @@ class FakeOss:
         """The header of a response, where the store has it."""
         if not self.has_crc64:
             return {}
-        return {"x-oss-hash-crc64ecma": str(crc64_of(content) ^ self.misreads(seen))}
+        return {"x-oss-hash-crc64ecma": str(_CRC64.calc(content) ^ self.misreads(seen))}
 
     def entered(self, step: int) -> None:
         with self.lock:
@@ -215,12 +219,12 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(200, text.encode(), {"Content-Type": "application/xml"})
 
     def _get(self, found: StoredObject, seen: Seen) -> None:
-        headers = {"ETag": f'"{found.etag}"', "x-oss-object-type": found.kind, **found.meta}
-        headers |= self.server.fake.crc64(seen, found.content)
+        headers = {"ETag": f'"{found.etag}"', "x-oss-object-type": found.kind}
+        headers |= self.server.fake.crc64(seen, found.written) | found.meta
         wanted = seen.headers.get("if-match")
         if wanted and wanted.strip('"') != found.etag:
             return self._refuse(412, "PreconditionFailed", "the object has changed")
-        if "range" in seen.headers:
+        if "range" in seen.headers and not self.server.fake.ignores_ranges:
             first, _, last = seen.headers["range"].removeprefix("bytes=").partition("-")
             part = found.content[int(first) : int(last) + 1]
             if int(first) >= len(found.content):
@@ -265,7 +269,11 @@ class _Handler(BaseHTTPRequestHandler):
         rows = "".join(
             f"<Part><PartNumber>{number}</PartNumber><LastModified>2024-01-01T00:00:00.000Z</LastModified>"
             f'<ETag>"{hashlib.md5(parts[number]).hexdigest().upper()}"</ETag><Size>{len(parts[number])}</Size>'
-            + (f"<HashCrc64ecma>{crc64_of(parts[number])}</HashCrc64ecma>" if self.server.fake.has_crc64 else "")
+            + (
+                f"<HashCrc64ecma>{_CRC64.calc(parts[number])}</HashCrc64ecma>"
+                if self.server.fake.has_crc64
+                else ""
+            )
             + "</Part>"
             for number in page
         )

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 from pai_sdk._core.files import OPEN_FILES_CAN_BE_MOVED
-from pai_sdk._data.storage.crc64 import crc64_of
+from pai_sdk._data.storage.crc64 import crc64_of, has_crc64
 from pai_sdk._data.storage.leftovers import open_part
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import PathConflictError, StorageError
@@ -27,6 +27,9 @@ META_EXECUTABLE = "pai-executable"
 
 META_LINK = "pai-link"
 """User metadata: `true` for a symbolic link; the content is its target."""
+
+WRONG_CONTENT = "the bytes that arrived do not have the object's checksum"
+"""The problem of content that was damaged on the way, or is that of another version."""
 
 _BUFFER_BYTES = 1 << 17
 _MAX_PARTS = 9_000  # OSS allows 10,000
@@ -75,31 +78,38 @@ class ObjectInfo:
 
 
 class ContentCheck:
-    """Compares received bytes with the object's length and the best checksum there is."""
+    """Compares received bytes with the object's length and the best checksum there is.
+
+    The order: the CRC-64 of the store, the SHA-256 that the writer recorded, the MD5.
+    """
 
     def __init__(self, info: ObjectInfo) -> None:
         self._info = info
         self._size_bytes = 0
         self._crc64 = 0
-        self._count: Callable[[bytes], None] = lambda chunk: None
+        self._count: Callable[[bytes | memoryview], object] = lambda chunk: None
+        # False: there is nothing to compare but the length.
+        self.has_checksum = True
         self._is_right: Callable[[], bool] = lambda: True
-        if info.sha256:
+        if info.content_crc64 is not None and has_crc64():
+            self._count = self._update_crc64
+            self._is_right = lambda: self._crc64 == info.content_crc64
+        elif info.sha256:
             self._compare("sha256", info.sha256)
         elif info.content_md5:
             self._compare("md5", info.content_md5)
-        elif info.content_crc64 is not None:
-            self._count = self._update_crc64
-            self._is_right = lambda: self._crc64 == info.content_crc64
+        else:
+            self.has_checksum = False
 
     def _compare(self, algorithm: str, expected: str) -> None:
         content = hashlib.new(algorithm, usedforsecurity=False)
         self._count = content.update
         self._is_right = lambda: content.hexdigest() == expected.lower()
 
-    def _update_crc64(self, chunk: bytes) -> None:
+    def _update_crc64(self, chunk: bytes | memoryview) -> None:
         self._crc64 = crc64_of(chunk, self._crc64)
 
-    def update(self, chunk: bytes) -> ContentCheck:
+    def update(self, chunk: bytes | memoryview) -> ContentCheck:
         """Adds the next bytes."""
         self._size_bytes += len(chunk)
         self._count(chunk)
@@ -110,7 +120,7 @@ class ContentCheck:
         if self._size_bytes != self._info.size_bytes:
             return f"{self._size_bytes} bytes arrived, not {self._info.size_bytes}"
         if not self._is_right():
-            return "the bytes that arrived do not have the object's checksum"
+            return WRONG_CONTENT
         return None
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import os
 import threading
-import zlib
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from pai_sdk._core.files import OPEN_FILES_CAN_BE_MOVED, append_to, open_file, read_at, take_lock
+from pai_sdk._data.storage.crc64 import checksum_of, has_crc64
 from pai_sdk._data.storage.leftovers import open_part, resumable_part
 from pai_sdk._data.storage.objects import ObjectInfo, mark_executable, publish_file
 
@@ -33,7 +33,9 @@ class PartialFile:
     def __init__(self, path: Path, info: ObjectInfo, part_bytes: int) -> None:
         self._target = path
         self._info = info
-        self._header = json.dumps([str(info.uri), info.etag, info.size_bytes, part_bytes])
+        # With the kind of the checksums: an earlier release recorded CRC-32, without saying so.
+        kind = "crc64" if has_crc64() else "crc32"
+        self._header = json.dumps([str(info.uri), info.etag, info.size_bytes, part_bytes, kind])
         self._lock = threading.Lock()
         self.path = resumable_part(path)
         self._file = _open_locked(self.path)
@@ -68,7 +70,7 @@ class PartialFile:
             return False
         checksum, size_bytes = 0, 0
         for chunk in self.chunks(start, end):
-            checksum = zlib.crc32(chunk, checksum)
+            checksum = checksum_of(chunk, checksum)
             size_bytes += len(chunk)
         return size_bytes == end - start and checksum == self.recorded[start]
 

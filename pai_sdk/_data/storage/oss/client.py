@@ -8,7 +8,6 @@ from __future__ import annotations
 import copy
 import re
 import threading
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -21,6 +20,7 @@ from pai_sdk._core.config.credentials import Credentials, CredentialsProvider
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.files import write_at
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.storage.crc64 import checksum_of
 from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, PartSizes, mark_executable, replacing
 from pai_sdk._data.storage.oss.bucket import OssBucket
 from pai_sdk._data.storage.oss.connection import OssConnection
@@ -275,7 +275,7 @@ class OssClient:
             with closing(bucket.send("GET", uri.key)) as response, replacing(Path(path)) as draft:
                 info = info_of(uri, response.headers)
                 check = ContentCheck(info)
-                for chunk in self._check_cancelled(response):
+                for chunk in self._check_cancelled(response.blocks()):
                     check.update(chunk)
                     draft.stream.write(chunk)
                 _check_complete(check, uri)
@@ -347,7 +347,7 @@ class OssClient:
     def get_range(self, info: ObjectInfo, start: int, end: int, file: int) -> int:
         """Fetch bytes `start` to `end` (exclusive) into the same position of an open file.
 
-        Returns their CRC-32.
+        Returns their checksum, see `checksum_of`.
 
         Args:
             info: the object as it was when the first range was asked for; a later change is an error.
@@ -355,19 +355,9 @@ class OssClient:
             end: the byte after the last.
             file: the descriptor of the file; its position is not used.
         """
-        headers = {"if-match": f'"{info.etag}"', "range": f"bytes={start}-{end - 1}"}
-
-        def fetch(bucket: OssBucket) -> int:
-            with closing(bucket.send("GET", info.uri.key, headers)) as response:
-                at, checksum = _write_range(file, self._check_cancelled(response), start, end)
-            span = response.headers.get("content-range", "")
-            if at != end or not span.startswith(f"bytes {start}-{end - 1}/"):
-                message = f"{info.uri}: bytes {start} to {end} did not arrive"
-                raise StorageError(message, uri=str(info.uri), retryable=True)
-            return checksum
-
+        check_cancelled = self._check_cancelled
         try:
-            return self._call(info.uri, fetch)
+            return self._call(info.uri, lambda bucket: _get_range(bucket, info, start, end, file, check_cancelled))
         except StorageError as error:
             raise _changed_error(error) from error
 
@@ -399,14 +389,36 @@ def _page(bucket: OssBucket, prefix: OssUri, token: str, max_keys: int) -> Objec
     return page
 
 
-def _write_range(file: int, chunks: Iterable[bytes], start: int, end: int) -> tuple[int, int]:
-    """Writes chunks from `start` on; returns the position behind them, and their CRC-32."""
+def _get_range(
+    bucket: OssBucket,
+    info: ObjectInfo,
+    start: int,
+    end: int,
+    file: int,
+    check_cancelled: Callable[[Iterable[bytes | memoryview]], Iterator[bytes | memoryview]],
+) -> int:
+    headers = {"if-match": f'"{info.etag}"', "range": f"bytes={start}-{end - 1}"}
+    with closing(bucket.send("GET", info.uri.key, headers)) as response:
+        span = response.headers.get("content-range")
+        if span is None:
+            # Read no further: the body is the complete object, for each of its ranges.
+            raise StorageError(f"{info.uri}: the server ignored the range", uri=str(info.uri))
+        at, checksum = _write_range(file, check_cancelled(response.blocks()), start, end)
+    if at != end or span != f"bytes {start}-{end - 1}/{info.size_bytes}":
+        message = f"{info.uri}: bytes {start} to {end} did not arrive"
+        raise StorageError(message, uri=str(info.uri), retryable=True)
+    return checksum
+
+
+def _write_range(file: int, chunks: Iterable[bytes | memoryview], start: int, end: int) -> tuple[int, int]:
+    """Writes chunks from `start` on; returns the position behind them, and their checksum."""
     at, checksum = start, 0
     for chunk in chunks:
         # A server that ignores the range: nothing is written behind the end, and the caller's check fails.
         if at + len(chunk) > end:
             break
-        remaining, checksum = memoryview(chunk), zlib.crc32(chunk, checksum)
+        # The chunk is still in the cache of the processor: the checksum costs no reading of memory.
+        remaining, checksum = memoryview(chunk), checksum_of(chunk, checksum)
         # On a nearly full disk, write() may write less than requested, without an error.
         while remaining:
             written = write_at(file, remaining, at)

@@ -26,7 +26,7 @@ from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import CredentialsError, PaiError, SettingsError, StorageError, UntrustedEndpointError
 
 T = TypeVar("T")
-Chunk = TypeVar("Chunk", bytes, memoryview)
+Chunk = TypeVar("Chunk", bound=bytes | memoryview)
 
 _FAILURES = (oss2.exceptions.OssError, requests.RequestException, HTTPError, ParseError, RuntimeError, ValueError)
 # A server that is not OSS mostly stays so; the attempts are few.

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import stat
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, must_accept_file, writing
+from pai_sdk._data.storage.crc64 import combine_crc64, has_crc64
+from pai_sdk._data.storage.objects import MD5, WRONG_CONTENT, ContentCheck, ObjectInfo, must_accept_file, writing
 from pai_sdk._data.storage.partial_file import PartialFile
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.progress import FileShare
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 # Attempts when the bytes do not have the checksum of the object.
 _MAX_FETCHES = 3
+# MD5 of a larger file takes longer than a request for its CRC-64.
+_MAX_MD5_BYTES = 1 << 20
 
 
 class FileDownload:
@@ -77,11 +81,8 @@ class FileDownload:
         with PartialFile(self._path, info, part_bytes) as part:
             self._share.advance(sum(end - start for start, end in ranges if start in part.recorded))
             try:
-                pool.run_all(partial(self._fetch_range, info, part, start, end) for start, end in ranges)
-                check = ContentCheck(info)
-                for chunk in part.chunks(0, info.size_bytes):
-                    check.update(chunk)
-                problem = check.error()
+                fetches = (partial(self._fetch_range, info, part, start, end) for start, end in ranges)
+                problem = _problem_of(part, info, ranges, pool.run_all(fetches))
                 if problem is None:
                     part.publish()
             except Exception as error:
@@ -92,13 +93,16 @@ class FileDownload:
                 part.discard()
             return problem
 
-    def _fetch_range(self, info: ObjectInfo, part: PartialFile, start: int, end: int) -> None:
+    def _fetch_range(self, info: ObjectInfo, part: PartialFile, start: int, end: int) -> int:
+        """Fetches a range, unless it arrived earlier; returns its checksum."""
         if part.has(start, end):
-            return
+            return part.recorded[start]
         if start in part.recorded:
             self._share.advance(start - end)
-        part.record(start, self._client.get_range(info, start, end, part.file))
+        checksum = self._client.get_range(info, start, end, part.file)
+        part.record(start, checksum)
         self._share.advance(end - start)
+        return checksum
 
     def _is_unchanged(self) -> bool:
         """Returns True if the file has the content of the object."""
@@ -107,19 +111,40 @@ class FileDownload:
             status = self._path.lstat()
             if not stat.S_ISREG(status.st_mode) or status.st_size != self._entry.size_bytes:
                 return False
-            # The ETag of most small objects is their MD5; any other ETag equals no MD5.
-            if "-" not in self._entry.etag and self._has("md5", self._entry.etag):
+            # The ETag of most small objects is their MD5; any other ETag equals no MD5. The listing has it, so
+            # this costs no request.
+            is_small = status.st_size <= _MAX_MD5_BYTES and MD5.fullmatch(self._entry.etag) is not None
+            if is_small and self._is_right(replace(self._entry, content_md5=self._entry.etag)):
                 return True
-            return self._has("sha256", _head(self._client, self._entry.uri).sha256 or "")
+            return self._is_right(_head(self._client, self._entry.uri))
         except OSError:
             # The file does not exist, or cannot be read.
             return False
 
-    def _has(self, algorithm: str, digest: str) -> bool:
-        hasher = hashlib.new(algorithm, usedforsecurity=False)
+    def _is_right(self, info: ObjectInfo) -> bool:
+        check = ContentCheck(info)
+        # Without a checksum, a file counts as changed.
+        if not check.has_checksum:
+            return False
         for chunk in chunks_of(self._path):
-            hasher.update(chunk)
-        return hasher.hexdigest() == digest.lower()
+            check.update(chunk)
+        return check.error() is None
+
+
+def _problem_of(
+    part: PartialFile, info: ObjectInfo, ranges: Sequence[tuple[int, int]], checksums: Sequence[int]
+) -> str | None:
+    """Returns the problem of a file whose ranges have all arrived, or None."""
+    if info.content_crc64 is not None and has_crc64():
+        # Made while the bytes arrived, so they are not read again.
+        crc64 = 0
+        for (start, end), checksum in zip(ranges, checksums, strict=True):
+            crc64 = combine_crc64(crc64, checksum, end - start)
+        return None if crc64 == info.content_crc64 else WRONG_CONTENT
+    check = ContentCheck(info)
+    for chunk in part.chunks(0, info.size_bytes):
+        check.update(chunk)
+    return check.error()
 
 
 def _head(client: OssClient, uri: OssUri) -> ObjectInfo:

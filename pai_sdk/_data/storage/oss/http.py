@@ -15,11 +15,13 @@ import socket
 import ssl
 import struct
 import sys
+import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import requests
 import requests.utils
@@ -33,7 +35,10 @@ from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.permits import without_permit
 from pai_sdk.errors import SettingsError
 
+T = TypeVar("T")
+
 _CHUNK_BYTES = 1 << 18
+_BLOCK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 16
 _MAX_HEAD_BYTES = 1 << 17
 # Head and body up to this size are sent by one system call, mostly in one packet.
@@ -43,6 +48,7 @@ _VALUE = re.compile(r"(?:[^\s\0][^\0\r\n]*)?")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 _WITHOUT_BODY = (204, 304)
 _TIMEOUT_MESSAGE = "timed out"
+_ENDED = "the connection ended before the response did"
 
 
 class RequestBody(Protocol):
@@ -59,7 +65,7 @@ class HttpResponse(Iterator[bytes]):
     __slots__ = ("_body", "_end", "headers", "request_id", "status")
 
     def __init__(
-        self, status: int, headers: Mapping[str, str], body: Iterator[bytes], end: Callable[[bool], None]
+        self, status: int, headers: Mapping[str, str], body: Iterator[Any], end: Callable[[bool], None]
     ) -> None:
         self.status = status
         # The names are in lower case.
@@ -71,7 +77,8 @@ class HttpResponse(Iterator[bytes]):
 
     def __next__(self) -> bytes:
         try:
-            return next(self._body)
+            chunk: bytes = next(self._body)
+            return chunk
         except StopIteration:
             self._finish(is_complete=True)
             raise
@@ -92,6 +99,14 @@ class HttpResponse(Iterator[bytes]):
             if size_bytes >= min_bytes:
                 break
         return b"".join(chunks)
+
+    def blocks(self) -> Iterator[bytes | memoryview]:
+        """Yields the body in large blocks, by few system calls; each block is valid until the next one."""
+        # They are views of a buffer of this thread, which so reads one response at a time. A body without a length
+        # comes in chunks.
+        if isinstance(self._body, _SizedBody):
+            self._body = self._body.blocks()
+        return self
 
     def fetch(self, max_bytes: int = sys.maxsize) -> None:
         """Reads the body, or the start of it, into memory, so that the connection is free or closed."""
@@ -223,16 +238,55 @@ class _Idle:
                 self._connections.pop().close()
 
 
+class _Buffer(threading.local):
+    """The buffer of a thread that receives large blocks."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_BLOCK_BYTES))
+
+
+_buffer = _Buffer()
+
+
+class _SizedBody(Iterator[bytes]):
+    """A body of a known length, in chunks."""
+
+    __slots__ = ("_connection", "_remaining")
+
+    def __init__(self, connection: _Connection, length: int) -> None:
+        self._connection = connection
+        self._remaining = length
+
+    def __next__(self) -> bytes:
+        if not self._remaining:
+            raise StopIteration
+        chunk = self._connection.take(min(self._remaining, _CHUNK_BYTES))
+        self._remaining -= len(chunk)
+        return chunk
+
+    def blocks(self) -> Iterator[bytes | memoryview]:
+        """Yields the body in blocks, which are views of the buffer of this thread."""
+        # A small body needs no buffer; most of it has arrived with the head.
+        if self._remaining <= _CHUNK_BYTES:
+            yield from self
+        while self._remaining:
+            block = _buffer.view[: self._remaining]
+            self._connection.fill(block)
+            self._remaining -= len(block)
+            yield block
+
+
 class _Connection:
     """One connection, used by one thread at a time."""
 
-    __slots__ = ("_buffer", "_idle", "_opened", "_socket", "close")
+    __slots__ = ("_buffer", "_fill_flags", "_idle", "_opened", "_socket", "close")
 
     def __init__(self, opened: HTTPConnection, silence_s: float, idle: _Idle) -> None:
         self._opened = opened
         # urllib3 has opened it; only its socket is used.
         self._socket = opened.sock
-        _set_silence(self._socket, silence_s)
+        # One system call then fills a block; a socket with a timeout of Python ignores the flag.
+        self._fill_flags = socket.MSG_WAITALL if _set_silence(self._socket, silence_s) else 0
         self._idle = idle
         self._buffer = b""  # received, and not yet read
         self.close = opened.close
@@ -280,7 +334,7 @@ class _Connection:
         elif length is not None:
             if not length.isdecimal():
                 raise ProtocolError("the length of the response is no number")
-            body = self._read_sized(int(length))
+            body = _SizedBody(self, int(length))
         else:
             is_reusable = False
             body = self._read_until_closed()
@@ -297,16 +351,39 @@ class _Connection:
     def _drop(self, is_complete: bool) -> None:
         self.close()
 
+    def take(self, max_bytes: int) -> bytes:
+        """Returns the next bytes; raises ProtocolError at the end of the connection."""
+        if self._buffer:
+            chunk, self._buffer = self._buffer[:max_bytes], self._buffer[max_bytes:]
+            return chunk
+        return self._receive(max_bytes)
+
+    def fill(self, block: memoryview) -> None:
+        """Fills a block with the next bytes; raises ProtocolError if the connection ends before."""
+        size = min(len(self._buffer), len(block))
+        block[:size], self._buffer = self._buffer[:size], self._buffer[size:]
+        while size < len(block):
+            missing = block[size:]
+            receive = partial(self._socket.recv_into, missing, len(missing), self._fill_flags)
+            received = self._wait_for(receive)
+            if not received:
+                raise ProtocolError(_ENDED)
+            size += received
+
     def _receive(self, max_bytes: int) -> bytes:
         received = self._recv(max_bytes)
         if not received:
-            raise ProtocolError("the connection ended before the response did")
+            raise ProtocolError(_ENDED)
         return received
 
     def _recv(self, max_bytes: int) -> bytes:
+        received: bytes = self._wait_for(partial(self._socket.recv, max_bytes))
+        return received
+
+    def _wait_for(self, receive: Callable[[], T]) -> T:
         try:
             with without_permit():
-                return self._socket.recv(max_bytes)
+                return receive()
         except BlockingIOError as error:
             raise TimeoutError(_TIMEOUT_MESSAGE) from error
 
@@ -318,19 +395,9 @@ class _Connection:
         line, self._buffer = self._buffer[:at], self._buffer[at + len(end) :]
         return line
 
-    def _read_sized(self, length: int) -> Iterator[bytes]:
-        if self._buffer and length:
-            chunk, self._buffer = self._buffer[:length], self._buffer[length:]
-            length -= len(chunk)
-            yield chunk
-        while length:
-            chunk = self._receive(min(length, _CHUNK_BYTES))
-            length -= len(chunk)
-            yield chunk
-
     def _read_chunked(self) -> Iterator[bytes]:
         while size := self._chunk_size():
-            yield from self._read_sized(size)
+            yield from _SizedBody(self, size)
             if self._read_to(b"\r\n"):
                 raise ProtocolError("a chunk of the response is longer than its size line")
         while self._read_to(b"\r\n"):  # headers after the last chunk
@@ -349,8 +416,8 @@ class _Connection:
             chunk = b""
 
 
-def _set_silence(connected: socket.socket, silence_s: float) -> None:
-    """Limits how long a call of a socket may wait."""
+def _set_silence(connected: socket.socket, silence_s: float) -> bool:
+    """Limits how long a call of a socket may wait; returns True if the system has the limit, and not Python."""
     # A timeout of Python makes two system calls of each one: `poll` comes first, and each of the two releases the
     # interpreter's lock. On Linux the socket itself has the limit. OpenSSL reports the end of such a limit as
     # another kind of error, so TLS has a timeout of Python.
@@ -361,8 +428,9 @@ def _set_silence(connected: socket.socket, silence_s: float) -> None:
         limit = struct.pack("@ll", int(seconds), int(part * 1_000_000))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connected.setsockopt(socket.SOL_SOCKET, option, limit)
-    else:
-        connected.settimeout(silence_s)
+        return True
+    connected.settimeout(silence_s)
+    return False
 
 
 def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import os
-from collections.abc import Callable
+import zlib
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from oss2.utils import Crc64
 
-from pai_sdk._data.storage import progress
+from pai_sdk._data.storage import crc64, progress
 from pai_sdk._data.storage.objects import ObjectInfo, PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.partial_file import PartialFile
 from pai_sdk._data.storage.transfer import download, upload
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk.errors import InvalidInputError, PathConflictError, StorageError, TransferError
+from pai_sdk.errors import FileChangedError, InvalidInputError, PathConflictError, StorageError, TransferError
 from tests.support.fake_oss import FakeOss, Seen, StoredObject
 from tests.support.messages import refused
 from tests.support.waiting import until
@@ -209,10 +211,12 @@ def test_the_bar_begins_at_what_is_there(
     assert sum(steps) == SIZE
 
 
+@pytest.mark.parametrize("has_crc64", [True, False])
 @pytest.mark.parametrize(("wrong", "arrives"), [(1, True), (2, True), (3, False)])
 def test_a_large_object_that_arrives_wrong_is_fetched_again(
-    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, wrong: int, arrives: bool
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, wrong: int, arrives: bool, has_crc64: bool
 ) -> None:
+    oss.has_crc64 = has_crc64
     oss.fail("corrupt", times=wrong, fits=lambda seen: seen.headers.get("range", "").startswith("bytes=0-"))
     if arrives:
         download(client, LARGE, tmp_path / "large")
@@ -369,9 +373,9 @@ def test_a_bucket_of_nothing_but_such_a_key(client: OssClient, oss: FakeOss, tmp
 def test_what_only_has_a_crc64_is_checked_by_it(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     """As an object that another tool sent in parts: OSS knows its CRC-64, but neither MD5 nor SHA-256."""
     content = os.urandom(SIZE)
-    crc64 = Crc64()
-    crc64.update(content)
-    meta = {"x-oss-hash-crc64ecma": str(crc64.crc)}
+    expected = Crc64()
+    expected.update(content)
+    meta = {"x-oss-hash-crc64ecma": str(expected.crc)}
     oss.buckets[BUCKET] |= {
         "run/large": StoredObject(content, meta, kind="Multipart", etag="A" * 32 + "-7"),
         "run/small": StoredObject(
@@ -390,3 +394,95 @@ def test_bytes_with_another_crc64_are_refused(client: OssClient, oss: FakeOss, t
     with pytest.raises(TransferError):
         download(client, OssUri(BUCKET, "run/small"), tmp_path / "small")
     assert not (tmp_path / "small").exists()
+
+
+def test_nothing_is_read_that_was_just_written(
+    client: OssClient, content: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "pread", lambda file, size_bytes, at: pytest.fail("read again"))
+    download(client, LARGE, tmp_path / "large")
+    assert (tmp_path / "large").read_bytes() == content
+
+
+@pytest.fixture
+def without_anycrc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine on which CRC-64 cannot be computed."""
+    monkeypatch.setattr(crc64, "_model", _no_anycrc)
+    crc64.has_crc64.cache_clear()
+    yield
+    crc64.has_crc64.cache_clear()
+
+
+def _no_anycrc() -> None:
+    raise ImportError("No module named 'anycrc'")
+
+
+@pytest.mark.usefixtures("without_anycrc")
+def test_without_anycrc_other_checksums_are_compared(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    oss.buckets[BUCKET]["run/small"] = StoredObject(b"1")
+    oss.fail("corrupt", times=2)
+    cut_off(client, oss, tmp_path / "large")
+    download(client, OssUri(BUCKET, "run/"), tmp_path)
+    assert ranges(oss) == [4, 5, 6, 7, 8, 9]
+    assert (tmp_path / "large").read_bytes() == content
+    assert (tmp_path / "small").read_bytes() == b"1"
+    assert len([record for record in caplog.records if "anycrc" in record.message]) == 1
+
+
+def test_notes_of_an_earlier_release_are_not_misread(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path
+) -> None:
+    """They had the CRC-32 of each range, and did not say so."""
+    cut_off(client, oss, tmp_path / "large")
+    (path,) = tmp_path.glob("*.done")
+    header = json.loads(path.read_text().splitlines()[0])[:4]
+    rows = [f"{n * PART} {zlib.crc32(content[n * PART : (n + 1) * PART])}" for n in range(4)]
+    path.write_text("\n".join([json.dumps(header), *rows, ""]))
+    download(client, LARGE, tmp_path / "large")
+    assert ranges(oss) == [*range(10)]
+    assert (tmp_path / "large").read_bytes() == content
+
+
+def test_a_store_that_ignores_ranges_is_told(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path
+) -> None:
+    oss.ignores_ranges = True
+    with refused(TransferError):
+        download(client, LARGE, tmp_path / "large", workers=1)
+    # Each answer is the complete object, so none is asked for twice.
+    assert len(ranges(oss)) == len({*ranges(oss)})
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["truncate", "lost", "reset"])
+def test_a_range_that_ends_early_is_fetched_again(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, kind: str
+) -> None:
+    oss.fail(kind, times=2, fits=from_range(5))
+    download(client, LARGE, tmp_path / "large")
+    assert len(ranges(oss)) == 12
+    assert (tmp_path / "large").read_bytes() == content
+
+
+@pytest.mark.parametrize("times", [1, 99])
+def test_an_object_that_is_replaced_meanwhile(
+    client: OssClient, oss: FakeOss, content: bytes, tmp_path: Path, times: int
+) -> None:
+    """No file is of two versions: it is fetched anew, and an object that never rests is an error."""
+    versions = [os.urandom(SIZE) for _ in range(times)]
+
+    def replace(seen: Seen) -> None:
+        if from_range(4)(seen) and versions:
+            put(oss, versions.pop())
+
+    oss.before = replace
+    if times == 1:
+        download(client, LARGE, tmp_path / "large", workers=1)
+        assert (tmp_path / "large").read_bytes() == oss.buckets[BUCKET][LARGE.key].content != content
+    else:
+        with refused(TransferError) as caught:
+            download(client, LARGE, tmp_path / "large", workers=1)
+        assert isinstance(caught.value.failures["large"], FileChangedError)
+        assert list(tmp_path.iterdir()) == []

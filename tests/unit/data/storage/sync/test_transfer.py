@@ -417,7 +417,7 @@ def test_a_large_object_that_changes_meanwhile_is_not_mixed(
 
 @pytest.mark.usefixtures("small_parts")
 def test_a_large_object_with_wrong_bytes_is_refused(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
-    meta = {"x-oss-meta-pai-sha256": "0" * 64}
+    meta = {"x-oss-meta-pai-sha256": "0" * 64, "x-oss-hash-crc64ecma": "1"}
     oss.buckets[BUCKET]["large"] = StoredObject(b"a" * 500_000, meta, kind="Multipart")
     with pytest.raises(TransferError, match="checksum"):
         download(client, OssUri(BUCKET, "large"), tmp_path / "large")
