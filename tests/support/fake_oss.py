@@ -220,7 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _get(self, found: StoredObject, seen: Seen) -> None:
         headers = {"ETag": f'"{found.etag}"', "x-oss-object-type": found.kind}
-        headers |= self.server.fake.crc64(seen, found.written) | found.meta
+        headers |= self.server.fake.crc64(seen, found.written or found.content) | found.meta
         wanted = seen.headers.get("if-match")
         if wanted and wanted.strip('"') != found.etag:
             return self._refuse(412, "PreconditionFailed", "the object has changed")
