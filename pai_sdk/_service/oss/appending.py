@@ -60,7 +60,7 @@ class Appender:
         longer = replace(
             info,
             size_bytes=info.size_bytes + addition.size_bytes,
-            etag=hashlib.md5(f"{info.etag}{addition.md5}".encode(), usedforsecurity=False).hexdigest().upper(),
+            etag=hashlib.md5(f"{info.etag}{addition.etag}".encode(), usedforsecurity=False).hexdigest().upper(),
             modified_at=time.time(),
             crc64=_longer_crc64(info, addition),
         )

@@ -23,16 +23,19 @@ _log = logging.getLogger(__name__)
 
 SHARDS = tuple(f"{number:02x}" for number in range(256))
 _CHUNK_BYTES = 1 << 20
+MAX_MD5_BYTES = 8 << 20
+"""The ETag of an object that was put in one request is its MD5 up to this size: clients compare the two."""
+
 _MAX_START = 1 << 40  # file systems limit the size of a file, ext4 to 16 TiB
 
 
 @dataclass(frozen=True)
 class Blob:
-    """A written blob: file, offset, size, MD5 (upper-case hexadecimal, as OSS writes it) and CRC-64."""
+    """A written blob: file, offset, size, ETag and CRC-64."""
 
     name: str
     size_bytes: int
-    md5: str
+    etag: str
     start: int = 0
     crc64: int | None = None
 
@@ -182,7 +185,10 @@ class BlobWriter:
     def __init__(self, name: str, draft: Path, final: Path, max_row_bytes: int = MAX_ROW_BYTES) -> None:
         self._name, self._draft, self._final = name, draft, final
         self._max_row_bytes = max_row_bytes
-        self._md5 = hashlib.md5(usedforsecurity=False)
+        # Of contents that are not larger; an MD5 takes ten times as long as a CRC-64.
+        self.max_md5_bytes = MAX_MD5_BYTES
+        self._md5: hashlib._Hash | None = hashlib.md5(usedforsecurity=False)
+        self._hashed_bytes = 0
         self.crc64 = 0
         self.size_bytes = 0
         self._in_memory = bytearray()
@@ -195,12 +201,12 @@ class BlobWriter:
     def __exit__(self, *exc: object) -> None:
         self.discard()
 
-    def write(self, *chunks: bytes) -> None:
+    def write(self, *chunks: bytes | memoryview) -> None:
         """Appends chunks."""
-        self.store_chunks(*chunks)
         self.update_checksums(*chunks)
+        self.store_chunks(*chunks)
 
-    def store_chunks(self, *chunks: bytes) -> None:
+    def store_chunks(self, *chunks: bytes | memoryview) -> None:
         """Stores chunks without hashing them; `update_checksums` can run in another thread at the same time."""
         for chunk in chunks:
             self.size_bytes += len(chunk)
@@ -209,10 +215,14 @@ class BlobWriter:
             else:
                 self._file().write(chunk)
 
-    def update_checksums(self, *chunks: bytes) -> None:
+    def update_checksums(self, *chunks: bytes | memoryview) -> None:
         """Updates the checksums by chunks that `store_chunks` stores."""
         for chunk in chunks:
-            self._md5.update(chunk)
+            self._hashed_bytes += len(chunk)
+            if self._hashed_bytes > self.max_md5_bytes:
+                self._md5 = None
+            if self._md5 is not None:
+                self._md5.update(chunk)
             self.crc64 = crc64_of(chunk, self.crc64)
 
     def copy_from(self, stream: BinaryIO, size_bytes: int | None = None) -> None:
@@ -232,9 +242,14 @@ class BlobWriter:
         _copy_range(blob_range, path, self._file())
 
     @property
-    def md5(self) -> bytes:
-        """Returns the digest of what was written so far."""
-        return self._md5.digest()
+    def md5(self) -> bytes | None:
+        """Returns the MD5 of what was written; None if it has more than `max_md5_bytes`."""
+        return None if self._md5 is None else self._md5.digest()
+
+    @property
+    def etag(self) -> str:
+        """Returns the ETag of what was written, as that of an object."""
+        return etag_of_crc64(self.crc64, self.size_bytes) if self._md5 is None else self._md5.hexdigest().upper()
 
     @property
     def small_content(self) -> bytes | None:
@@ -262,7 +277,7 @@ class BlobWriter:
                 self._final.unlink(missing_ok=True)
                 raise
         stream.close()
-        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), crc64=self.crc64)
+        return Blob(self._name, self.size_bytes, self.etag, crc64=self.crc64)
 
     def discard(self) -> None:
         """Removes the draft unless it is finished."""
@@ -366,7 +381,7 @@ class _SlotWriter(BlobWriter):
     def _start(self) -> int:
         return (self._number - 1) * self._max_bytes
 
-    def store_chunks(self, *chunks: bytes) -> None:
+    def store_chunks(self, *chunks: bytes | memoryview) -> None:
         """Stores chunks without hashing them; never writes into the slot of the next part."""
         if self.size_bytes + sum(map(len, chunks)) > self._max_bytes:
             raise oss_error("IncompleteBody")
@@ -379,7 +394,7 @@ class _SlotWriter(BlobWriter):
         os.fsync(stream.fileno())
         sync_folder(self._final.parent)
         self._is_finished = True
-        return Blob(self._name, self.size_bytes, self._md5.hexdigest().upper(), self._start, self.crc64)
+        return Blob(self._name, self.size_bytes, self.etag, self._start, self.crc64)
 
     def discard(self) -> None:
         """Releases the slot, which is free for another writer unless this one has finished."""
@@ -393,6 +408,11 @@ class _SlotWriter(BlobWriter):
 
     def _open_file(self) -> BinaryIO:
         return self._shared.open(self._start)
+
+
+def etag_of_crc64(crc64: int, size_bytes: int) -> str:
+    """Returns the ETag of an object without an MD5. By the suffix, clients do not take it for one."""
+    return f"{crc64:016X}{size_bytes:016X}-1"
 
 
 def _copy_range(blob_range: BlobRange, path: Path, target: BinaryIO) -> None:

@@ -132,7 +132,9 @@ class MultipartUploads:
     def add_part(self, writer: BlobWriter, bucket: str, key: str, upload_id: str, number: int) -> UploadedPart:
         """Adds what was written as a part; replaces one of the same number."""
         blob = writer.finish()
-        part = UploadedPart(number, blob.size_bytes, blob.md5, time.time(), blob.name, blob.start, blob.crc64)
+        # Hexadecimal without a suffix: that of the object is computed from those of its parts.
+        etag = blob.etag.partition("-")[0]
+        part = UploadedPart(number, blob.size_bytes, etag, time.time(), blob.name, blob.start, blob.crc64)
         try:
             replaced = self._record_part(part, bucket, key, upload_id)
         except BaseException:

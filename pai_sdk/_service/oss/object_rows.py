@@ -66,7 +66,7 @@ class StoredObject:
     bucket: str
     key: str
     size_bytes: int
-    etag: str  # upper-case hexadecimal, without quotes; the MD5 unless the object was built from parts
+    etag: str  # upper-case hexadecimal, without quotes; the MD5 of small objects
     content_type: str = "application/octet-stream"
     modified_at: float = field(default_factory=time.time)  # seconds since 1970
     kind: ObjectKind = "Normal"

@@ -22,7 +22,7 @@ from sqlalchemy import Engine
 from pai_sdk._core.files import locked
 from pai_sdk._data.storage.base import Store
 from pai_sdk._service.oss.appending import Appender, BoundedReader
-from pai_sdk._service.oss.blobs import Blob, BlobFolder, BlobWriter
+from pai_sdk._service.oss.blobs import Blob, BlobFolder, BlobWriter, etag_of_crc64
 from pai_sdk._service.oss.error_codes import oss_error
 from pai_sdk._service.oss.external.claim import read_claimed_uri
 from pai_sdk._service.oss.external.external_blobs import EXTERNAL, ExternalBlobs
@@ -203,7 +203,7 @@ class ObjectStore:
         metadata = _ObjectMetadata(bucket, key, content_type, headers or {})
         if (content := writer.small_content) is None:
             return self._record(metadata, self._blobs.publish(writer), forbid_overwrite=forbid_overwrite)
-        info = metadata.object_of(Blob("", len(content), writer.md5.hex().upper(), crc64=writer.crc64))
+        info = metadata.object_of(Blob("", len(content), writer.etag, crc64=writer.crc64))
         recorded = self.index.put(info, content, forbid_overwrite=forbid_overwrite)
         self.remove_files(recorded.freed)
         return recorded.info
@@ -292,10 +292,16 @@ class ObjectStore:
 
     def _share_blob(self, info: StoredObject) -> Blob | None:
         """Creates a hard link to the content of an object; returns None if it has to be copied."""
-        if info.kind != "Normal" or is_row(info.blob):
+        if info.kind == "Appendable" or is_row(info.blob):
             return None
+        etag = info.etag
+        if info.kind == "Multipart":
+            # The copy is no multipart object, and without a CRC-64 an ETag of parts could not be checked for it.
+            if info.crc64 is None:
+                return None
+            etag = etag_of_crc64(info.crc64, info.size_bytes)
         try:
-            return Blob(self._blobs.share(info.blob), info.size_bytes, info.etag, crc64=info.crc64)
+            return Blob(self._blobs.share(info.blob), info.size_bytes, etag, crc64=info.crc64)
         except FileNotFoundError:
             # Deleted meanwhile; the open stream is still readable.
             return None
@@ -327,7 +333,7 @@ class _ObjectMetadata:
             bucket=self.bucket,
             key=self.key,
             size_bytes=blob.size_bytes,
-            etag=blob.md5,
+            etag=blob.etag,
             content_type=self.content_type or guess_type(self.key),
             kind=kind,
             headers=self.headers,

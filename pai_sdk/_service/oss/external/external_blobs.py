@@ -59,7 +59,7 @@ class ExternalBlobs(BlobFolder):
     def publish(self, writer: BlobWriter) -> Blob:
         """Uploads what was written."""
         name = self._upload([writer.flushed_path()])
-        return Blob(name, writer.size_bytes, writer.md5.hex().upper(), crc64=writer.crc64)
+        return Blob(name, writer.size_bytes, writer.etag, crc64=writer.crc64)
 
     def join(self, ranges: Sequence[BlobRange]) -> str:
         """Uploads the parts in the folder as one content; returns its name."""
