@@ -8,19 +8,28 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
+import httptools
+from starlette.requests import ClientDisconnect
+from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from pai_sdk._service.http.socket_transfers import IncomingBody, OutgoingFile
+from pai_sdk._service.oss.oss_request import CONNECTION_EXTENSION
 from pai_sdk._service.settings import ConnectionLimits
 
 # Unsigned requests are not logged one by one: anybody can send them, and they could fill the disk.
 _logger = logging.getLogger(f"{__name__}.wire")
 _logger.setLevel(logging.ERROR)
 
+_FLUSH_INTERVAL_S = 0.01
 _LINGER_S = 5.0  # how long the rest of a refused body is read: closing at once can lose the response
 
 
@@ -43,6 +52,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self._body: _Span | None = None  # while a body is incomplete
         self._unread: _Span | None = None  # while the client does not read
         self._closing_since: float | None = None
+        self._body_bytes = 0  # of the current body, that the parser has had
+        self._skipped_bytes = 0  # of a body, that the parser must not get
+        self._incoming: IncomingBody | None = None  # while a thread reads the body
+        self._outgoing: OutgoingFile | None = None  # while a thread sends the body of the response
 
     # ---- received bytes ----------------------------------------------------------------------------------------
 
@@ -60,6 +73,10 @@ class GuardedProtocol(HttpToolsProtocol):
             # connection open.
             self._head = self._head or _Span(time.monotonic())
             self._head.transferred_bytes += len(data)
+        if self._skipped_bytes:
+            data = self._skip(data)
+            if not data:
+                return
         super().data_received(data)
         if self._head is not None and self._head.transferred_bytes > self._limits.head_bytes:
             self._refuse_head()
@@ -69,15 +86,117 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.url) + sum(len(name) + len(value) for name, value in self.headers) > self._limits.head_bytes:
             self._refuse_head()
             raise ValueError("the head is too large")  # ends the parser
+        self._body_bytes = 0
+        cast("dict[str, Any]", self.scope)["extensions"] = {CONNECTION_EXTENSION: self}
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._body_bytes += len(body)
+        super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._body = None
         super().on_message_complete()
 
+    def connection_lost(self, exc: Exception | None) -> None:
+        for transfer in (self._incoming, self._outgoing):
+            if transfer is not None:
+                transfer.cancel()
+        super().connection_lost(exc)
+
     def send_400_response(self, msg: str) -> None:
         if not self.transport.is_closing():
             super().send_400_response(msg)
+
+    # ---- large bodies in threads ------------------------------------------------------------------------------
+
+    #   the event loop reads --> take_body() --> a thread reads --> return_body() --> the event loop reads
+    #
+    # `flow` believes that the connection is read all the time, so that no `receive` resumes the transport while
+    # the thread reads. The parser does not see the thread's bytes: a new one continues behind the body.
+
+    def take_body(self, scope: Scope, size_bytes: int) -> IncomingBody | None:
+        """Stops reading the request's body, so that a thread can read the rest; None where that is not possible.
+
+        Args:
+            scope: of the request, nothing of whose body was received.
+            size_bytes: the length of the complete body.
+        """
+        cycle = self.cycle
+        if not self.can_transfer(scope) or not cycle.more_body or cycle.response_started:
+            return None
+        try:
+            connection = self.transport.get_extra_info("socket").dup()
+        except OSError:  # too many open files
+            return None
+        if cycle.waiting_for_100_continue:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            cycle.waiting_for_100_continue = False
+        self.transport.pause_reading()
+        self.flow.read_paused = False
+        self._incoming = IncomingBody(connection, bytes(cycle.body), size_bytes - self._body_bytes)
+        cycle.body = bytearray()
+        return self._incoming
+
+    def return_body(self, body: IncomingBody) -> None:
+        """Continues behind a body. What its thread has not read is skipped."""
+        self._incoming = None
+        if self.transport.is_closing():
+            return
+        if body.is_disconnected or not body.has_finished:
+            body.cancel()  # the request was cancelled
+            self._disconnect_application()
+            self.transport.close()
+            return
+        self.parser = _new_parser(self)
+        self._skipped_bytes = body.remaining_bytes
+        if not self._skipped_bytes:
+            self.on_message_complete()
+        self.transport.resume_reading()
+
+    def _skip(self, data: bytes) -> bytes:
+        """Returns what follows the skipped bytes."""
+        skipped_bytes = min(len(data), self._skipped_bytes)
+        self._skipped_bytes -= skipped_bytes
+        if not self._skipped_bytes:
+            self.on_message_complete()
+        return data[skipped_bytes:]
+
+    async def send_file(
+        self, file: int, start: int, size_bytes: int, run: Callable[[Callable[[], None]], Awaitable[None]]
+    ) -> None:
+        """Sends a range of a file as the body of a response that has started; `run` starts a thread."""
+        # A pipelined request may become the current one while the thread sends.
+        cycle = self.cycle
+        # The head of the response is still in the transport's buffer if the client does not read.
+        while self.transport.get_write_buffer_size() and not self.transport.is_closing():
+            await asyncio.sleep(_FLUSH_INTERVAL_S)
+        if self.transport.is_closing():
+            cycle.disconnected = True
+            return
+        connection = self.transport.get_extra_info("socket").dup()
+        self._outgoing = outgoing = OutgoingFile(connection, os.dup(file), start, size_bytes)
+        try:
+            await run(outgoing.send)
+            cycle.expected_content_length -= size_bytes
+        except ClientDisconnect:
+            cycle.disconnected = True
+            self.transport.abort()
+        finally:
+            self._outgoing = None
+            if not outgoing.has_finished:
+                outgoing.cancel()
+
+    def can_transfer(self, scope: Scope) -> bool:
+        """Returns whether the request is the connection's current one, and its bytes are not encrypted."""
+        cycle = self.cycle
+        return (
+            self.scheme == "http"
+            and cycle is not None
+            and cycle.scope is scope
+            and not cycle.disconnected
+            and not self.transport.is_closing()
+        )
 
     # ---- slow clients ---------------------------------------------------------------------------------------
 
@@ -97,16 +216,26 @@ class GuardedProtocol(HttpToolsProtocol):
         is_answered = self.cycle is not None and self.cycle.response_complete
         if is_answered:
             return now - body.since > _LINGER_S
-        if self.flow.read_paused or (self.cycle is not None and self.cycle.waiting_for_100_continue):
-            self._body = _Span(now)  # the service itself has paused reading
+        if self._incoming is not None:
+            body.transferred_bytes += self._incoming.new_bytes()
+        if self._is_reading_paused():
+            self._body = _Span(now)
         elif now - body.since > self._limits.stall_s:
             if body.transferred_bytes < self._limits.min_bytes:
                 return True
             self._body = _Span(now)
         return False
 
+    def _is_reading_paused(self) -> bool:
+        """Returns whether the service itself does not read the body, for example because its disk is slow."""
+        if self._incoming is not None:
+            return not self._incoming.is_waiting
+        return self.flow.read_paused or (self.cycle is not None and self.cycle.waiting_for_100_continue)
+
     def _does_not_read(self, now: float) -> bool:
         unsent_bytes = self.transport.get_write_buffer_size()
+        if self._outgoing is not None and self._outgoing.is_waiting:
+            unsent_bytes += self._outgoing.remaining_bytes
         if not unsent_bytes or self._unread is None or self._unread.transferred_bytes != unsent_bytes:
             self._unread = _Span(now, unsent_bytes) if unsent_bytes else None
             return False
@@ -164,9 +293,20 @@ class GuardedProtocol(HttpToolsProtocol):
             )
             self.transport.write((head + message).encode())
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.disconnected = True  # the application receives http.disconnect
-            self.cycle.message_event.set()
+            self._disconnect_application()
         self.transport.close()
+
+    def _disconnect_application(self) -> None:
+        self.cycle.disconnected = True  # the application receives http.disconnect
+        self.cycle.message_event.set()
+
+
+def _new_parser(protocol: HttpToolsProtocol) -> httptools.HttpRequestParser:
+    """Returns a parser as uvicorn creates it for a connection."""
+    parser = httptools.HttpRequestParser(protocol)
+    with suppress(AttributeError):  # httptools before 0.6.3
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+    return parser
 
 
 def guarded_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:

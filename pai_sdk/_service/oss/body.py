@@ -1,4 +1,4 @@
-"""Receives a body into a blob: it is written and hashed in threads while more of it arrives."""
+"""Receives a body into a blob: a thread reads a large one from the socket, others arrive in the event loop."""
 
 from __future__ import annotations
 
@@ -14,13 +14,15 @@ from typing import Any, TypeVar
 import anyio
 import anyio.to_thread
 
-from pai_sdk._service.oss.blobs import BlobWriter
+from pai_sdk._service.oss.blobs import MAX_MD5_BYTES, BlobWriter
 from pai_sdk._service.oss.error_codes import oss_error
-from pai_sdk._service.oss.oss_request import OssRequest
+from pai_sdk._service.oss.oss_request import Connection, IncomingBody, OssRequest, connection_of
 
 T = TypeVar("T")
 
 MAX_BODY_BYTES = 5 << 30
+# A smaller body costs less in the event loop than the change to a thread and back.
+_MIN_TRANSFER_BYTES = 1 << 20
 # Two batches of a body are in memory: one is written, one arrives. With a quarter of this size, a fifth of the
 # CPU time goes into handing batches to threads; with twice the size, the client waits longer for the writing.
 _BATCH_BYTES = 1 << 20
@@ -31,6 +33,7 @@ class Threads:
 
     def __init__(self, count: int = 32) -> None:
         self._count = count
+        self._transfers = 0
 
     @cached_property
     def _limiter(self) -> anyio.CapacityLimiter:
@@ -41,24 +44,94 @@ class Threads:
         """Calls a function in a thread; a cancelled caller still waits for its end."""
         return await anyio.to_thread.run_sync(partial(function, *args, **options), limiter=self._limiter)
 
+    @cached_property
+    def _transfer_limiter(self) -> anyio.CapacityLimiter:
+        return anyio.CapacityLimiter(self._count)
+
+    @property
+    def can_transfer(self) -> bool:
+        """Returns whether `run_transfer` has a free thread."""
+        return self._transfers < self._count
+
+    async def run_transfer(self, function: Callable[[], T]) -> T:
+        """Calls a function that takes as long as its client wants, in a thread for such functions."""
+        self._transfers += 1
+        try:
+            return await anyio.to_thread.run_sync(function, limiter=self._transfer_limiter)
+        finally:
+            self._transfers -= 1
+
 
 async def write_body(
     request: OssRequest,
     threads: Threads,
     open_writer: Callable[[], BlobWriter],
     conclude: Callable[[BlobWriter], T],
+    *,
+    max_md5_bytes: int = MAX_MD5_BYTES,
 ) -> T:
-    """Writes and checks a body; `conclude` stores it, called once in a thread, or it is removed."""
+    """Writes and checks a body; `conclude` stores it, called once in a thread, or it is removed.
+
+    Its MD5 is computed up to `max_md5_bytes`, and if the client sent one.
+    """
     length, md5 = request.content_length, _content_md5(request)
     if length is not None and length > MAX_BODY_BYTES:
         raise oss_error("EntityTooLarge")
+    if md5 is not None:
+        max_md5_bytes = MAX_BODY_BYTES
+    elif length is not None and length > max_md5_bytes:
+        max_md5_bytes = 0
+
+    def open_hashing_writer() -> BlobWriter:
+        writer = open_writer()
+        writer.max_md5_bytes = max_md5_bytes
+        return writer
+
+    def store(writer: BlobWriter) -> T:
+        if length is not None and writer.size_bytes != length:
+            raise oss_error("IncompleteBody")
+        if md5 is not None:
+            _check_md5(writer.md5, md5)
+        return conclude(writer)
+
+    if length is not None and length > _MIN_TRANSFER_BYTES and threads.can_transfer:
+        connection = connection_of(request.scope)
+        body = connection.take_body(request.scope, length) if connection is not None else None
+        if connection is not None and body is not None:
+            return await _receive_in_thread(connection, body, threads, open_hashing_writer, store)
+    return await _receive_in_batches(request, threads, open_hashing_writer, store)
+
+
+async def _receive_in_thread(
+    connection: Connection,
+    body: IncomingBody,
+    threads: Threads,
+    open_writer: Callable[[], BlobWriter],
+    store: Callable[[BlobWriter], T],
+) -> T:
+    def receive() -> T:
+        with body.running(), open_writer() as writer:
+            for chunk in body.chunks():
+                writer.write(chunk)
+            return store(writer)
+
+    try:
+        return await threads.run_transfer(receive)
+    finally:
+        connection.return_body(body)
+
+
+async def _receive_in_batches(
+    request: OssRequest, threads: Threads, open_writer: Callable[[], BlobWriter], store: Callable[[BlobWriter], T]
+) -> T:
+    length = request.content_length
     batches = _batches(request)
     first: list[bytes] = await anext(batches, [])
 
     def all_at_once() -> T:
         with open_writer() as writer:
             writer.write(*first)
-            return _conclude(writer, length, md5, conclude)
+            return store(writer)
 
     # A body of one batch needs a single call in a thread.
     if length is not None and sum(map(len, first)) >= length:
@@ -74,7 +147,7 @@ async def write_body(
                 raise oss_error("EntityTooLarge")
             writing = _start_writing(threads, writer, batch)
         await writing
-        return await threads.run(_conclude, writer, length, md5, conclude)
+        return await threads.run(store, writer)
     finally:
         # Also after a cancellation: `discard` must not close the file while a thread still writes to it.
         with anyio.CancelScope(shield=True):
@@ -133,16 +206,8 @@ async def _batches(request: OssRequest) -> AsyncIterator[list[bytes]]:
         yield batch
 
 
-def _conclude(writer: BlobWriter, length: int | None, md5: bytes | None, conclude: Callable[[BlobWriter], T]) -> T:
-    if length is not None and writer.size_bytes != length:
-        raise oss_error("IncompleteBody")
-    if md5 is not None:
-        _check_md5(writer.md5, md5)
-    return conclude(writer)
-
-
-def _check_md5(actual: bytes, expected: bytes) -> None:
-    if not hmac.compare_digest(actual, expected):
+def _check_md5(actual: bytes | None, expected: bytes) -> None:
+    if actual is None or not hmac.compare_digest(actual, expected):
         raise oss_error("InvalidDigest")
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any, Protocol
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect
@@ -16,6 +18,43 @@ _DOMAINS = ("localhost",)
 """Hosts below which the first label is the bucket, as in `bucket.localhost`."""
 
 _MAX_PARAMETERS = 64
+
+CONNECTION_EXTENSION = "pai_sdk.connection"
+"""The extension of an ASGI scope with the `Connection` of the request."""
+
+
+class IncomingBody(Protocol):
+    """A body that a thread reads, inside of `running`."""
+
+    def running(self) -> AbstractContextManager[None]:
+        """Marks the time in which the thread uses the body."""
+
+    def chunks(self) -> Iterator[bytes | memoryview]:
+        """Yields chunks, each valid until the next; raises `ClientDisconnect` if the body ends early."""
+
+
+class Connection(Protocol):
+    """What a server offers beyond ASGI: threads receive and send large bodies."""
+
+    def can_transfer(self, scope: Scope) -> bool:
+        """Returns whether `send_file` may be used for the request."""
+
+    def take_body(self, scope: Scope, size_bytes: int) -> IncomingBody | None:
+        """Returns the body of a request, for a thread; None where the event loop has to receive it."""
+
+    def return_body(self, body: Any) -> None:
+        """Continues with the next request, once the thread has finished."""
+
+    async def send_file(
+        self, file: int, start: int, size_bytes: int, run: Callable[[Callable[[], None]], Awaitable[None]]
+    ) -> None:
+        """Sends a range of a file as the body of a response that has started."""
+
+
+def connection_of(scope: Scope) -> Connection | None:
+    """Returns the connection of a request; None under a server without the extension."""
+    connection: Connection | None = scope.get("extensions", {}).get(CONNECTION_EXTENSION)
+    return connection
 
 
 @dataclass(frozen=True)
@@ -47,6 +86,7 @@ class OssRequest:
     host: str
     scheme: str  # of the client's URL, `http` or `https`
     receive: Receive
+    scope: Scope
     key_id: str = ""  # empty until the signature is verified
 
     @property
@@ -118,7 +158,7 @@ def read_request(scope: Scope, receive: Receive) -> OssRequest:
     except ValueError as error:
         raise oss_error("InvalidArgument", "The query cannot be read.") from error
     signed = OssSignedRequest(scope["method"], bucket, key, query, headers)
-    return OssRequest(signed, dict(query), host, scope.get("scheme", "http"), receive)
+    return OssRequest(signed, dict(query), host, scope.get("scheme", "http"), receive, scope)
 
 
 def is_signed(scope: Scope) -> bool:

@@ -17,12 +17,13 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from pai_sdk._service.oss.body import Threads
 from pai_sdk._service.oss.error_codes import WrongPositionError, oss_error
 from pai_sdk._service.oss.multipart import UploadedPart
 from pai_sdk._service.oss.object_rows import StoredObject
-from pai_sdk._service.oss.oss_request import OssRequest
+from pai_sdk._service.oss.oss_request import OssRequest, connection_of
 from pai_sdk.errors import StorageError
 
 HEADER_CRC64 = "x-oss-hash-crc64ecma"
@@ -197,8 +198,38 @@ def content_response(
             return Response(_read(stream, size_bytes), status, headers)
         finally:
             stream.close()
-    sized = {**headers, "content-length": str(size_bytes)}
-    return StreamingResponse(_chunks(stream, size_bytes, threads), status, sized)
+    return _LargeContent(stream, size_bytes, status, headers, threads)
+
+
+class _LargeContent(StreamingResponse):
+    """Content that is sent from its file by the connection, or in chunks if that is not possible."""
+
+    def __init__(
+        self, stream: BinaryIO, size_bytes: int, status: int, headers: Mapping[str, str], threads: Threads
+    ) -> None:
+        sized = {**headers, "content-length": str(size_bytes)}
+        super().__init__(_chunks(stream, size_bytes, threads), status, sized)
+        self._stream, self._size_bytes, self._threads = stream, size_bytes, threads
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        connection = connection_of(scope) if self._threads.can_transfer else None
+        file = _file_of(self._stream)
+        if file is None or connection is None or not connection.can_transfer(scope):
+            await super().__call__(scope, receive, send)
+            return
+        with self._stream:
+            start = self._stream.tell()
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+            await connection.send_file(file, start, self._size_bytes, self._threads.run_transfer)
+            await send({"type": "http.response.body"})
+
+
+def _file_of(stream: BinaryIO) -> int | None:
+    """Returns the descriptor of a file; None for content that is none, or grows."""
+    try:
+        return stream.fileno()
+    except OSError:
+        return None
 
 
 async def _chunks(stream: BinaryIO, size_bytes: int, threads: Threads) -> AsyncIterator[bytes]:

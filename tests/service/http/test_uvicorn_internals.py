@@ -20,8 +20,10 @@ ADVICE = (
 )
 OVERRIDDEN = {
     HttpToolsProtocol: {
+        "connection_lost": ["exc"],
         "connection_made": ["transport"],
         "data_received": ["data"],
+        "on_body": ["body"],
         "on_headers_complete": [],
         "on_message_complete": [],
         "send_400_response": ["msg"],
@@ -29,12 +31,18 @@ OVERRIDDEN = {
     uvicorn.Server: {"startup": ["sockets"], "shutdown": ["sockets"]},
 }
 USED = {
-    "protocol": ("connections", "cycle", "flow", "headers", "logger", "transport", "url"),
+    "protocol": (
+        *("connections", "cycle", "flow", "headers", "logger", "parser", "scheme", "scope", "transport", "url"),
+    ),
     "cycle": (
+        "body",
         "disconnected",
+        "expected_content_length",
         "message_event",
+        "more_body",
         "response_complete",
         "response_started",
+        "scope",
         "waiting_for_100_continue",
     ),
     "flow": ("read_paused",),

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import uvicorn
 
+from pai_sdk._service.http.guarded_connections import guarded_protocol
 from pai_sdk._service.oss.oss_app import ObjectApp
 from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.settings import ConnectionLimits
 from tests.support.waiting import PATIENCE_S, until
 
 KEY_ID, SECRET, REGION, BUCKET = "test-id", "test-secret", "cn-test", "my-bucket"
@@ -28,6 +30,7 @@ def _server(store: ObjectStore) -> uvicorn.Server:
         app,
         host="127.0.0.1",
         port=0,
+        http=guarded_protocol(ConnectionLimits()),
         lifespan="off",
         log_level="warning",
         access_log=False,

@@ -81,7 +81,7 @@ def test_large_objects_go_through_whole(wire: Wire, options: dict, tmp_path) -> 
     assert (tmp_path / "out").read_bytes() == content
     # Without a length, in chunks:
     bucket.put_object("chunked", iter([content[:100], content[100:]]))
-    assert bucket.head_object("chunked").etag == hashlib.md5(content).hexdigest().upper()
+    assert bucket.head_object("chunked").etag == bucket.head_object("large").etag
 
 
 def test_an_empty_object(wire: Wire) -> None:
