@@ -291,3 +291,12 @@ else:
     def write_at(file: int, content: bytes | memoryview, at: int) -> int:
         """Writes at a position of an open file, from any thread; returns the number of written bytes."""
         return os.pwrite(file, content, at)
+
+
+def read_into(file: int, buffer: memoryview, at: int) -> int:
+    """Reads into a buffer, from a position of an open file; returns the number of bytes, 0 at its end."""
+    if hasattr(os, "preadv"):
+        return os.preadv(file, [buffer], at)
+    content = read_at(file, len(buffer), at)
+    buffer[: len(content)] = content
+    return len(content)

@@ -77,6 +77,8 @@ class FakeOss:
         self.ignores_ranges = False  # the response to each request for a range is the complete object
         # Another CRC-64 than that of the content, as of a disk that damages it.
         self.misreads: Callable[[Seen], bool] = lambda seen: False
+        # What arrives has another first byte.
+        self.damages: Callable[[Seen], bool] = lambda seen: False
         self.most_at_once = 0
         self.connections = 0
         self._at_once = 0
@@ -150,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
         headers = {name.lower(): value for name, value in self.headers.items()}
         seen = Seen(self.command, unquote(rest[0]) if rest else "", query, headers)
         body = self.rfile.read(int(headers.get("content-length", 0)))
+        if body and self.server.fake.damages(seen):
+            body = bytes([body[0] ^ 1]) + body[1:]
         self.server.fake.before(seen)
         self._fault = self.server.fake.take_fault(seen)
         if self._fault and self._fault.kind == "reset":

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from pai_sdk._data.storage.pool import TransferPool
+from pai_sdk._data.storage.crc64 import checksum_of
+from pai_sdk._data.storage.pool import SMALL_BYTES, TransferPool
 from pai_sdk._data.storage.progress import FileShare
 from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, Problem, StorageError
@@ -208,7 +209,7 @@ class FileMove:
     skip_same: bool = False  # leave the target as it is, if it has the same content already
     is_exact: bool = False  # the content that was read is known to be that of `file`
     has_grown: bool = False  # the file became longer while it was read, and starts with the content that was read
-    _sha256: str = field(default="", init=False)
+    _checksum: int | str | None = field(default=None, init=False)
 
     @property
     def size_bytes(self) -> int:
@@ -235,14 +236,14 @@ class FileMove:
 
     def __iter__(self) -> Iterator[bytes]:
         self.share.restart()
-        content = hashlib.sha256()
+        content = self._new_sum()
         for chunk in self._chunks():
             if self.pool.stopped.is_set():
                 raise StorageError("the transfer was stopped")
             content.update(chunk)
             yield chunk
             self.share.advance(len(chunk))
-        self.check(content.hexdigest())
+        self.check(content.value())
 
     def _chunks(self) -> Iterator[bytes]:
         if self.source.root is None:
@@ -250,11 +251,17 @@ class FileMove:
         # A file that still grows would have no end.
         return self.source.read(self.file.path, 0, self.file.size_bytes)
 
-    def check(self, sha256: str) -> None:
-        """Checks the hash of the content that was read of a local file, before it is published."""
-        self._sha256 = sha256
+    def check_bytes(self, content: bytes) -> None:
+        """Checks the content that was read of a local file, before it is published."""
+        total = self._new_sum()
+        total.update(content)
+        self.check(total.value())
+
+    def check(self, checksum: int | str) -> None:
+        """Checks the checksum of the content that was read of a local file, before it is published."""
+        self._checksum = checksum
         if self.file.sha256:
-            if sha256 != self.file.sha256:
+            if not self._is_as_hashed(checksum):
                 raise FileChangedError(f"{self.local} was changed while it was being uploaded; run this again")
         elif self.source.root is not None:
             current = self.source.head(self.file.path)
@@ -264,12 +271,46 @@ class FileMove:
 
     def is_prefix_of(self, current: StoredFile) -> bool:
         """Returns True if the file still starts with the content that was read."""
-        if not self._sha256 or current.size_bytes < self.file.size_bytes:
+        if self._checksum is None or current.size_bytes < self.file.size_bytes:
             return False
-        content = hashlib.sha256()
+        return self.read_again(_Sum(is_small=isinstance(self._checksum, str))) == self._checksum
+
+    def read_again(self, content: _Sum | None = None) -> int | str:
+        """Reads the content again; returns its checksum, by default `checksum_of` it."""
+        content = content or _Sum(is_small=False)
         for chunk in self.source.read(self.file.path, 0, self.file.size_bytes):
             content.update(chunk)
-        return content.hexdigest() == self._sha256
+        return content.value()
+
+    def _is_as_hashed(self, checksum: int | str) -> bool:
+        if isinstance(checksum, str):
+            return checksum == self.file.sha256
+        if self.file.crc64 is not None:
+            return checksum == self.file.crc64
+        return self.read_again(_Sum(is_small=True)) == self.file.sha256 and self.read_again() == checksum
+
+    def _new_sum(self) -> _Sum:
+        return _Sum(is_small=self.file.size_bytes <= SMALL_BYTES)
+
+
+class _Sum:
+    """The checksum of content in the order of its bytes: SHA-256 of small files, `checksum_of` others."""
+
+    def __init__(self, *, is_small: bool) -> None:
+        # Small files are the most, and need no import of anycrc, which takes as long as ten of them.
+        self._sha256 = hashlib.sha256() if is_small else None
+        self._checksum = 0
+
+    def update(self, chunk: bytes) -> None:
+        """Adds the next bytes."""
+        if self._sha256 is None:
+            self._checksum = checksum_of(chunk, self._checksum)
+        else:
+            self._sha256.update(chunk)
+
+    def value(self) -> int | str:
+        """Returns the checksum of all bytes."""
+        return self._checksum if self._sha256 is None else self._sha256.hexdigest()
 
 
 def clock_passed(file: StoredFile, *, wait: bool = False) -> bool:

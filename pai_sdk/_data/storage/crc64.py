@@ -9,6 +9,8 @@ from typing import Any
 
 _log = logging.getLogger(__name__)
 
+_MAX_BYTES = 1 << 20
+
 
 @cache
 def _model() -> Any:
@@ -42,7 +44,11 @@ def combine_crc64(first: int, second: int, second_bytes: int) -> int:
 
 def checksum_of(data: bytes | memoryview, checksum: int = 0) -> int:
     """Returns the CRC-64 of bytes that follow others; without anycrc their CRC-32, which no store knows."""
-    return crc64_of(data, checksum) if has_crc64() else zlib.crc32(data, checksum)
+    if not has_crc64():
+        return zlib.crc32(data, checksum)
+    for start in range(0, len(data), _MAX_BYTES):
+        checksum = crc64_of(memoryview(data)[start : start + _MAX_BYTES], checksum)
+    return checksum
 
 
 def combine_checksums(first: int, second: int, second_bytes: int) -> int:

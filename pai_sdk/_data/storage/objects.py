@@ -20,7 +20,7 @@ from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import PathConflictError, StorageError
 
 META_SHA256 = "pai-sha256"
-"""User metadata: the SHA-256 of the content. OSS has no such hash of an object that was uploaded in parts."""
+"""User metadata: the SHA-256 of the content, in objects that earlier releases wrote."""
 
 META_EXECUTABLE = "pai-executable"
 """User metadata: `true` for an executable file; OSS keeps no modes."""
@@ -124,9 +124,9 @@ class ContentCheck:
         return None
 
 
-def object_meta(sha256: str, *, executable: bool) -> dict[str, str]:
-    """Returns the user metadata of an object: hash and mode of its file."""
-    return {META_SHA256: sha256, **({META_EXECUTABLE: "true"} if executable else {})}
+def object_meta(sha256: str = "", *, executable: bool) -> dict[str, str]:
+    """Returns the user metadata of an object: hash, if it is known, and mode of its file."""
+    return {**({META_SHA256: sha256} if sha256 else {}), **({META_EXECUTABLE: "true"} if executable else {})}
 
 
 def md5_of(headers: Mapping[str, str], etag: str) -> str | None:

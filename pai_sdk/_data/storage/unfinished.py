@@ -1,8 +1,8 @@
 """Multipart uploads that were started: their ids, stored on this machine until they are finished.
 
 OSS knows which parts have arrived, so this is not stored. The name of a record is a hash of the object, its
-metadata with the SHA-256, and the size of its parts: a file that has changed has no record, and its upload starts
-again.
+metadata, the size of its parts, and the local file with size, time and inode. A file that has changed has no
+record, and its upload starts again.
 """
 
 from __future__ import annotations
@@ -46,9 +46,10 @@ def can_be_resumed(error: BaseException) -> bool:
 class UnfinishedUpload:
     """The record of one upload. Its errors are only logged: without a record, the upload starts again."""
 
-    def __init__(self, uri: OssUri, meta: Mapping[str, str], part_bytes: int) -> None:
-        # Without the endpoint: an upload continues at another one. `meta` has the SHA-256 of the content.
-        identity = json.dumps([uri.bucket, uri.key, sorted(meta.items()), part_bytes])
+    # `version` changes with the local file.
+    def __init__(self, uri: OssUri, meta: Mapping[str, str], part_bytes: int, path: Path, version: str) -> None:
+        # Without the endpoint: an upload continues at another one.
+        identity = json.dumps([uri.bucket, uri.key, sorted(meta.items()), part_bytes, os.fspath(path), version])
         self._uri = uri
         self._path = cache_folder("uploads") / f"{hashlib.sha256(identity.encode()).hexdigest()[:40]}.json"
 

@@ -75,6 +75,8 @@ class OssConnection:
         self._buckets: dict[tuple[str, str | None, str], OssBucket] = {}
         self._stopped = threading.Event()
         self._may_retry: Callable[[], bool] = lambda: True
+        # By the URLs of buckets whose responses have none; copies share it.
+        self.without_crc64: dict[str, object] = {}
 
     @property
     def endpoint(self) -> str:

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import os
+from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pai_sdk._data.storage.file_hash import FileHash
-from pai_sdk._data.storage.pool import TransferPool
-from pai_sdk._data.storage.progress import FileShare
+from pai_sdk._data.storage.base import FileMove
+from pai_sdk._data.storage.crc64 import checksum_of, has_crc64
+from pai_sdk._data.storage.oss.file_range import FileRange
+from pai_sdk._data.storage.oss.parts import PartInfo, checksum_of_parts
 from pai_sdk._data.storage.unfinished import UnfinishedUpload, can_be_resumed
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk.errors import FileChangedError, StorageError
+from pai_sdk.errors import StorageError
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
-    from pai_sdk._data.storage.oss.parts import PartInfo
 
 _log = logging.getLogger(__name__)
 
@@ -27,58 +30,63 @@ _FINISHED_CODES = ("NoSuchUpload", "InvalidPart")
 class FileUpload:
     """The upload of one file in parallel parts; the object exists when the last step has joined them.
 
-    Parts that arrived earlier, from any process, are not sent again. A second process that sends the same file
-    joins the same upload. If it ends the upload first, this process checks the object, or sends it again.
-    Each part is sent with the MD5 of the hashed content, so a file that has changed since then has parts that OSS
-    refuses, and there is no object of it.
+    Each part is read once, while it is sent. Parts that arrived earlier, from any process, are compared with the
+    file and not sent again. After the last part, what was read must be of one moment (`FileMove.check`); otherwise
+    there is no object of it. A second process that sends the same file joins the same upload. If it ends the
+    upload first, this process checks the object, or sends it again.
     """
 
     def __init__(
-        self,
-        client: OssClient,
-        path: Path,
-        hashed: FileHash,
-        uri: OssUri,
-        meta: Mapping[str, str],
-        share: FileShare,
+        self, client: OssClient, move: FileMove, path: Path, uri: OssUri, meta: Mapping[str, str]
     ) -> None:
         self._client = client
-        self._path = path
-        self._hashed = hashed
+        self._move = move
+        self._path = path  # `move.local`
         self._uri = uri
-        self._share = share
         self._meta = meta
-        self._record = UnfinishedUpload(uri, meta, hashed.part_bytes)
+        self._share = move.share
+        self._part_bytes = client.part_sizes.for_upload(move.size_bytes)
+        self._file = -1  # open during `run`
 
-    def run(self, pool: TransferPool) -> str:
+    def run(self) -> str:
         """Sends the parts on the threads of the pool; returns the ETag of the object."""
+        with self._path.open("rb", buffering=0) as stream:
+            self._file = stream.fileno()
+            status = os.fstat(self._file)
+            version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+            self._record = UnfinishedUpload(self._uri, self._meta, self._part_bytes, self._path, version)
+            return self._run()
+
+    def _run(self) -> str:
         upload_id, arrived = self._resume() or self._start()
         try:
-            return self._send_all(upload_id, arrived, pool)
+            return self._send_all(upload_id, arrived)
         except StorageError as error:
             if error.code not in _FINISHED_CODES:
                 raise
             # Finished by a process that sent the same file, by a rule of the bucket, or here with a lost
             # response.
-            etag = self._etag_of_same() or self._send_again(pool)
+            etag = self._etag_of_same() or self._send_again()
             # Dropped after the object exists: other processes that use this upload then find the complete object.
             self._drop(upload_id)
             return etag
 
-    def _send_again(self, pool: TransferPool) -> str:
+    def _send_again(self) -> str:
         self._share.restart()
         try:
-            return self._send_all(*self._start(), pool)
+            return self._send_all(*self._start())
         except StorageError as error:
             etag = self._etag_of_same() if error.code in _FINISHED_CODES else ""
             if not etag:
                 raise
             return etag
 
-    def _send_all(self, upload_id: str, arrived: Mapping[int, PartInfo], pool: TransferPool) -> str:
+    def _send_all(self, upload_id: str, arrived: Mapping[int, PartInfo]) -> str:
         try:
-            etags = self._send_parts(upload_id, arrived, pool)
-            etag = self._client.parts.complete(self._uri, upload_id, etags)
+            sent = (partial(self._send_part, upload_id, number, arrived.get(number)) for number in self._numbers())
+            parts = self._move.pool.run_all(sent)
+            self._move.check(checksum_of_parts(parts))
+            etag = self._client.parts.complete(self._uri, upload_id, parts)
         except Exception as error:
             is_shared = isinstance(error, StorageError) and error.code in _FINISHED_CODES
             # OSS charges for parts until they are removed; these are of no further use.
@@ -87,6 +95,9 @@ class FileUpload:
             raise
         self._record.forget(upload_id)
         return etag
+
+    def _numbers(self) -> range:
+        return range(1, -(-self._move.size_bytes // self._part_bytes) + 1)
 
     def _start(self) -> tuple[str, dict[int, PartInfo]]:
         upload_id = self._client.parts.start(self._uri, meta=self._meta)
@@ -107,7 +118,7 @@ class FileUpload:
             self._drop(upload_id)
             return None
         _log.info("%s: %d parts have arrived earlier", self._uri, len(arrived))
-        self._share.advance(sum(part.size_bytes for part in arrived.values()))
+        self._share.advance(sum(part.size_bytes for part in arrived.values() if part.number in self._numbers()))
         return upload_id, arrived
 
     def _drop(self, upload_id: str) -> None:
@@ -125,38 +136,37 @@ class FileUpload:
             if error.code != "AccessDenied":
                 raise
             return ""
-        hashed = self._hashed
-        if info is None or (info.size_bytes, info.sha256) != (hashed.size_bytes, hashed.sha256):
+        if info is None or info.content_crc64 is None or info.size_bytes != self._move.size_bytes:
             return ""
+        # Some parts were not read, as another process has sent them.
+        if not has_crc64() or self._move.read_again() != info.content_crc64:
+            return ""
+        self._move.check(info.content_crc64)
         return info.etag
 
-    def _send_parts(self, upload_id: str, arrived: Mapping[int, PartInfo], pool: TransferPool) -> list[str]:
-        etags = {number: part.etag for number, part in arrived.items() if self._is_same(part)}
-        # `_resume` has counted all parts that arrived; those with other content are sent again.
-        self._share.advance(-sum(part.size_bytes for number, part in arrived.items() if number not in etags))
-        missing = [n for n in range(1, len(self._hashed.part_md5s) + 1) if n not in etags]
-        etags.update(zip(missing, pool.run_all(self._part_uploads(upload_id, missing)), strict=True))
-        return [etags[number] for number in sorted(etags)]
+    def _send_part(self, upload_id: str, number: int, arrived: PartInfo | None) -> PartInfo:
+        start = (number - 1) * self._part_bytes
+        size_bytes = min(self._part_bytes, self._move.size_bytes - start)
+        content = FileRange(self._file, start, size_bytes, self._path)
+        if arrived is not None:
+            part = _if_same(arrived, content)
+            if part is not None:
+                return part
+            # `_resume` has counted it.
+            self._share.advance(-arrived.size_bytes)
+        part = self._client.parts.put(self._uri, upload_id, number, content)
+        self._share.advance(size_bytes)
+        return part
 
-    def _is_same(self, part: PartInfo) -> bool:
-        if part.number > len(self._hashed.part_md5s):
-            return False
-        md5 = self._hashed.part_md5s[part.number - 1].hex()
-        return part.size_bytes == self._hashed.size_of_part(part.number) and part.etag.lower() == md5
 
-    def _part_uploads(self, upload_id: str, numbers: Iterable[int]) -> Iterator[Callable[[], str]]:
-        with self._path.open("rb") as stream:
-            for number in numbers:
-                stream.seek((number - 1) * self._hashed.part_bytes)
-                content = stream.read(self._hashed.size_of_part(number))
-                yield partial(self._send_part, upload_id, number, content)
-
-    def _send_part(self, upload_id: str, number: int, content: bytes) -> str:
-        md5 = self._hashed.part_md5s[number - 1]
-        try:
-            etag = self._client.parts.put(self._uri, upload_id, number, content, md5=md5)
-        except FileChangedError as error:
-            message = f"{self._path} was changed while it was being uploaded; run this again"
-            raise FileChangedError(message) from error
-        self._share.advance(len(content))
-        return etag
+def _if_same(arrived: PartInfo, content: FileRange) -> PartInfo | None:
+    """Returns a part that arrived earlier with the checksum of the content, if it has this content."""
+    if arrived.size_bytes != len(content):
+        return None
+    checksum, md5 = 0, None if arrived.checksum is not None else hashlib.md5(usedforsecurity=False)
+    for chunk in content:
+        checksum = checksum_of(chunk, checksum)
+        if md5 is not None:
+            md5.update(chunk)
+    is_same = checksum == arrived.checksum if md5 is None else md5.hexdigest() == arrived.etag.lower()
+    return replace(arrived, checksum=checksum) if is_same else None

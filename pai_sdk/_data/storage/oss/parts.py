@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+import hashlib
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from xml.etree import ElementTree
 
-from pai_sdk._data.storage.file_hash import md5_of_part
+from pai_sdk._data.storage.crc64 import checksum_of, combine_checksums, has_crc64
+from pai_sdk._data.storage.objects import ObjectInfo, md5_of
 from pai_sdk._data.storage.oss.bucket import OssBucket
 from pai_sdk._data.storage.oss.connection import OssConnection
 from pai_sdk._data.storage.oss.errors import ForeignResponseError
-from pai_sdk._data.storage.oss.wire import Body, etag_in, etag_of, meta_headers
+from pai_sdk._data.storage.oss.file_range import FileRange
+from pai_sdk._data.storage.oss.wire import Body, crc64_in, etag_in, etag_of, info_of, meta_headers
 from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk.errors import FileChangedError
+from pai_sdk.errors import StorageError
 
-_BAD_REQUEST = 400
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class PartInfo:
-    """A part that OSS has. Its ETag is the MD5 of its bytes, unless the bucket encrypts with KMS."""
+    """A part that OSS has. Its ETag is the MD5 of its bytes, or says nothing of them.
+
+    Attributes:
+        checksum: `checksum_of` its bytes; None if OSS does not say.
+    """
 
     number: int
     size_bytes: int
     etag: str
+    checksum: int | None
 
 
 class OssParts:
@@ -35,6 +44,7 @@ class OssParts:
     def __init__(self, connection: OssConnection) -> None:
         self._call = connection.call
         self._check_cancelled = connection.check_cancelled
+        self._without_crc64 = connection.without_crc64
 
     def start(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
         """Starts a multipart upload; returns its id."""
@@ -47,62 +57,132 @@ class OssParts:
 
         return self._call(uri, start)
 
-    def put(self, uri: OssUri, upload_id: str, number: int, content: bytes, *, md5: bytes | None = None) -> str:
-        """Writes a part, from 1; returns its ETag. All parts but the last have 100 KiB or more."""
-        headers = {"content-md5": base64.b64encode(md5 or md5_of_part(content)).decode()}
-        query = {"partNumber": str(number), "uploadId": upload_id}
-        body = Body(content, self._check_cancelled)
+    def put(self, uri: OssUri, upload_id: str, number: int, content: bytes | FileRange) -> PartInfo:
+        """Writes a part, from 1, whose bytes are read once. All parts but the last have 100 KiB or more.
 
-        def put(bucket: OssBucket) -> str:
-            try:
-                etag = etag_of(bucket.send("PUT", uri.key, headers, data=body, params=query).headers, uri)
-            except oss2.exceptions.OssError as error:
-                # OSS responds the same for bytes damaged on the way, which are sent again.
-                if error.status == _BAD_REQUEST:
-                    _check_md5(content, md5, uri)
-                raise
-            # Another ETag comes from a bucket that is encrypted, or from a server that ignores Content-MD5.
-            # Without an expected MD5, any content is written.
-            if md5 is not None and etag.lower() != md5.hex():
-                _check_md5(content, md5, uri)
-            return etag
+        What arrives must have the CRC-64 of what was sent; otherwise the part is sent again. To a store that does
+        not return one, parts go with their MD5.
+        """
+        query = {"partNumber": str(number), "uploadId": upload_id}
+        body = _SummedBody(Body(content, self._check_cancelled))
+
+        def put(bucket: OssBucket) -> PartInfo:
+            md5 = None if has_crc64() and bucket.url not in self._without_crc64 else _md5(body)
+            headers = {} if md5 is None else {"content-md5": base64.b64encode(md5).decode()}
+            received = bucket.send("PUT", uri.key, headers, data=body, params=query).headers
+            etag, crc64 = etag_of(received, uri), crc64_in(received)
+            if crc64 is None and md5 is None:
+                self._note_without_crc64(bucket.url)
+                return put(bucket)
+            if crc64 is not None and has_crc64():
+                is_same = crc64 == body.checksum
+            else:
+                # A store that makes a CRC-64 checks an MD5, too. The ETag is none where the store encrypts.
+                stored_md5 = md5_of(received, etag) if crc64 is None else None
+                is_same = stored_md5 is None or md5 is None or stored_md5.lower() == md5.hex()
+            if not is_same:
+                message = f"{uri}: part {number} did not arrive as it was sent"
+                raise StorageError(message, uri=str(uri), code="InvalidDigest", retryable=True)
+            return PartInfo(number, len(content), etag, body.checksum)
 
         return self._call(uri, put)
+
+    def _note_without_crc64(self, url: str) -> None:
+        # Atomic: of many threads, one logs it.
+        this = object()
+        if self._without_crc64.setdefault(url, this) is this:
+            _log.info("%s returns no CRC-64, so parts of files are sent with their MD5, which is slower", url)
 
     def list(self, uri: OssUri, upload_id: str) -> dict[int, PartInfo]:
         """Returns the parts that have arrived, by number; fails with `NoSuchUpload` when the upload has ended."""
         parts: dict[int, PartInfo] = {}
-        after = ""
-        while True:
-            page = self._call(uri, partial(_page, uri=uri, upload_id=upload_id, after=after))
-            for part in page.parts:
-                parts[part.part_number] = PartInfo(part.part_number, part.size, part.etag)
-            if not page.is_truncated or page.next_marker == after:
-                return parts
-            after = page.next_marker
+        after: str | None = ""
+        while after is not None:
+            page, after = self._call(uri, partial(_page, uri=uri, upload_id=upload_id, after=after))
+            parts.update((part.number, part) for part in page)
+        return parts
 
-    def complete(self, uri: OssUri, upload_id: str, etags: Sequence[str]) -> str:
+    def complete(self, uri: OssUri, upload_id: str, parts: Sequence[PartInfo]) -> str:
         """Creates the object from the parts, in order; returns its ETag. There is no object before.
 
         `NoSuchUpload` means that the upload has ended: also that an earlier attempt succeeded and its response was
-        lost.
+        lost. An object with another CRC-64 than its parts is deleted, and a StorageError is raised.
         """
-        parts = [oss2.models.PartInfo(number, etag) for number, etag in enumerate(etags, start=1)]
+        named = [oss2.models.PartInfo(part.number, part.etag) for part in parts]
 
-        def complete(bucket: OssBucket) -> str:
-            return etag_in(bucket.complete_multipart_upload(uri.key, upload_id, parts).resp.read(), uri)
+        def complete(bucket: OssBucket) -> tuple[str, int | None]:
+            response = bucket.complete_multipart_upload(uri.key, upload_id, named).resp
+            return etag_in(response.read(), uri), crc64_in(response.headers)
 
-        return self._call(uri, complete)
+        etag, crc64 = self._call(uri, complete)
+        if crc64 is not None and has_crc64() and crc64 != checksum_of_parts(parts):
+            self._call(uri, partial(_delete_if_wrong, uri=uri, etag=etag, crc64=checksum_of_parts(parts)))
+        return etag
 
     def abort(self, uri: OssUri, upload_id: str) -> None:
         """Aborts an upload and deletes its parts."""
         self._call(uri, lambda bucket: bucket.abort_multipart_upload(uri.key, upload_id))
 
 
-def _check_md5(content: bytes, md5: bytes | None, uri: OssUri) -> None:
-    if md5 is not None and md5_of_part(content) != md5:
-        raise FileChangedError(f"a part of {uri} does not have the MD5 that it must have", uri=str(uri))
+class _SummedBody:
+    """A body whose checksum is made of the chunks that are sent, of the last time that it was sent."""
+
+    def __init__(self, body: Body) -> None:
+        self._body = body
+        self.checksum = 0
+
+    def __len__(self) -> int:
+        return len(self._body)
+
+    def __iter__(self) -> Iterator[memoryview]:
+        self.checksum = 0
+        for chunk in self._body:
+            self.checksum = checksum_of(chunk, self.checksum)
+            yield chunk
 
 
-def _page(bucket: OssBucket, uri: OssUri, upload_id: str, after: str) -> Any:
-    return bucket.list_parts(uri.key, upload_id, marker=after)
+def checksum_of_parts(parts: Iterable[PartInfo]) -> int:
+    """Returns the checksum of all parts together, of which each one is known."""
+    checksum = 0
+    for part in parts:
+        checksum = combine_checksums(checksum, part.checksum or 0, part.size_bytes)
+    return checksum
+
+
+def _md5(body: Iterable[memoryview]) -> bytes:
+    content = hashlib.md5(usedforsecurity=False)
+    for chunk in body:
+        content.update(chunk)
+    return content.digest()
+
+
+def _page(bucket: OssBucket, uri: OssUri, upload_id: str, after: str) -> tuple[list[PartInfo], str | None]:
+    """Returns a page of parts, and what the next page comes after, or None."""
+    # Not `oss2.Bucket.list_parts`, which leaves out the CRC-64.
+    query = {"uploadId": upload_id, **({"part-number-marker": after} if after else {})}
+    root = ElementTree.fromstring(bucket.send("GET", uri.key, params=query).read())  # noqa: S314 - OSS wrote it
+    parts = [_part_of(element) for element in root.findall("{*}Part")]
+    marker = root.findtext("{*}NextPartNumberMarker", "")
+    is_last = root.findtext("{*}IsTruncated", "").lower() != "true" or marker in ("", after)
+    return parts, None if is_last else marker
+
+
+def _part_of(element: ElementTree.Element) -> PartInfo:
+    crc64 = element.findtext("{*}HashCrc64ecma", "")
+    # Without a number, int() raises ValueError, as for anything that is no list of parts.
+    return PartInfo(
+        int(element.findtext("{*}PartNumber", "")),
+        int(element.findtext("{*}Size", "")),
+        element.findtext("{*}ETag", "").strip('"'),
+        int(crc64) if crc64.isdecimal() and has_crc64() else None,
+    )
+
+
+def _delete_if_wrong(bucket: OssBucket, uri: OssUri, etag: str, crc64: int) -> None:
+    """Deletes an object that is not made of its parts, if it is still there; raises StorageError."""
+    info: ObjectInfo = info_of(uri, bucket.send("HEAD", uri.key).headers)
+    if info.etag == etag and info.content_crc64 == crc64:
+        return
+    if info.etag == etag:
+        bucket.delete_object(uri.key)
+    raise StorageError(f"{uri}: the parts arrived, but not the object that was made of them", uri=str(uri))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
@@ -11,9 +12,9 @@ from typing import NamedTuple
 from urllib.parse import unquote
 from xml.etree import ElementTree
 
-from pai_sdk._data.storage.file_hash import md5_of_part
 from pai_sdk._data.storage.objects import ObjectInfo, md5_of
 from pai_sdk._data.storage.oss.errors import ForeignResponseError
+from pai_sdk._data.storage.oss.file_range import FileRange
 from pai_sdk._data.storage.uri import OssUri
 
 _CHUNK_BYTES = 1 << 17
@@ -27,16 +28,18 @@ def meta_headers(meta: Mapping[str, str] | None) -> dict[str, str]:
 
 def content_md5(content: bytes) -> str:
     """Returns the header `Content-MD5`, with which OSS refuses a damaged body."""
-    return base64.b64encode(md5_of_part(content)).decode()
+    return base64.b64encode(hashlib.md5(content, usedforsecurity=False).digest()).decode()
 
 
 class Body:
     """The body of a request, sent in chunks, so that the transfer can be cancelled."""
 
     def __init__(
-        self, content: bytes, check_cancelled: Callable[[Iterable[memoryview]], Iterator[memoryview]]
+        self,
+        content: bytes | FileRange,
+        check_cancelled: Callable[[Iterable[memoryview]], Iterator[memoryview]],
     ) -> None:
-        self._content = memoryview(content)
+        self._content = content
         # Yields the chunks, or raises when the transfer is cancelled.
         self._check_cancelled = check_cancelled
 
@@ -44,8 +47,12 @@ class Body:
         return len(self._content)
 
     def __iter__(self) -> Iterator[memoryview]:
-        starts = range(0, len(self._content), _CHUNK_BYTES)
-        return self._check_cancelled(self._content[start : start + _CHUNK_BYTES] for start in starts)
+        content = self._content
+        return self._check_cancelled(content if isinstance(content, FileRange) else _chunks(memoryview(content)))
+
+
+def _chunks(content: memoryview) -> Iterator[memoryview]:
+    return (content[start : start + _CHUNK_BYTES] for start in range(0, len(content), _CHUNK_BYTES))
 
 
 def etag_of(headers: Mapping[str, str], uri: OssUri) -> str:
@@ -54,6 +61,12 @@ def etag_of(headers: Mapping[str, str], uri: OssUri) -> str:
     if not etag:
         raise ForeignResponseError(uri, "a server", "without an ETag")
     return etag
+
+
+def crc64_in(headers: Mapping[str, str]) -> int | None:
+    """Returns the CRC-64 of the content, from the headers of a response; None without one."""
+    crc64 = headers.get("x-oss-hash-crc64ecma", "")
+    return int(crc64) if crc64.isdecimal() else None
 
 
 def etag_in(body: bytes, uri: OssUri) -> str:
@@ -121,14 +134,13 @@ def info_of(uri: OssUri, headers: Mapping[str, str]) -> ObjectInfo:
     """Returns the metadata of an object from the headers of a response."""
     prefix = len(_META_PREFIX)
     etag = etag_of(headers, uri)
-    crc64 = headers.get("x-oss-hash-crc64ecma", "")
     return ObjectInfo(
         uri=uri,
         size_bytes=int(headers.get("content-length", -1)),
         etag=etag,
         meta={name[prefix:]: text for name, text in headers.items() if name.startswith(_META_PREFIX)},
         content_md5=md5_of(headers, etag),
-        content_crc64=int(crc64) if crc64.isdecimal() else None,
+        content_crc64=crc64_in(headers),
         storage_class=headers.get("x-oss-storage-class", ""),
         modified_s=_seconds(headers.get("last-modified")),
     )

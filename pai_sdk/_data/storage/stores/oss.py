@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk._data.storage.base import FileMove, Store, checked_path
-from pai_sdk._data.storage.file_hash import hash_file
 from pai_sdk._data.storage.objects import META_EXECUTABLE, META_LINK, ObjectInfo, object_meta
 from pai_sdk._data.storage.oss.file_download import FileDownload
 from pai_sdk._data.storage.oss.file_upload import FileUpload
@@ -23,6 +21,7 @@ from pai_sdk.errors import ObjectNotFoundError, StorageError
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
+    from pai_sdk._data.storage.oss.parts import PartInfo
 
 _CHUNK_BYTES = 8 << 20
 _PART_THREADS = 4
@@ -130,8 +129,7 @@ class OssStore(Store):
             if len(head) > self.largest_put_bytes:
                 # The size is unknown: content is held back until it is too much for one request.
                 return self._write_parts(uri, path, chain((bytes(head),), chunks), executable=executable)
-        meta = object_meta(hashlib.sha256(head).hexdigest(), executable=executable)
-        etag = self.client.put_bytes(uri, bytes(head), meta=meta)
+        etag = self.client.put_bytes(uri, bytes(head), meta=object_meta(executable=executable))
         return StoredFile(path, len(head), None, etag, executable)
 
     def create(self, path: str, content: bytes) -> bool:
@@ -158,18 +156,14 @@ class OssStore(Store):
         if local is None:
             return super().put_file(move)
         uri, size_bytes = self._uri(move.path), file.size_bytes
+        meta = object_meta(executable=file.executable)
         if size_bytes > self.largest_put_bytes:
-            part_bytes = self.client.part_sizes.for_upload(size_bytes)
-            hashed = file.hashed or hash_file(local, size_bytes, part_bytes, move.pool.stopped.is_set)
-            move.check(hashed.sha256)
-            meta = object_meta(hashed.sha256, executable=file.executable)
-            etag = FileUpload(self.client, local, hashed, uri, meta, move.share).run(move.pool)
+            etag = FileUpload(self.client, move, local, uri, meta).run()
         else:
             with local.open("rb") as stream:
                 content = stream.read(size_bytes)
-            sha256 = hashlib.sha256(content).hexdigest()
-            move.check(sha256)
-            etag = self.client.put_bytes(uri, content, meta=object_meta(sha256, executable=file.executable))
+            move.check_bytes(content)
+            etag = self.client.put_bytes(uri, content, meta=meta)
             move.share.advance(len(content))
         return StoredFile(move.path, size_bytes, None, etag, file.executable)
 
@@ -207,20 +201,17 @@ class OssStore(Store):
 
     def _write_parts(self, uri: OssUri, path: str, chunks: Iterable[bytes], *, executable: bool) -> StoredFile:
         """Writes content of unknown length; parts are sent one after the other, as they arrive."""
-        meta = {META_EXECUTABLE: "true"} if executable else {}
-        upload_id = self.client.parts.start(uri, meta=meta)
-        etags: list[str] = []
-        size_bytes = 0
+        upload_id = self.client.parts.start(uri, meta=object_meta(executable=executable))
+        parts: list[PartInfo] = []
         try:
             for part in _in_parts(chunks, self.client.part_sizes.part_bytes):
-                etags.append(self.client.parts.put(uri, upload_id, len(etags) + 1, part))
-                size_bytes += len(part)
-            etag = self.client.parts.complete(uri, upload_id, etags)
+                parts.append(self.client.parts.put(uri, upload_id, len(parts) + 1, part))
+            etag = self.client.parts.complete(uri, upload_id, parts)
         except BaseException:
             # OSS charges for parts until they are removed, and nothing records this upload.
             self.client.parts.abort(uri, upload_id)
             raise
-        return StoredFile(path, size_bytes, None, etag, executable)
+        return StoredFile(path, sum(part.size_bytes for part in parts), None, etag, executable)
 
     def copy(self, source: str, target: str) -> StoredFile:
         """Copy an object within OSS.

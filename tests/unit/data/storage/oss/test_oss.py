@@ -27,6 +27,7 @@ from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.oss.bucket import OssBucket, OssTransport
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.oss.http import HttpPool
+from pai_sdk._data.storage.oss.parts import PartInfo
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import CredentialsError, SettingsError, StorageError
 from tests.support.fake_oss import FakeOss, StoredObject
@@ -330,7 +331,7 @@ def test_a_page_in_place_of_an_answer_is_not_asked_for_ever(oss: FakeOss, page: 
             lambda: client.exists(uri("k")),
             lambda: list(client.list(uri(""))),
             lambda: client.parts.start(uri("k")),
-            lambda: client.parts.complete(uri("k"), "id", ["etag"]),
+            lambda: client.parts.complete(uri("k"), "id", [PartInfo(1, 1, "etag", 0)]),
             lambda: client.parts.abort(uri("k"), "id"),
         ):
             pauses.clear()
