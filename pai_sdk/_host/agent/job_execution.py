@@ -19,6 +19,7 @@ import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import ModuleType
 from typing import Any
 
 from pai_sdk._core.reasons import (
@@ -89,6 +90,13 @@ class _Worker:
             content.get("nproc_per_node") or job.get("nproc_per_node", 1),
             content.get("waits_for", []),
         )
+
+
+def load_interpreter() -> ModuleType:
+    """Imports the module for requirements, which is heavier than all others of a supervisor together."""
+    from pai_sdk._host.agent import interpreter
+
+    return interpreter
 
 
 class JobExecution:
@@ -170,10 +178,8 @@ class JobExecution:
             self._wait_for_children()
 
     def _install_requirements(self, layout: str) -> None:
-        # Imported only for jobs with requirements: it is heavier than all other modules together.
-        from pai_sdk._host.agent.interpreter import Requirements, install
-
-        requirements = Requirements(**self._job["requirements"])
+        interpreter = load_interpreter()
+        requirements = interpreter.Requirements(**self._job["requirements"])
         # Stays open, so that the environment is not removed while the job uses it.
         lock = requirements.open_lock()
         first = self._workers[0].instance.name
@@ -184,7 +190,8 @@ class JobExecution:
                 self._root.enter()
             os.environ.clear()
             os.environ.update(self._workers[0].environments[layout])
-            return install(requirements, lock=lock, working_dir=os.environ["PAI_WORKING_DIR"])
+            code: int = interpreter.install(requirements, lock=lock, working_dir=os.environ["PAI_WORKING_DIR"])
+            return code
 
         with self._logs.open(first) as log:
             installer = processes.spawn_call(in_child, log=log.fileno())

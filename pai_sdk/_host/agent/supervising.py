@@ -19,6 +19,7 @@ from pai_sdk._host.agent.interpreter import find_requirements, has_pip, layer, s
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.processes import kill_group, session_leaders
 from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.agent.supervisor_template import SupervisorTemplate
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
 # The variables of this process that a job gets; all others, such as keys, stay here.
@@ -80,14 +81,24 @@ def hidden_by_ml(needed: Iterable[str | Path]) -> str:
 
 
 def start_supervisor(
-    root: Path, *, package: Path, timeout_s: float, lifeline: int | None = None, program: str = _SUPERVISE
+    root: Path,
+    *,
+    package: Path,
+    timeout_s: float,
+    lifeline: int | None = None,
+    program: str = _SUPERVISE,
+    template: SupervisorTemplate | None = None,
 ) -> None:
     """Starts the supervisor of a job, and returns when it runs."""
     journal = Journal(Sandbox(root).state_dir)
     inherited = () if lifeline is None else (lifeline,)
+    arguments = [sys.executable, "-I", "-S", "-c", program, str(package), str(root), *map(str, inherited)]
     with journal.log.open("ab") as log:
+        # Started again if in doubt: of two supervisors of a job, the second one finds the state of the first.
+        if template is not None and lifeline is None and template.start(arguments, log.fileno()):
+            return
         result = subprocess.run(
-            [sys.executable, "-I", "-S", "-c", program, str(package), str(root), *map(str, inherited)],
+            arguments,
             stdin=subprocess.DEVNULL,
             # The supervisor closes stdout when it has started, so no polling is needed.
             stdout=subprocess.PIPE,

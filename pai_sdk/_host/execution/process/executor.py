@@ -17,6 +17,7 @@ from pai_sdk._host.agent.journal import Journal, lost
 from pai_sdk._host.agent.processes import kill_orphans
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.supervising import job_on_host, kill_supervisors, start_supervisor
+from pai_sdk._host.agent.supervisor_template import SupervisorTemplate
 from pai_sdk._host.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
 from pai_sdk._host.execution.contract import job_description
 from pai_sdk._host.execution.job_folder import JobFolder
@@ -51,11 +52,16 @@ class ProcessExecutor(Executor):
         self.start_timeout_s = 30.0
         # A cache: folders of jobs that are known to run on this machine.
         self._local_roots: set[Path] = set()
+        self._template = SupervisorTemplate(_PACKAGE_PARENT)
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> ProcessExecutor:
         """Opens the executor for a service."""
         return cls(setup.cache_dir)
+
+    def close(self) -> None:
+        """Ends the process that supervisors are forked from; jobs continue."""
+        self._template.close()
 
     def start(self, spec: LaunchSpec) -> None:
         """Starts the supervisor and returns as soon as it runs; does nothing for a job that was started before.
@@ -70,7 +76,12 @@ class ProcessExecutor(Executor):
         if journal.read_state() is not None:
             return
         journal.write_job(self._job(spec))
-        start_supervisor(spec.sandbox.root, package=_PACKAGE_PARENT, timeout_s=self.start_timeout_s)
+        start_supervisor(
+            spec.sandbox.root,
+            package=_PACKAGE_PARENT,
+            timeout_s=self.start_timeout_s,
+            template=self._template,
+        )
 
     def withdraw(self, root: Path) -> None:
         """Cancels an interrupted start.
