@@ -116,6 +116,7 @@ class _Request:
     generation: int  # of the step that makes the request
     job: Watched | None  # the job for `get`; None for `changes` of all jobs
     is_paced: bool  # of kind 2 or 3, see `JobPoller`
+    is_first: bool = False  # of a single job
 
 
 class JobPoller:
@@ -135,7 +136,7 @@ class JobPoller:
         3. in turn with 2: `get` for jobs that the list does not show, and now and then for one that it does show,
            in case the list is out of date.
     2 and 3 together make at most one request a second, for a few jobs one a second for each. A backend with long
-    polls, or a local one, is polled more often, at most 10 times a second.
+    polls, or a local one, is polled more often, at most 10 times a second; the second time at once.
 
     Threads: steps run in worker threads; `add`, `remove`, `refresh` in any thread. `_lock` guards all fields
     and the jobs. It is held to choose a request and to process its response. Within it, `_schedule` acquires the
@@ -262,9 +263,9 @@ class JobPoller:
         if now < self._paced_at:
             return None
         self._requested_at, self._paced_at = now, now + self._interval_s
-        return _Request(
-            self._generation, self._jobs.next_to_check(individually=not self.polls_in_bulk), is_paced=True
-        )
+        job = self._jobs.next_to_check(individually=not self.polls_in_bulk)
+        is_first = job is not None and job.record is None and len(self._jobs) == 1
+        return _Request(self._generation, job, is_paced=True, is_first=is_first)
 
     @property
     def _interval_s(self) -> float:
@@ -338,6 +339,9 @@ class JobPoller:
             self._paced_at = max(
                 self._paced_at, self._workers.now() + (0.0 if has_waited and is_cheap else pause_s)
             )
+            if request.is_first and is_cheap:
+                # The long poll for the start of the job, whose log is read from then on.
+                self._paced_at = self._workers.now()
 
     def _process_error(self, request: _Request, error: PaiError) -> None:
         job, is_current = request.job, request.generation == self._generation
