@@ -277,6 +277,8 @@ class Scheduler:
             # of `active`.
             threads = self._cloners if active.job.clones_code else self._copiers
             active.work = threads.submit(self._start, active)
+            # Clients wait for the instances of a job that has started.
+            active.work.add_done_callback(lambda _: self._task.wake())
         if not active.work.done():
             if active.job.stop_requested:  # the executor may be starting it, for example pull its image
                 active.life.stop()

@@ -22,8 +22,8 @@ from pai_sdk._wire.training_jobs import EventList, LogLines
 
 router = APIRouter(prefix="/api/v1/trainingjobs/{job_id}", route_class=ActionRoute)
 
-_MIN_POLL_S = 0.04  # the first interval at which a long poll checks the size of the log
-_MAX_POLL_S = 0.2  # the maximum, after writes without a complete line
+_MIN_POLL_S = 0.04  # the longest interval at which a long poll checks the size of the log
+_MAX_POLL_S = 0.2  # the same after writes without a complete line
 _FIRST_LINE = re.compile(r"\bfirst-line\s*=\s*(\d{1,18})\b")
 _LINE_TIMES = re.compile(r"\bline-times\b")
 _PageSize = Annotated[int, Query(alias="PageSize", ge=1, le=10_000)]

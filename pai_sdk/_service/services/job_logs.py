@@ -14,6 +14,8 @@ from pai_sdk._service.state.models import Event
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.training_jobs import EventList
 
+# A log that was read is often written soon: the first line of a job, or the lines of one loop.
+_FIRST_PAUSE_S, _PAUSE_GROWTH = 0.01, 1.2
 _UNFINISHED_LINE_S = 0.5  # an incomplete line, such as a progress bar, is sent after this time
 
 
@@ -56,12 +58,17 @@ def line_chunks(
 async def wait_for_lines(
     news: Subscription, log: LogReader, size_bytes: int, deadline: float, poll_s: float, has_unfinished_line: bool
 ) -> None:
-    """Waits until the log has grown or the job has news; for a moment only if its last line is incomplete."""
+    """Waits until the log has grown or the job has news; for a moment only if its last line is incomplete.
+
+    `poll_s` is the longest pause between two checks of its size.
+    """
     clock = asyncio.get_running_loop().time
     until = min(deadline, clock() + _UNFINISHED_LINE_S) if has_unfinished_line else deadline
+    pause_s = min(_FIRST_PAUSE_S, poll_s)
     while clock() < until:
-        if await news.wait(min(poll_s, until - clock())) or log.size_bytes != size_bytes:
+        if await news.wait(min(pause_s, until - clock())) or log.size_bytes != size_bytes:
             return
+        pause_s = min(poll_s, pause_s * _PAUSE_GROWTH)
 
 
 def list_events(
