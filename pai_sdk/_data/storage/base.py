@@ -273,21 +273,37 @@ class FileMove:
         """Returns True if the file still starts with the content that was read."""
         if self._checksum is None or current.size_bytes < self.file.size_bytes:
             return False
-        return self.read_again(_Sum(is_small=isinstance(self._checksum, str))) == self._checksum
+        if isinstance(self._checksum, str):
+            return self.read_hashes()[0] == self._checksum
+        return self.read_checksum() == self._checksum
 
-    def read_again(self, content: _Sum | None = None) -> int | str:
-        """Reads the content again; returns its checksum, by default `checksum_of` it."""
-        content = content or _Sum(is_small=False)
+    def read_checksum(self) -> int:
+        """Reads the content again; returns `checksum_of` it."""
+        checksum = 0
+        for chunk in self._read_again():
+            checksum = checksum_of(chunk, checksum)
+        return checksum
+
+    def read_hashes(self) -> tuple[str, int]:
+        """Reads the content again; returns its SHA-256 and `checksum_of` it."""
+        sha256, checksum = hashlib.sha256(), 0
+        for chunk in self._read_again():
+            sha256.update(chunk)
+            checksum = checksum_of(chunk, checksum)
+        return sha256.hexdigest(), checksum
+
+    def _read_again(self) -> Iterator[bytes]:
         for chunk in self.source.read(self.file.path, 0, self.file.size_bytes):
-            content.update(chunk)
-        return content.value()
+            if self.pool.stopped.is_set():
+                raise StorageError("the transfer was stopped")
+            yield chunk
 
     def _is_as_hashed(self, checksum: int | str) -> bool:
         if isinstance(checksum, str):
             return checksum == self.file.sha256
         if self.file.crc64 is not None:
             return checksum == self.file.crc64
-        return self.read_again(_Sum(is_small=True)) == self.file.sha256 and self.read_again() == checksum
+        return self.read_hashes() == (self.file.sha256, checksum)
 
     def _new_sum(self) -> _Sum:
         return _Sum(is_small=self.file.size_bytes <= SMALL_BYTES)

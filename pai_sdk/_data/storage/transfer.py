@@ -15,17 +15,17 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from pai_sdk._data.storage.objects import ObjectInfo, make_folder, must_be_no_file
-from pai_sdk._data.storage.pool import is_fatal_for_transfer
+from pai_sdk._data.storage.pool import SMALL_BYTES, is_fatal_for_transfer
 from pai_sdk._data.storage.progress import ByteBar
 from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
-from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._data.storage.stores.local import LocalStore, stored_file_of
 from pai_sdk._data.storage.stores.oss import OssStore, stored_file_of_object
 from pai_sdk._data.storage.sync.dir_sync import DirSync, move_file
 from pai_sdk._data.storage.sync.memory import SyncMemory
 from pai_sdk._data.storage.sync.tree_index import TreeIndex
-from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._data.storage.tree import FileTree, unreadable
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._data.storage.walk import Links
+from pai_sdk._data.storage.walk import FolderListing, Links, list_folder
 from pai_sdk.errors import InvalidInputError, Problem, StorageError, TransferError
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def upload(
         TransferError: some files could not be uploaded; the others are in place.
     """
     path = Path(path)
-    tree = FileTree.scan(path, part_bytes=client.part_sizes.for_upload, links=links)
+    tree = _small_files_hashed(list_folder(path, links=links))
     if not tree.entries:
         raise InvalidInputError([Problem(str(path), "is a folder without files", "there is nothing to upload")])
     if path.is_dir():
@@ -176,8 +176,21 @@ def download(
     return target
 
 
+def _small_files_hashed(listing: FolderListing) -> FileTree:
+    """Returns the files of a listing without a common digest; refuses what cannot be uploaded or read."""
+    # Hashing a small file costs less than asking three times for its state, as for others. A larger one is read
+    # once, while it is sent.
+    small = tuple(file for file in listing.files if file.size_bytes <= SMALL_BYTES)
+    large = replace(listing, files=tuple(file for file in listing.files if file.size_bytes > SMALL_BYTES))
+    if problems := [*listing.problems, *unreadable(listing if listing.problems else large)]:
+        raise InvalidInputError(problems)
+    hashed = {entry.path: entry for entry in FileTree.of(replace(listing, files=small)).entries}
+    entries = (hashed.get(file.path) or stored_file_of(file.path, file.status) for file in listing.files)
+    return FileTree(listing.root, tuple(entries), "")
+
+
 class _TreeStore(LocalStore):
-    """The files of a tree, with the content that they had when it was scanned."""
+    """The files of a tree; the hashed ones with the content that they had when it was scanned."""
 
     def __init__(self, tree: FileTree) -> None:
         super().__init__(tree.root)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from pai_sdk._data.storage.base import FileMove
 from pai_sdk._data.storage.crc64 import checksum_of, has_crc64
+from pai_sdk._data.storage.objects import META_SHA256
 from pai_sdk._data.storage.oss.file_range import FileRange
 from pai_sdk._data.storage.oss.parts import PartInfo, checksum_of_parts
 from pai_sdk._data.storage.unfinished import UnfinishedUpload, can_be_resumed
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk.errors import StorageError
+from pai_sdk.errors import FileChangedError, StorageError
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
@@ -27,6 +28,10 @@ _log = logging.getLogger(__name__)
 _FINISHED_CODES = ("NoSuchUpload", "InvalidPart")
 
 
+class _WithoutCrc64Error(Exception):
+    """Raised when the first parts show that the store returns no CRC-64: the upload starts again."""
+
+
 class FileUpload:
     """The upload of one file in parallel parts; the object exists when the last step has joined them.
 
@@ -34,6 +39,8 @@ class FileUpload:
     file and not sent again. After the last part, what was read must be of one moment (`FileMove.check`); otherwise
     there is no object of it. A second process that sends the same file joins the same upload. If it ends the
     upload first, this process checks the object, or sends it again.
+
+    For a store without CRC-64, the file is hashed first: downloads are checked by its SHA-256 in the metadata.
     """
 
     def __init__(
@@ -47,17 +54,25 @@ class FileUpload:
         self._share = move.share
         self._part_bytes = client.part_sizes.for_upload(move.size_bytes)
         self._file = -1  # open during `run`
+        self._expected: int | None = None  # the checksum of a file that was hashed first
 
     def run(self) -> str:
         """Sends the parts on the threads of the pool; returns the ETag of the object."""
         with self._path.open("rb", buffering=0) as stream:
             self._file = stream.fileno()
-            status = os.fstat(self._file)
-            version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
-            self._record = UnfinishedUpload(self._uri, self._meta, self._part_bytes, self._path, version)
-            return self._run()
+            try:
+                return self._run()
+            except _WithoutCrc64Error:
+                self._share.restart()
+                return self._run()
 
     def _run(self) -> str:
+        if not self._client.parts.returns_crc64(self._uri):
+            sha256, self._expected = self._move.read_hashes()
+            self._meta = {**self._meta, META_SHA256: sha256}
+        status = os.fstat(self._file)
+        version = f"{status.st_size}-{status.st_mtime_ns}-{status.st_ino}"
+        self._record = UnfinishedUpload(self._uri, self._meta, self._part_bytes, self._path, version)
         upload_id, arrived = self._resume() or self._start()
         try:
             return self._send_all(upload_id, arrived)
@@ -85,7 +100,10 @@ class FileUpload:
         try:
             sent = (partial(self._send_part, upload_id, number, arrived.get(number)) for number in self._numbers())
             parts = self._move.pool.run_all(sent)
-            self._move.check(checksum_of_parts(parts))
+            checksum = checksum_of_parts(parts)
+            if self._expected not in (None, checksum):
+                raise FileChangedError(f"{self._path} was changed while it was being uploaded; run this again")
+            self._move.check(checksum)
             etag = self._client.parts.complete(self._uri, upload_id, parts)
         except Exception as error:
             is_shared = isinstance(error, StorageError) and error.code in _FINISHED_CODES
@@ -139,7 +157,7 @@ class FileUpload:
         if info is None or info.content_crc64 is None or info.size_bytes != self._move.size_bytes:
             return ""
         # Some parts were not read, as another process has sent them.
-        if not has_crc64() or self._move.read_again() != info.content_crc64:
+        if not has_crc64() or self._move.read_checksum() != info.content_crc64:
             return ""
         self._move.check(info.content_crc64)
         return info.etag
@@ -156,6 +174,8 @@ class FileUpload:
             self._share.advance(-arrived.size_bytes)
         part = self._client.parts.put(self._uri, upload_id, number, content)
         self._share.advance(size_bytes)
+        if META_SHA256 not in self._meta and not self._client.parts.returns_crc64(self._uri):
+            raise _WithoutCrc64Error
         return part
 
 

@@ -42,9 +42,14 @@ class OssParts:
     """Multipart uploads: start, put a part, list, complete, abort. Safe to use from many threads."""
 
     def __init__(self, connection: OssConnection) -> None:
+        self._connection = connection
         self._call = connection.call
         self._check_cancelled = connection.check_cancelled
         self._without_crc64 = connection.without_crc64
+
+    def returns_crc64(self, uri: OssUri) -> bool:
+        """Returns False if parts are compared without CRC-64, as one was put before or as anycrc is missing."""
+        return has_crc64() and self._connection.bucket(uri).url not in self._without_crc64
 
     def start(self, uri: OssUri, *, meta: Mapping[str, str] | None = None) -> str:
         """Starts a multipart upload; returns its id."""
@@ -67,7 +72,7 @@ class OssParts:
         body = _SummedBody(Body(content, self._check_cancelled))
 
         def put(bucket: OssBucket) -> PartInfo:
-            md5 = None if has_crc64() and bucket.url not in self._without_crc64 else _md5(body)
+            md5 = None if self.returns_crc64(uri) else _md5(body)
             headers = {} if md5 is None else {"content-md5": base64.b64encode(md5).decode()}
             received = bucket.send("PUT", uri.key, headers, data=body, params=query).headers
             etag, crc64 = etag_of(received, uri), crc64_in(received)
