@@ -20,6 +20,7 @@ import requests
 from pai_sdk._service import http_server
 from pai_sdk._service.http import guarded_connections
 from pai_sdk._service.http.guarded_connections import GuardedProtocol
+from pai_sdk._service.http.socket_transfers import IncomingBody
 from pai_sdk._service.identity.rate import RateLimit
 from pai_sdk._service.services.jobs.changes import Subscription
 from pai_sdk._service.settings import ConnectionLimits
@@ -234,6 +235,54 @@ def test_waiting_for_news_is_not_being_slow(
         finally:
             executor.succeed(strict.info.data_dir / "jobs" / job_id)
         assert waiting.result().json()["Status"] == "Succeed"
+
+
+@pytest.fixture
+def incoming(monkeypatch: pytest.MonkeyPatch) -> list[IncomingBody]:
+    """The bodies that threads read."""
+    made: list[IncomingBody] = []
+
+    def make(*args: Any) -> IncomingBody:
+        made.append(IncomingBody(*args))
+        return made[-1]
+
+    monkeypatch.setattr(guarded_connections, "IncomingBody", make)
+    return made
+
+
+def start_large_upload(strict: Client, key: str, length: int, incoming: list[IncomingBody]) -> socket.socket:
+    """Sends a head, and waits until a thread reads the body."""
+    url = urlsplit(strict.bucket().sign_url("PUT", key, 60))
+    connection = connect(strict)
+    head = f"PUT {url.path}?{url.query} HTTP/1.1\r\nHost: {url.netloc}\r\nContent-Length: {length}\r\n\r\n"
+    connection.sendall(head.encode())
+    until(lambda: incoming)
+    return connection
+
+
+def test_a_large_upload_that_stops_is_cut_and_leaves_nothing(
+    strict: Client, clock: Clock, incoming: list[IncomingBody]
+) -> None:
+    with closing(start_large_upload(strict, "large and stopped", 3 << 20, incoming)) as connection:
+        connection.sendall(bytes(1 << 20))
+        until(lambda: incoming[0].remaining_bytes == 2 << 20)
+        assert b" 408 " in answer_as_time_passes(connection, clock)
+    until(lambda: incoming[0].has_finished)
+    assert not strict.bucket().object_exists("large and stopped")
+
+
+def test_who_sends_much_slowly_but_steadily_is_not(
+    strict: Client, clock: Clock, incoming: list[IncomingBody]
+) -> None:
+    length, steps = (1 << 20) + 24_000, 24
+    with closing(start_large_upload(strict, "large and steady", length, incoming)) as connection:
+        connection.sendall(bytes(1 << 20))
+        for number in range(steps):
+            remaining_bytes = (steps - number) * 1000
+            until(lambda at=remaining_bytes: incoming[0].remaining_bytes == at and incoming[0].is_waiting)
+            clock.pass_by(0.3)
+            connection.sendall(bytes(1000))
+        assert connection.recv(100).startswith(b"HTTP/1.1 200 ")
 
 
 # ---- what is large ----------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import logging
+import os
 import socket
 import ssl
 import time
@@ -118,6 +119,12 @@ def test_a_job_runs_and_its_log_and_files_come_over_https(session: Session, tmp_
     job.wait()
     found = job.download("model", tmp_path / "model")
     assert (found / "w.txt").read_text() == "weights weights "
+
+
+def test_large_objects_go_both_ways_over_https(client: Client) -> None:
+    content = os.urandom(3 << 20)
+    client.bucket().put_object("large", content)
+    assert client.bucket().get_object("large").read() == content
 
 
 def test_urls_that_the_service_makes_are_https(client: Client) -> None:
