@@ -5,7 +5,6 @@ The server is a process of its own. Both sides of each comparison read from memo
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from urllib.parse import urlsplit
 import oss2
 import psutil
 
+from pai_sdk._data.storage.crc64 import crc64_of
 from tests.benchmarks.harness import ROOT, Row
 from tests.benchmarks.many_connections import ask_all, signed_request
 from tests.benchmarks.relay import Relay
@@ -36,6 +36,8 @@ FAR_CONNECTIONS, FAR_TIMES, FAR_S = 64, 1000, 0.02
 
 ROWS = [
     Row("put large objects", "MB/s", at_least=500),
+    Row("CPU of the service for a put of 1 GiB", "s", at_most=0.8),
+    Row("CPU of the service for a get of 1 GiB", "s", at_most=0.4),
     Row("write and hash large files", "MB/s"),
     Row("write large files with fsync", "MB/s"),
     Row("get large objects", "MB/s", at_least=1000),
@@ -62,8 +64,7 @@ def measure(cache: Path) -> Mapping[str, float]:
             [_url(bucket, method, f"small/{number}") for number in range(SMALL_TIMES)] for method in ("PUT", "GET")
         )
         values = {
-            "put large objects": _megabytes(lambda: _ask("PUT", put_large, large)),
-            "get large objects": _megabytes(lambda: _ask("GET", get_large)),
+            **_large(server, lambda: _ask("PUT", put_large, large), lambda: _ask("GET", get_large)),
             "put small objects, one connection": _each(lambda: _ask("PUT", put_small, small)),
             f"put small objects, {CONNECTIONS} connections": _each(lambda: _ask_at_once("PUT", put_small, small)),
             "get small objects, one connection": _each(lambda: _ask("GET", get_small)),
@@ -76,6 +77,17 @@ def measure(cache: Path) -> Mapping[str, float]:
         **values,
         **_files(large, small),
     }
+
+
+def _large(server: psutil.Process, put: Callable[[], None], get: Callable[[], None]) -> Mapping[str, float]:
+    """Large objects over one connection."""
+    values = {}
+    for name, work in (("put", put), ("get", get)):
+        before = sum(server.cpu_times()[:2])
+        values[f"{name} large objects"] = _megabytes(work)
+        cpu_s = sum(server.cpu_times()[:2]) - before
+        values[f"CPU of the service for a {name} of 1 GiB"] = cpu_s * (1 << 30) / (LARGE_BYTES * LARGE_TIMES)
+    return values
 
 
 def _many(bucket: oss2.Bucket, server: psutil.Process) -> Mapping[str, float]:
@@ -160,10 +172,12 @@ def _ask_at_once(method: str, urls: list[str], body: bytes) -> None:
 def _write_files(folder: Path, content: bytes, times: int, *, hashed: bool = False, synced: bool = False) -> None:
     for number in range(times):
         with (folder / str(number)).open("wb") as file:
+            crc64 = 0
             for at in range(0, len(content), 1 << 20):
-                file.write(content[at : at + (1 << 20)])
-            if hashed:
-                hashlib.md5(content, usedforsecurity=False)
+                chunk = content[at : at + (1 << 20)]
+                file.write(chunk)
+                if hashed:
+                    crc64 = crc64_of(chunk, crc64)
             if synced:
                 file.flush()
                 os.fsync(file.fileno())
