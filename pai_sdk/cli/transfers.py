@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pai_sdk._core.paths import expanded
+from pai_sdk._data.storage.content_hash import hexadecimal
 from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.stores.local import path_of_file_uri
-from pai_sdk._data.storage.tree import size_text
+from pai_sdk._data.storage.tree import size_text, with_sha256
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.cli.options import Json
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
@@ -287,8 +288,13 @@ def _json_of(tree: FileTree, excluded: Sequence[tuple[str, str]]) -> dict[str, o
         "digest": tree.digest,
         "size_bytes": tree.size_bytes,
         "files": [
-            {"path": e.path, "size_bytes": e.size_bytes, "executable": e.executable, "sha256": e.sha256}
-            for e in tree.entries
+            {
+                "path": file.path,
+                "size_bytes": file.size_bytes,
+                "executable": file.executable,
+                "sha256": hexadecimal(file.digest),
+            }
+            for file in with_sha256(tree).entries
         ],
         "left_behind": [{"path": path, "reason": reason} for path, reason in excluded],
     }

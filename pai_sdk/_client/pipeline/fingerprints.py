@@ -22,7 +22,9 @@ from pai_sdk._client.submit.estimator import FunctionEstimator
 from pai_sdk._client.submit.request_fields import folder_of
 from pai_sdk._client.submit.submitter import EstimatorBase
 from pai_sdk._data.run.functions.calling import KEY_VARIABLE
+from pai_sdk._data.storage.content_hash import hexadecimal
 from pai_sdk._data.storage.store import open_store
+from pai_sdk._data.storage.tree import with_sha256
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import PaiError
@@ -114,7 +116,8 @@ def parts_of_plan(
     """
     request = plan.request
     code = request.effective_code_dir
-    uploaded = {upload.uri: upload.tree.digest for upload in plan.uploads}
+    # By SHA-256, as in earlier releases, whose executions stay valid.
+    uploaded = {upload.uri: with_sha256(upload.tree).digest for upload in plan.uploads}
 
     def content(uri: str) -> str | None:
         digests = (tree for folder, tree in uploaded.items() if uri.startswith(folder))
@@ -126,9 +129,11 @@ def parts_of_plan(
     else:
         environments = {k: v for k, v in (request.environments or {}).items() if k != KEY_VARIABLE}
         request = request.model_copy(update={"environments": environments})
-        packed = plan.uploads[0].tree.entries
+        packed = with_sha256(plan.uploads[0].tree).entries
         # Without the package of the function, which differs in each plan: it has the number of the call.
-        files = [[file.path, file.sha256] for file in packed if not file.path.startswith(f"{FOLDER}/")]
+        files = [
+            [file.path, hexadecimal(file.digest)] for file in packed if not file.path.startswith(f"{FOLDER}/")
+        ]
         variables = _function_parts(function)
         code_part = digest([variables.pop(CODE), files])
     parts = {"the request": digest(_terms(request)), "the code": code_part, **variables}

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
+from pai_sdk._data.storage.content_hash import SMALL_BYTES, hexadecimal
 from pai_sdk._data.storage.crc64 import checksum_of
-from pai_sdk._data.storage.pool import SMALL_BYTES, TransferPool
+from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.progress import FileShare
 from pai_sdk._data.storage.stored_file import StoredFile, Unlisted
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, Problem, StorageError
@@ -260,7 +261,7 @@ class FileMove:
     def check(self, checksum: int | str) -> None:
         """Checks the checksum of the content that was read of a local file, before it is published."""
         self._checksum = checksum
-        if self.file.sha256:
+        if self.file.digest:
             if not self._is_as_hashed(checksum):
                 raise FileChangedError(f"{self.local} was changed while it was being uploaded; run this again")
         elif self.source.root is not None:
@@ -299,14 +300,16 @@ class FileMove:
             yield chunk
 
     def _is_as_hashed(self, checksum: int | str) -> bool:
-        if isinstance(checksum, str):
-            return checksum == self.file.sha256
         if self.file.crc64 is not None:
             return checksum == self.file.crc64
-        return self.read_hashes() == (self.file.sha256, checksum)
+        sha256 = hexadecimal(self.file.digest)
+        if isinstance(checksum, str):
+            return checksum == sha256
+        return self.read_hashes() == (sha256, checksum)
 
     def _new_sum(self) -> _Sum:
-        return _Sum(is_small=self.file.size_bytes <= SMALL_BYTES)
+        is_small = self.file.crc64 is None and (bool(self.file.digest) or self.file.size_bytes <= SMALL_BYTES)
+        return _Sum(is_small=is_small)
 
 
 class _Sum:

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
-from pai_sdk._data.storage.file_hash import FileHash
-
 _CHUNK_BYTES = 1 << 20
 
 Unlisted: TypeAlias = Callable[[str, Exception], None]
@@ -27,10 +25,9 @@ class StoredFile:
         etag: changes with the content. On a local disk it consists of size, time and inode.
         link: the target of a symbolic link that is stored as a link; empty for a file.
         executable: whether it is a program. The listing of an object storage does not say; `head` does.
-        sha256: the hash that its content must have when it is moved; empty if it may have any.
-        hashed: this hash with those of its parts, if they were computed too.
-        crc64: the checksum (`checksum_of`) that its content must have when it is moved, from the reading that made
-            `sha256`; None if there was none.
+        digest: the hash that its content must have when it is moved, `sha256:…` or `blake3:…` with hexadecimal
+            digits; empty if it may have any.
+        crc64: the checksum (`checksum_of`) of this content, from the same reading.
     """
 
     path: str
@@ -39,8 +36,7 @@ class StoredFile:
     etag: str
     executable: bool = False
     link: str = ""
-    sha256: str = ""
-    hashed: FileHash | None = field(default=None, compare=False, repr=False)
+    digest: str = ""
     crc64: int | None = field(default=None, compare=False)
 
     @property

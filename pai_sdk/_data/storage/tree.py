@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
-from pai_sdk._data.storage.file_hash import hash_file
+from pai_sdk._data.storage.content_hash import (
+    SHA256,
+    SMALL_BYTES,
+    algorithm_for,
+    algorithm_of,
+    has_blake3,
+    hash_file,
+    sha256_of_file,
+)
 from pai_sdk._data.storage.pool import TransferPool
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.walk import Accept, FolderListing, Links, WalkEntry, accept_all, list_folder
 from pai_sdk.errors import InvalidInputError, Problem
-
-PartBytes: TypeAlias = Callable[[int], int]
 
 _CHUNK_BYTES = 1 << 17
 # Hashed in a millisecond: for smaller files, threads would cost more than they save.
@@ -25,7 +30,7 @@ _HASHING_THREADS = 4
 
 @dataclass(frozen=True)
 class FileTree:
-    """Files below a folder, sorted by path, each with its SHA-256."""
+    """Files below a folder, sorted by path, each with the hash of its content."""
 
     root: Path
     entries: tuple[StoredFile, ...]
@@ -37,21 +42,18 @@ class FileTree:
         root: str | Path,
         *,
         accept: Accept = accept_all,
-        # Returns the size of the parts that a file of a given size is sent in. The hashes of the parts are
-        # computed too, for files that are sent in any case.
-        part_bytes: PartBytes | None = None,
         links: Links = "inside",
     ) -> FileTree:
         """Finds and hashes the files below a folder; a single file is a tree of one, with its parent as root."""
         listing = list_folder(root, accept=accept, links=links)
         if listing.problems:
             raise InvalidInputError([*listing.problems, *unreadable(listing)])
-        return cls.of(listing, part_bytes=part_bytes)
+        return cls.of(listing)
 
     @classmethod
-    def of(cls, listing: FolderListing, *, part_bytes: PartBytes | None = None) -> FileTree:
+    def of(cls, listing: FolderListing) -> FileTree:
         """Hashes the files of a listing; reports all files that cannot be read at once."""
-        large = _hash_large(listing, part_bytes)
+        large = _hash_large(listing)
         entries: list[StoredFile] = []
         problems: list[Problem] = []
         # One buffer for all: a new one for each file costs more time than the hashing.
@@ -98,18 +100,18 @@ def _cannot_be_read(file: WalkEntry, error: OSError) -> Problem:
     return Problem(file.path, f"cannot be read: {error.strerror or error}")
 
 
-def _hash_large(listing: FolderListing, part_bytes: PartBytes | None) -> dict[str, StoredFile | Problem]:
+def _hash_large(listing: FolderListing) -> dict[str, StoredFile | Problem]:
     """Returns the large files by path."""
-    # hashlib releases the interpreter's lock, so several files are hashed at a time.
+    # The hashes release the interpreter's lock, so several files are hashed at a time.
     files = [file for file in listing.files if file.size_bytes > _LARGE_BYTES]
+    if not files:
+        return {}
+    has_blake3()  # asked by one thread, so that it is logged once
     with TransferPool(_HASHING_THREADS) as pool:
 
         def hash_entry(file: WalkEntry) -> StoredFile | Problem:
-            is_stopped = pool.stopped.is_set
-            if part_bytes is not None and file.size_bytes > (of := part_bytes(file.size_bytes)):
-                return _entry_or_problem(file, partial(_entry_with_parts, listing.root, file, of, is_stopped))
-            buffer = memoryview(bytearray(_CHUNK_BYTES))
-            return _entry_or_problem(file, partial(_entry, listing.root, file, buffer, is_stopped))
+            buffer = memoryview(bytearray(_LARGE_BYTES))
+            return _entry_or_problem(file, partial(_entry, listing.root, file, buffer, pool.stopped.is_set))
 
         entries = pool.run_all(partial(hash_entry, file) for file in files)
     return {file.path: entry for file, entry in zip(files, entries, strict=True)}
@@ -122,30 +124,37 @@ def _entry_or_problem(file: WalkEntry, entry: Callable[[], StoredFile]) -> Store
         return _cannot_be_read(file, error)
 
 
-def _entry_with_parts(root: Path, file: WalkEntry, part_bytes: int, is_stopped: Callable[[], bool]) -> StoredFile:
-    hashed = hash_file(root / file.path, file.size_bytes, part_bytes, is_stopped)
-    sha256 = hashed.sha256
-    return StoredFile(file.path, hashed.size_bytes, None, sha256, file.executable, sha256=sha256, hashed=hashed)
-
-
 def _entry(
     root: Path, file: WalkEntry, buffer: memoryview, is_stopped: Callable[[], bool] = lambda: False
 ) -> StoredFile:
-    content = hashlib.sha256()
-    size_bytes = 0
-    with (root / file.path).open("rb", buffering=0) as stream:
-        # When the caller is interrupted, the result is not used: the end of a large file is not waited for.
-        while not is_stopped() and (read := stream.readinto(buffer)):
-            content.update(buffer[:read])
-            size_bytes += read
-    sha256 = content.hexdigest()
-    return StoredFile(file.path, size_bytes, None, sha256, file.executable, sha256=sha256)
+    # Small files have no CRC-64: anycrc, whose import takes longer than a hundred of them, is not needed then.
+    algorithms, with_crc64 = [algorithm_for(file.size_bytes)], file.size_bytes > SMALL_BYTES
+    read = hash_file(f"{root}/{file.path}", algorithms, buffer, is_stopped, with_crc64=with_crc64)
+    digest = read.digests[0]
+    return StoredFile(file.path, read.size_bytes, None, digest, file.executable, digest=digest, crc64=read.crc64)
+
+
+def with_sha256(tree: FileTree) -> FileTree:
+    """Returns a tree with the SHA-256 of all files, and so with the digest that earlier releases give it.
+
+    The other files are read again. Raises FileChangedError if they have changed.
+    """
+    rehashed = [entry for entry in tree.entries if algorithm_of(entry.digest) != SHA256]
+    if not rehashed:
+        return tree
+    with TransferPool(_HASHING_THREADS) as pool:
+        digests = pool.run_all(partial(sha256_of_file, tree.root / entry.path, entry.digest) for entry in rehashed)
+    by_path = {entry.path: digest for entry, digest in zip(rehashed, digests, strict=True)}
+    entries = [replace(entry, digest=by_path.get(entry.path, entry.digest)) for entry in tree.entries]
+    return FileTree(tree.root, tuple(entries), digest_of(entries))
 
 
 def digest_of(entries: Sequence[StoredFile]) -> str:
     """Returns one hash over path, mode and content of files, in the order of their paths."""
-    # No path has a NUL and the other two have a fixed length, so no two trees give the same bytes.
-    digest = hashlib.sha256()
+    # No path has a NUL, the mode has one character, and only a SHA-256 begins with its digits, as in earlier
+    # releases. So no two trees give the same bytes.
+    content = hashlib.sha256()
     for entry in entries:
-        digest.update(f"{entry.path}\0{'x' if entry.executable else '-'}{entry.sha256}\n".encode())
-    return digest.hexdigest()
+        digest = entry.digest.removeprefix(f"{SHA256}:")
+        content.update(f"{entry.path}\0{'x' if entry.executable else '-'}{digest}\n".encode())
+    return content.hexdigest()

@@ -483,11 +483,11 @@ class _Files:
                 file = read
             except FileChangedError:
                 # The hash of a tree is fixed, so reading again cannot succeed.
-                if file.sha256:
+                if file.digest:
                     raise
                 file = self._source.head(file.path)
             except (FileNotFoundError, ObjectNotFoundError):
-                if file.sha256 or self._exists(file):
+                if file.digest or self._exists(file):
                     raise
                 return share.restart()
             share.restart()
@@ -495,7 +495,7 @@ class _Files:
 
     def _current_version(self, file: StoredFile) -> StoredFile:
         """Returns the current metadata of a local file, which may have been listed a while ago."""
-        if self._source.root is None or file.link or file.is_folder or file.sha256:
+        if self._source.root is None or file.link or file.is_folder or file.digest:
             return file
         current = self._source.head(file.path)
         # Within one tick of the clock, a later write would not change the modification time.
@@ -516,7 +516,7 @@ class _Files:
     def _move_once(self, move: FileMove) -> StoredFile:
         """Moves the file once; returns the metadata of the file in the target."""
         source, target, file = self._source, self._target, move.file
-        move.is_exact = bool(file.is_folder or file.link or file.sha256)
+        move.is_exact = bool(file.is_folder or file.link or file.digest)
         if file.is_folder and file.size_bytes:
             raise PathConflictError("its key is that of a folder, but it has content; it cannot be a file here")
         if file.is_folder:

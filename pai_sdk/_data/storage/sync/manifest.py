@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from pai_sdk._data.storage.content_hash import BLAKE3, SHA256
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.tree import FileTree, digest_of
 from pai_sdk._data.storage.uri import OssUri
@@ -16,22 +17,29 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
 _META_TREE = "pai-tree"
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _ETAG = re.compile(r"[0-9A-Za-z-]+")
 
 
 def manifest_uri(folder: OssUri) -> OssUri:
-    """Returns the URI of the manifest beside a folder: path, size, SHA-256, executable and ETag of each file."""
+    """Returns the URI of the manifest beside a folder: path, size, hash, executable and ETag of each file."""
     return replace(folder, key=f"{folder.key.rstrip('/')}.manifest.json")
 
 
 def write_manifest(client: OssClient, tree: FileTree, folder: OssUri, etags: Sequence[str]) -> None:
     """Records that all files of a tree are in place."""
     files = [
-        {"path": e.path, "size": e.size_bytes, "sha256": e.sha256, "executable": e.executable, "etag": etag}
+        {"path": e.path, "size": e.size_bytes, **_digest_field(e), "executable": e.executable, "etag": etag}
         for e, etag in zip(tree.entries, etags, strict=True)
     ]
     content = json.dumps({"digest": tree.digest, "files": files}, ensure_ascii=False).encode("utf-8")
     client.put_bytes(manifest_uri(folder), content, meta={_META_TREE: tree.digest})
+
+
+def _digest_field(file: StoredFile) -> dict[str, str]:
+    """Returns the hash of a file under the name of its algorithm, of which earlier releases know `sha256`."""
+    algorithm, _, digest = file.digest.partition(":")
+    return {algorithm: digest}
 
 
 def manifest_files(client: OssClient, folder: OssUri) -> list[StoredFile]:
@@ -53,10 +61,12 @@ def read_manifest(client: OssClient, folder: OssUri) -> list[StoredFile]:
 def _files_of(content: bytes) -> Iterator[StoredFile]:
     try:
         for file in json.loads(content)["files"]:
-            path, sha256, etag = file["path"], file["sha256"], file.get("etag", "")
-            if not (isinstance(path, str) and isinstance(sha256, str) and isinstance(file["size"], int)):
+            path, etag = file["path"], file.get("etag", "")
+            algorithm = BLAKE3 if BLAKE3 in file else SHA256
+            digest = file[algorithm]
+            if not (isinstance(path, str) and isinstance(file["size"], int) and _DIGEST.fullmatch(digest)):
                 raise TypeError(file)
             etag = etag if _ETAG.fullmatch(etag) else ""
-            yield StoredFile(path, file["size"], None, etag, file["executable"], sha256=sha256)
+            yield StoredFile(path, file["size"], None, etag, file["executable"], digest=f"{algorithm}:{digest}")
     except (LookupError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"it is not a manifest: {error!r}") from error

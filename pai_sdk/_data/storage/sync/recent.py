@@ -10,9 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from pai_sdk._data.storage.content_hash import BLAKE3, SHA256, SMALL_BYTES, algorithm_of
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.sync.manifest import read_manifest
 from pai_sdk._data.storage.tree import FileTree
@@ -39,17 +41,26 @@ def is_content_addressed(tree: FileTree, folder: OssUri) -> bool:
 
 @dataclass(frozen=True)
 class RecentTree:
-    """A tree that was uploaded: its folder's name, and its sketch."""
+    """A tree that was uploaded: its folder's name, its sketch, and the algorithm of its larger files."""
 
     name: str
     sketch: frozenset[str]
+    algorithm: str = SHA256  # as of the trees of earlier releases, of which the list does not say
 
     @classmethod
     def of(cls, tree: FileTree, folder: OssUri) -> RecentTree:
         """Returns the entry of a tree."""
         # Empty files are left out: many unrelated trees have them.
-        hashes = {entry.sha256[:_HASH_DIGITS] for entry in tree.entries if entry.size_bytes}
-        return cls(folder.name, frozenset(sorted(hashes)[:_SKETCH_HASHES]))
+        hashes = {_short(entry.digest) for entry in tree.entries if entry.size_bytes}
+        smallest = sorted(hashes, key=lambda text: text.rpartition(":")[2])[:_SKETCH_HASHES]
+        larger = {algorithm_of(entry.digest) for entry in tree.entries if entry.size_bytes > SMALL_BYTES}
+        return cls(folder.name, frozenset(smallest), SHA256 if SHA256 in larger else BLAKE3)
+
+
+def _short(digest: str) -> str:
+    """Returns the hash of a sketch: some digits, without the algorithm if it is that of earlier releases."""
+    algorithm, _, digits = digest.partition(":")
+    return f"{'' if algorithm == SHA256 else f'{algorithm}:'}{digits[:_HASH_DIGITS]}"
 
 
 class RecentTrees:
@@ -60,11 +71,25 @@ class RecentTrees:
         self._folder = folder
         self._index = self._beside(_INDEX_NAME)
 
-    def find_similar(self, tree: RecentTree) -> tuple[RecentTree, list[StoredFile]] | None:
-        """Returns the most similar tree and its files; None when no tree shares a file."""
+    def find_similar(
+        self, tree: RecentTree, by_sha256: Callable[[], RecentTree] | None = None
+    ) -> tuple[RecentTree, list[StoredFile]] | None:
+        """Returns the most similar tree and its files; None when no tree shares a file.
+
+        `by_sha256` returns the entry of the tree by its SHA-256, for trees whose larger files have no other hash.
+        """
+        trees = self._read() or ()
+        similar = self._best_match(tree, trees)
+        if similar is None and by_sha256 is not None and any(other.algorithm == SHA256 for other in trees):
+            similar = self._best_match(by_sha256(), trees)
+        return similar
+
+    def _best_match(
+        self, tree: RecentTree, trees: Sequence[RecentTree]
+    ) -> tuple[RecentTree, list[StoredFile]] | None:
         similar = [
             other
-            for other in self._read() or ()
+            for other in trees
             if other.sketch & tree.sketch and other.name != tree.name and len(other.name) == len(tree.name)
         ]
         # Of equally similar trees the newest, which is the least likely to have been deleted.
@@ -83,7 +108,7 @@ class RecentTrees:
         if trees is None:
             return
         retained = [tree, *(other for other in trees if other.name not in gone)][:_MAX_TREES]
-        rows = [{"name": other.name, "sketch": sorted(other.sketch)} for other in retained]
+        rows = [{"name": x.name, "sketch": sorted(x.sketch), "algorithm": x.algorithm} for x in retained]
         try:
             self._client.put_bytes(self._index, json.dumps({"trees": rows}).encode())
         except StorageError as error:
@@ -93,13 +118,16 @@ class RecentTrees:
         """Returns the list; empty when it is missing or invalid, None when it cannot be read."""
         try:
             rows = json.loads(self._client.get_bytes(self._index))["trees"]
-            trees = [RecentTree(row["name"], frozenset(map(str, row["sketch"]))) for row in rows]
+            trees = [
+                RecentTree(row["name"], frozenset(map(str, row["sketch"])), row.get("algorithm", SHA256))
+                for row in rows
+            ]
         except ObjectNotFoundError:
             return []
         except StorageError as error:
             _log.info("the list of uploaded trees could not be read: %s", error)
             return None
-        except (LookupError, TypeError, ValueError, RecursionError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             _log.info("%s is not a list of trees: %r", self._index, error)
             return []
         return [tree for tree in trees if isinstance(tree.name, str) and _FOLDER_NAME.fullmatch(tree.name)]

@@ -11,8 +11,9 @@ import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
+from pai_sdk._data.storage.content_hash import SHA256, algorithm_of, hexadecimal, sha256_of_file
 from pai_sdk._data.storage.objects import MD5, ObjectInfo, object_meta
 from pai_sdk._data.storage.pool import SKIPPED_SUFFIX, TransferPool
 from pai_sdk._data.storage.progress import ByteBar
@@ -20,15 +21,24 @@ from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.sync.manifest import manifest_files, manifest_uri, read_manifest, write_manifest
 from pai_sdk._data.storage.sync.memory import Moved, SyncMemory
 from pai_sdk._data.storage.sync.recent import RecentTree, RecentTrees, is_content_addressed
-from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._data.storage.tree import FileTree, with_sha256
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem, StorageError, TransferError
+from pai_sdk.errors import (
+    FileChangedError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    Problem,
+    StorageError,
+    TransferError,
+)
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.objects import PartSizes
     from pai_sdk._data.storage.oss.client import OssClient
 
 _log = logging.getLogger(__name__)
+
+_ByContent: TypeAlias = Mapping[tuple[str, int], tuple[OssUri, str]]  # URI and ETag by hash and size
 
 _MAX_PROBLEMS = 20
 # The limit of OSS for copies that change the encryption, as a bucket's default encryption may do.
@@ -52,6 +62,8 @@ class TreeIndex(SyncMemory):
         self._numbers = {entry.path: number for number, entry in enumerate(tree.entries)}
         self._recent: RecentTrees | None = None
         self._replaced: RecentTree | None = None
+        self._sha256s: dict[int, str] = {}  # of files that have another hash, as far as it was needed
+        self._new_etags = False  # the store gives copies ETags that look like the MD5 of another content
         self._refused = 0
         # In the order of the tree's entries; empty for a missing file.
         self.etags = [""] * len(tree.entries)
@@ -111,36 +123,70 @@ class TreeIndex(SyncMemory):
         if self.is_complete or not is_content_addressed(self._tree, self._folder):
             return
         self._recent = RecentTrees(self._client, self._folder)
+        has_blake3 = any(algorithm_of(entry.digest) != SHA256 for entry in self._tree.entries)
+        if len(self._tree.entries) == 1 and not has_blake3:
+            return
         this = RecentTree.of(self._tree, self._folder)
-        earlier = self._recent.find_similar(this) if len(self._tree.entries) > 1 else None
+        try:
+            earlier = self._recent.find_similar(this, self._row_by_sha256 if has_blake3 else None)
+        except (FileChangedError, OSError) as error:
+            # Sending the file will report the error.
+            _log.info("no earlier tree is used: %s", error)
+            return
         if earlier is None:
             return
         source = self._recent.folder_of(earlier[0])
         by_content = {
-            (file.sha256, file.size_bytes): (source.join(file.path), file.etag)
+            (file.digest, file.size_bytes): (source.join(file.path), file.etag)
             for file in earlier[1]
             if file.etag and file.size_bytes <= _MAX_COPY_BYTES
         }
         missing = self._missing()
         with TransferPool(workers) as pool:
             client = self._client.cancelled_by(pool.stopped, pool.may_retry)
-            for number in missing:
-                entry = self._tree.entries[number]
-                existing = by_content.get((entry.sha256, entry.size_bytes))
-                if existing is not None:
-                    pool.submit_file(entry.path, partial(self._copy, client, *existing, number, bar), size_bytes=0)
+            for number in self._which_may_be_in(by_content, missing):
+                path = self._tree.entries[number].path
+                pool.submit_file(path, partial(self._copy, client, by_content, number, bar), size_bytes=0)
         if pool.gave_up:
             raise TransferError(f"nothing was sent to {self._folder}{SKIPPED_SUFFIX}", failures=pool.failures)
-        if 2 * sum(bool(self.etags[number]) for number in missing) > len(self.etags):
+        is_mostly_copied = 2 * sum(bool(self.etags[number]) for number in missing) > len(self.etags)
+        # Clients without BLAKE3, and of earlier releases, go on with a tree that has a SHA-256 of each file.
+        if is_mostly_copied and earlier[0].algorithm == this.algorithm:
             self._replaced = earlier[0]
 
-    def _copy(self, client: OssClient, source: OssUri, etag: str, number: int, bar: ByteBar) -> None:
-        if self._refused >= _MAX_REFUSALS:
-            return
+    def _row_by_sha256(self) -> RecentTree:
+        """Returns the entry that an earlier release, or a machine without BLAKE3, has made of the tree."""
+        tree = with_sha256(self._tree)
+        self._sha256s.update((number, entry.digest) for number, entry in enumerate(tree.entries))
+        return RecentTree.of(tree, self._folder)
+
+    def _which_may_be_in(self, by_content: _ByContent, numbers: Sequence[int]) -> Iterator[int]:
+        """Yields the files that an earlier tree has, and those that it has by size, but with a SHA-256 only."""
+        sizes = {size_bytes for digest, size_bytes in by_content if algorithm_of(digest) == SHA256}
+        for number in numbers:
+            entry = self._tree.entries[number]
+            is_unknown = algorithm_of(entry.digest) != SHA256 and entry.size_bytes in sizes
+            if is_unknown or (entry.digest, entry.size_bytes) in by_content:
+                yield number
+
+    def _sha256_of(self, number: int) -> str:
+        """Returns the SHA-256 of a file, tagged, for which it may have to be read again."""
+        if number not in self._sha256s:
+            entry = self._tree.entries[number]
+            self._sha256s[number] = sha256_of_file(self._tree.root / entry.path, entry.digest)
+        return self._sha256s[number]
+
+    def _copy(self, client: OssClient, by_content: _ByContent, number: int, bar: ByteBar) -> None:
         entry = self._tree.entries[number]
-        meta = object_meta(entry.sha256, executable=entry.executable)
         try:
-            self.etags[number] = client.copy(source, self._folder.join(entry.path), etag=etag, meta=meta)
+            source = by_content.get((entry.digest, entry.size_bytes))
+            source = source or by_content.get((self._sha256_of(number), entry.size_bytes))
+            if source is None or self._refused >= _MAX_REFUSALS:
+                return
+            self.etags[number] = self._copy_object(client, *source, number)
+        except (FileChangedError, OSError) as error:
+            # Sending the file will report the error.
+            _log.info("%s is not copied: %s", entry.path, error)
         except StorageError as error:
             if not error.status_code:
                 raise
@@ -148,6 +194,24 @@ class TreeIndex(SyncMemory):
             _log.info("%s is uploaded, as it cannot be copied: %s", entry.path, error)
         else:
             bar.advance(entry.size_bytes)
+
+    def _copy_object(self, client: OssClient, source: OssUri, etag: str, number: int) -> str:
+        """Copies an object that must have an ETag; returns the ETag of the copy."""
+        entry = self._tree.entries[number]
+        target = self._folder.join(entry.path)
+        has_sha256 = algorithm_of(entry.digest) == SHA256 or number in self._sha256s
+        if has_sha256 or not self._new_etags:
+            meta = object_meta(
+                hexadecimal(self._sha256_of(number)) if has_sha256 else "", executable=entry.executable
+            )
+            copied = client.copy(source, target, etag=etag, meta=meta)
+            if has_sha256 or copied == etag or not MD5.fullmatch(copied):
+                return copied
+        # OSS gives copies ETags of their own. Clients without CRC-64, and earlier releases, would take them for
+        # the MD5 of the content, where no SHA-256 is recorded.
+        self._new_etags = True
+        meta = object_meta(hexadecimal(self._sha256_of(number)), executable=entry.executable)
+        return client.copy(source, target, etag=etag, meta=meta)
 
     def commit(self) -> None:
         """Records in OSS that all files of the tree are in place, and that later trees may be copied from it."""

@@ -84,3 +84,18 @@ def test_the_modules_of_pai_sdk_do_not_count(monkeypatch: pytest.MonkeyPatch) ->
 def test_the_values_of_their_objects_count() -> None:
     assert content_of(OssUri.parse("oss://bucket/key")) != content_of(OssUri.parse("oss://bucket/other"))
     assert content_of([OssUri]) != content_of([Checkpoint])
+
+
+def test_code_and_inputs_count_as_before_also_where_their_identity_has_another_hash(tmp_path: Path) -> None:
+    for folder in ("src", "data"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "src" / "train.py").write_text("print('trained')")
+    (tmp_path / "src" / "vocabulary.json").write_bytes(b"w" * 100_000)
+    (tmp_path / "data" / "rows").write_bytes(b"r" * 200_000)
+    estimator = Estimator(
+        "python:3.11", "python train.py", source_dir=tmp_path / "src", instance_type="c6", session=session()
+    )
+    parts = parts_of_plan(estimator.plan({"rows": tmp_path / "data"}), {}, estimator.session)
+    # As the release before BLAKE3 has recorded them.
+    assert parts["the code"] == "b73b6cc84d284b9aec3c4f59a10c68ec216dc27b81e79565b24fdea88576c2c9"
+    assert parts["input rows"] == "0627c5e7e6a1c6eec569c58461cb3a902aa973a7fe1ae89d91997c2453109ef5"

@@ -4,10 +4,13 @@ import errno
 import hashlib
 import os
 import socket
+from io import FileIO
 from pathlib import Path
 
 import pytest
 
+from pai_sdk._data.storage import content_hash
+from pai_sdk._data.storage.content_hash import has_blake3
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.walk import FolderWalk, list_folder
 from pai_sdk.errors import InvalidInputError
@@ -21,6 +24,14 @@ def write(root: Path, files: dict[str, str]) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     return root
+
+
+def tagged(content: bytes) -> str:
+    if len(content) > 65_536 and has_blake3():
+        from blake3 import blake3
+
+        return f"blake3:{blake3(content).hexdigest()}"
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
 def problems_of(root: Path) -> dict[str, str]:
@@ -42,8 +53,8 @@ def test_large_files_have_their_hashes_and_places_among_small_ones(tmp_path: Pat
     contents = {f"{number}": os.urandom(2 << 20 if number % 2 else 10) for number in range(8)}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(content)
-    found = [(entry.path, entry.size_bytes, entry.sha256) for entry in FileTree.scan(tmp_path).entries]
-    assert found == [(name, len(of), hashlib.sha256(of).hexdigest()) for name, of in contents.items()]
+    found = [(entry.path, entry.size_bytes, entry.digest) for entry in FileTree.scan(tmp_path).entries]
+    assert found == [(name, len(of), tagged(of)) for name, of in contents.items()]
 
 
 def test_all_files_that_cannot_be_read_are_reported(tmp_path: Path) -> None:
@@ -176,7 +187,13 @@ def deny(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
             raise PermissionError(errno.EACCES, "Permission denied")
         return as_ever(path, *args, **options)  # type: ignore[call-overload]
 
+    def refuse_hashing(path: str) -> FileIO:
+        if Path(path).name == name:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return FileIO(path)
+
     monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(content_hash, "FileIO", refuse_hashing)
 
 
 def test_a_walk_is_in_the_order_of_the_paths(tmp_path: Path) -> None:

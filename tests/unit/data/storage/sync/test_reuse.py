@@ -17,6 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pai_sdk._data.storage.content_hash import hexadecimal
 from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.sync.manifest import manifest_uri
@@ -109,7 +110,7 @@ def test_copies_are_like_uploads(client: OssClient, oss: FakeOss, tmp_path: Path
     objects = oss.buckets[BUCKET]
     for entry in moved.entries:
         meta = objects[folder_of(moved).join(entry.path).key].meta
-        assert meta["x-oss-meta-pai-sha256"] == entry.sha256
+        assert meta["x-oss-meta-pai-sha256"] == hexadecimal(entry.digest)
         assert (meta.get("x-oss-meta-pai-executable") == "true") == entry.executable
     types = {seen.key.rpartition("/")[2]: seen.headers["content-type"] for seen in oss.seen if copied(seen)}
     assert types["m2.txt"] == "text/plain"
