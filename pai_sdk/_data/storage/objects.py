@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from pai_sdk._core.files import OPEN_FILES_CAN_BE_MOVED
+from pai_sdk._core.files import OPEN_FILES_CAN_BE_MOVED, create_at_once
 from pai_sdk._data.storage.crc64 import crc64_of, has_crc64
 from pai_sdk._data.storage.leftovers import open_part
 from pai_sdk._data.storage.uri import OssUri
@@ -165,6 +165,15 @@ def replacing(path: Path) -> Iterator[Draft]:
         part.unlink(missing_ok=True)
         raise
     stream.close()
+
+
+def write_file(path: str | Path, content: bytes, info: ObjectInfo) -> None:
+    """Writes the content of a small object to a file, which appears complete."""
+    executable = info.meta.get(META_EXECUTABLE) == "true"
+    if not create_at_once(str(path), content, executable=executable):
+        with replacing(Path(path)) as draft:
+            draft.stream.write(content)
+            mark_executable(draft.path, info)
 
 
 def publish_file(part: Path, path: Path) -> None:

@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 from pai_sdk._core import files
 from pai_sdk._core.files import (
     close_locked,
+    create_at_once,
     is_locked,
     locked,
     locked_folder,
@@ -346,3 +347,36 @@ def test_devices_can_be_opened_and_links_are_not_followed(tmp_path: Path) -> Non
     (tmp_path / "link").symlink_to(os.devnull)
     with pytest.raises(OSError, match="link"):
         open_file(tmp_path / "link", os.O_RDONLY)
+
+
+def test_a_file_appears_at_once_with_its_content_and_mode(tmp_path: Path) -> None:
+    plain, program = str(tmp_path / "plain"), str(tmp_path / "program")
+    created = [create_at_once(plain, b"content"), create_at_once(program, b"", executable=True)]
+    if created != [True, True]:
+        pytest.skip("this system cannot do it")
+    assert Path(plain).read_bytes() == b"content"
+    assert not os.access(plain, os.X_OK)
+    assert os.access(program, os.X_OK)
+    assert len([*tmp_path.iterdir()]) == 2
+
+
+@pytest.mark.parametrize("kind", ["file", "folder", "link to nothing", "no folder"])
+def test_what_is_at_a_path_stays(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "name"
+    if kind == "file":
+        path.write_text("mine")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "link to nothing":
+        path.symlink_to(tmp_path / "nothing")
+    else:
+        path = tmp_path / "missing" / "name"
+    before = [(entry.name, entry.lstat().st_ino) for entry in tmp_path.iterdir()]
+    assert not create_at_once(str(path), b"content")
+    assert [(entry.name, entry.lstat().st_ino) for entry in tmp_path.iterdir()] == before
+
+
+def test_of_a_full_disk_nothing_remains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "write", lambda file, content: len(content) // 2)
+    assert not create_at_once(str(tmp_path / "name"), b"content")
+    assert not [*tmp_path.iterdir()]

@@ -21,7 +21,14 @@ from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.files import write_at
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.crc64 import checksum_of
-from pai_sdk._data.storage.objects import ContentCheck, ObjectInfo, PartSizes, mark_executable, replacing
+from pai_sdk._data.storage.objects import (
+    ContentCheck,
+    ObjectInfo,
+    PartSizes,
+    mark_executable,
+    replacing,
+    write_file,
+)
 from pai_sdk._data.storage.oss.bucket import OssBucket
 from pai_sdk._data.storage.oss.connection import OssConnection
 from pai_sdk._data.storage.oss.parts import OssParts
@@ -36,6 +43,7 @@ from pai_sdk._data.storage.oss.wire import (
     page_in,
 )
 from pai_sdk._data.storage.oss2_import import oss2
+from pai_sdk._data.storage.pool import SMALL_BYTES
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, StorageError
 
@@ -272,14 +280,20 @@ class OssClient:
         """
 
         def fetch(bucket: OssBucket) -> ObjectInfo:
-            with closing(bucket.send("GET", uri.key)) as response, replacing(Path(path)) as draft:
+            with closing(bucket.send("GET", uri.key)) as response:
                 info = info_of(uri, response.headers)
-                check = ContentCheck(info)
-                for chunk in self._check_cancelled(response.blocks()):
-                    check.update(chunk)
-                    draft.stream.write(chunk)
-                _check_complete(check, uri)
-                mark_executable(draft.path, info)
+                check, blocks = ContentCheck(info), self._check_cancelled(response.blocks())
+                if 0 <= info.size_bytes <= SMALL_BYTES:
+                    content = b"".join(blocks)
+                    _check_complete(check.update(content), uri)
+                    write_file(path, content, info)
+                    return info
+                with replacing(Path(path)) as draft:
+                    for block in blocks:
+                        check.update(block)
+                        draft.stream.write(block)
+                    _check_complete(check, uri)
+                    mark_executable(draft.path, info)
             return info
 
         return self._call(uri, fetch)

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import select
 import socket
 import ssl
 import struct
@@ -279,7 +280,7 @@ class _SizedBody(Iterator[bytes]):
 class _Connection:
     """One connection, used by one thread at a time."""
 
-    __slots__ = ("_buffer", "_fill_flags", "_idle", "_opened", "_socket", "close")
+    __slots__ = ("_buffer", "_fill_flags", "_idle", "_opened", "_poll", "_socket", "close")
 
     def __init__(self, opened: HTTPConnection, silence_s: float, idle: _Idle) -> None:
         self._opened = opened
@@ -287,6 +288,12 @@ class _Connection:
         self._socket = opened.sock
         # One system call then fills a block; a socket with a timeout of Python ignores the flag.
         self._fill_flags = socket.MSG_WAITALL if _set_silence(self._socket, silence_s) else 0
+        if sys.platform == "win32":
+            self._poll: Callable[[int], object] = partial(wait_for_read, self._socket)
+        else:
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            self._poll = poll.poll
         self._idle = idle
         self._buffer = b""  # received, and not yet read
         self.close = opened.close
@@ -294,7 +301,7 @@ class _Connection:
     def is_stale(self) -> bool:
         """Returns True if the connection cannot be used again: the server closed it, or sent unexpected bytes."""
         try:
-            return wait_for_read(self._socket, 0)
+            return bool(self._poll(0))
         except (OSError, ValueError):
             return True
 

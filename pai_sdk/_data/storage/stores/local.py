@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import posixpath
+import re
 import secrets
 import shutil
 import stat
@@ -31,7 +32,7 @@ from pai_sdk.errors import (
 )
 
 _CHUNK_BYTES = 1 << 20
-_NOT_IN_NAMES = "\0" if os.sep == "/" else "\0\\:"
+_NO_NAME = re.compile("\0" if os.sep == "/" else r"[\0\\:]")
 _NOT_IN_FOLDER = "it is not a file of this folder any more"
 
 
@@ -73,6 +74,7 @@ class LocalStore(Store):
         self.root = Path(os.path.abspath(Path(root).expanduser()))  # noqa: PTH100 - without resolving links
         self.links: Links = links
         self.uri = self.root.as_uri().rstrip("/") + "/"
+        self._prefix = os.path.join(self.root, "")  # noqa: PTH118 - with a separator at its end
         self._target = _TargetFolder(self.root)
 
     def __repr__(self) -> str:
@@ -120,17 +122,18 @@ class LocalStore(Store):
         Raises:
             ObjectNotFoundError: there is no such file.
         """
-        file_path = self._local_path(path)
+        # A string: the methods of Path would take longer than the system call.
+        name = self._prefix + checked_path(path)
         try:
-            status = file_path.stat()
+            status = os.stat(name)  # noqa: PTH116
         except OSError as error:
-            raise self._read_error(file_path, error) from error
+            raise self._read_error(Path(name), error) from error
         if self.links == "inside":
             is_file = stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode)  # a pipe is none, as in `read`
-            if not is_file or not file_path.resolve().is_relative_to(self.root.resolve()):
-                raise self._read_error(file_path, PermissionError(errno.EACCES, _NOT_IN_FOLDER))
+            if not is_file or not Path(name).resolve().is_relative_to(self.root.resolve()):
+                raise self._read_error(Path(name), PermissionError(errno.EACCES, _NOT_IN_FOLDER))
         if stat.S_ISDIR(status.st_mode) != path.endswith("/"):
-            raise self._missing_file(file_path)
+            raise self._missing_file(Path(name))
         return stored_file_of(path, status)
 
     def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
@@ -203,12 +206,12 @@ class LocalStore(Store):
             StorageError: the path leads outside, or cannot be that of a file here.
         """
         self._target.open()
-        file_path = self._target.path_for(path, size_bytes)
-        if file_path is not None and not file_path.parent.is_dir():  # removed since it was created
+        name = self._target.path_for(path, size_bytes)
+        if name is not None and not os.path.isdir(os.path.dirname(name)):  # noqa: PTH112,PTH120 - removed meanwhile
             self._target = _TargetFolder(self.root)
             self._target.open()
-            file_path = self._target.path_for(path, size_bytes)
-        return file_path
+            name = self._target.path_for(path, size_bytes)
+        return None if name is None else Path(name)
 
     def write_link(self, path: str, target: str) -> StoredFile:
         """Make or replace a symbolic link.
@@ -259,7 +262,7 @@ class LocalStore(Store):
         with suppress(OSError):
             while folder != self.root:
                 folder.rmdir()
-                self._target.forget(folder)
+                self._target.forget(folder.relative_to(self.root).as_posix())
                 folder = folder.parent
 
     def _local_path(self, path: str) -> Path:
@@ -279,8 +282,10 @@ class _TargetFolder:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self._prefix = os.path.join(root, "")  # noqa: PTH118 - with a separator at its end
         self._is_open = False
-        self._created: set[Path] = set()
+        # Relative, each with a slash at its end; the root is empty.
+        self._created = {""}
         # On a case-insensitive disk, each name by its folded form, to detect two names of one file.
         self._names: dict[str, str] | None = None
 
@@ -295,37 +300,43 @@ class _TargetFolder:
         self._names = {} if _is_case_insensitive(self._root) else None
         self._is_open = True
 
-    def path_for(self, name: str, size_bytes: int) -> Path | None:
+    def path_for(self, name: str, size_bytes: int) -> str | None:
         """Returns the local file for a name, after creating its parents; None for a folder's marker."""
         is_marker = not name or name.endswith("/")
         if is_marker and size_bytes:
             raise PathConflictError("its key is that of a folder, but it has content; it cannot be a file here")
-        parts = name.removesuffix("/").split("/") if name else []
-        if any(part in ("", ".", "..") or any(sign in part for sign in _NOT_IN_NAMES) for part in parts):
+        # The folder of most files is that of others, so only the last part is new.
+        folder, slash, last = name.rpartition("/")
+        folder += slash
+        parts = [] if folder in self._created else folder[:-1].split("/")
+        if any(
+            part in ("", ".", "..") or _NO_NAME.search(part) for part in (parts if is_marker else (*parts, last))
+        ):
             raise FileNameError("its key has parts that cannot be file names here, so it was not written")
         if self._names is not None and not is_marker:
             other = self._names.setdefault(unicodedata.normalize("NFC", name).casefold(), name)
             if other != name:
                 raise FileNameError(f"this disk cannot tell its name from {other!r}, so it was not written")
-        self._make(parts if is_marker else parts[:-1])
-        return None if is_marker else self._root.joinpath(*parts)
+        if parts:
+            self._make(parts)
+        return None if is_marker else self._prefix + name
 
-    def forget(self, folder: Path) -> None:
+    def forget(self, folder: str) -> None:
         """Records that a folder was removed, so that it is created again for the next file."""
-        self._created.discard(folder)
+        self._created.discard(f"{folder}/")
 
     def _make(self, parts: list[str]) -> None:
-        folder = self._root
+        folder, name = self._root, ""
         for part in parts:
-            folder = folder / part
-            if folder in self._created:
+            folder, name = folder / part, f"{name}{part}/"
+            if name in self._created:
                 continue
             # An existing link may point outside of the folder.
             if folder.is_symlink() and not folder.resolve().is_relative_to(self._root.resolve()):
                 raise StorageError(f"{folder} is a link that leads outside of {self._root}; remove it")
             make_folder(folder)
             sweep(folder)
-            self._created.add(folder)
+            self._created.add(name)
 
 
 def _is_case_insensitive(folder: Path) -> bool:

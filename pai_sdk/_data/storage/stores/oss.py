@@ -29,10 +29,10 @@ _PART_THREADS = 4
 _MAX_COPY_BYTES = 1 << 30
 
 
-def stored_file_of_object(info: ObjectInfo, path: str) -> StoredFile:
-    """Returns the metadata of an object as that of a file in a store."""
+def stored_file_of_object(info: ObjectInfo, path: str, *, has_mode: bool = True) -> StoredFile:
+    """Returns the metadata of an object as that of a file in a store; without the mode, as a listing has it."""
     modified_ns = None if info.modified_s is None else int(info.modified_s * 1e9)
-    executable = info.meta.get(META_EXECUTABLE) == "true"
+    executable = has_mode and info.meta.get(META_EXECUTABLE) == "true"
     return StoredFile(path, info.size_bytes, modified_ns, info.etag, executable)
 
 
@@ -181,7 +181,7 @@ class OssStore(Store):
         else:
             download.in_single_request()
         # A listing does not include the executable bit, so it is not compared.
-        move.file = replace(stored_file_of_object(download.read, file.path), executable=False)
+        move.file = stored_file_of_object(download.read, file.path, has_mode=False)
         move.is_exact = True
         if download.read.meta.get(META_LINK) == "true":
             return move.target.write_link(move.path, target_path.read_text(encoding="utf-8"))
@@ -244,7 +244,8 @@ class OssStore(Store):
         return self.client.endpoint, self.folder.endpoint, self.folder.bucket
 
     def _uri(self, path: str) -> OssUri:
-        return replace(self.folder, key=self.folder.key + checked_path(path))
+        folder = self.folder
+        return OssUri(folder.bucket, folder.key + checked_path(path), folder.endpoint)
 
     def _info(self, path: str) -> ObjectInfo:
         uri = self._uri(path)
