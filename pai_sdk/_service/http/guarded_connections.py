@@ -10,19 +10,19 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from http import HTTPStatus
 from typing import Any, cast
 
 import httptools
 from starlette.requests import ClientDisconnect
 from starlette.types import Scope
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from pai_sdk._service.http.socket_transfers import IncomingBody, OutgoingFile
-from pai_sdk._service.oss.oss_request import CONNECTION_EXTENSION
+from pai_sdk._service.oss.oss_request import CONNECTION_EXTENSION, FileSender, Run
 from pai_sdk._service.settings import ConnectionLimits
 
 # Unsigned requests are not logged one by one: anybody can send them, and they could fill the disk.
@@ -105,7 +105,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def send_400_response(self, msg: str) -> None:
-        if not self.transport.is_closing():
+        if self._is_responding():
+            # Behind the head of a response, the client would take this one for content.
+            self.transport.abort()
+        elif not self.transport.is_closing():
             super().send_400_response(msg)
 
     # ---- large bodies in threads ------------------------------------------------------------------------------
@@ -123,7 +126,7 @@ class GuardedProtocol(HttpToolsProtocol):
             size_bytes: the length of the complete body.
         """
         cycle = self.cycle
-        if not self.can_transfer(scope) or not cycle.more_body or cycle.response_started:
+        if not self._can_transfer(scope) or not cycle.more_body or cycle.response_started:
             return None
         try:
             connection = self.transport.get_extra_info("socket").dup()
@@ -162,12 +165,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self.on_message_complete()
         return data[skipped_bytes:]
 
-    async def send_file(
-        self, file: int, start: int, size_bytes: int, run: Callable[[Callable[[], None]], Awaitable[None]]
+    def file_sender(self, scope: Scope) -> FileSender | None:
+        """Returns a function that sends a file as the body of a response; None where that is not possible."""
+        # With the cycle of this request: a pipelined one may become the current one before the response ends.
+        return partial(self._send_file, self.cycle) if self._can_transfer(scope) else None
+
+    async def _send_file(
+        self, cycle: RequestResponseCycle, file: int, start: int, size_bytes: int, run: Run
     ) -> None:
-        """Sends a range of a file as the body of a response that has started; `run` starts a thread."""
-        # A pipelined request may become the current one while the thread sends.
-        cycle = self.cycle
         # The head of the response is still in the transport's buffer if the client does not read.
         while self.transport.get_write_buffer_size() and not self.transport.is_closing():
             await asyncio.sleep(_FLUSH_INTERVAL_S)
@@ -187,7 +192,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if not outgoing.has_finished:
                 outgoing.cancel()
 
-    def can_transfer(self, scope: Scope) -> bool:
+    def _can_transfer(self, scope: Scope) -> bool:
         """Returns whether the request is the connection's current one, and its bytes are not encrypted."""
         cycle = self.cycle
         return (
@@ -250,8 +255,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def close_for_shutdown(self) -> None:
         """Closes the connection, since the service stops; with a response, unless one is in progress."""
-        is_responding = self.cycle is not None and self.cycle.response_started
-        if is_responding or self.transport.is_closing():  # with TLS, closing waits for the client
+        if self._is_responding() or self.transport.is_closing():  # with TLS, closing waits for the client
             self.transport.abort()
         else:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The service is stopping. Send the request again.")
@@ -286,7 +290,7 @@ class GuardedProtocol(HttpToolsProtocol):
         """Closes the connection; with a response, unless one is in progress."""
         if self.transport.is_closing():
             return
-        if self.cycle is None or self.cycle.response_complete or not self.cycle.response_started:
+        if not self._is_responding():
             head = (
                 f"HTTP/1.1 {status.value} {status.phrase}\r\ncontent-type: text/plain\r\nretry-after: 1\r\n"
                 f"content-length: {len(message)}\r\nconnection: close\r\n\r\n"
@@ -295,6 +299,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.cycle is not None and not self.cycle.response_complete:
             self._disconnect_application()
         self.transport.close()
+
+    def _is_responding(self) -> bool:
+        """Returns whether a response is in progress, which may be that of an earlier request than the last."""
+        is_last = self.cycle is not None and self.cycle.response_started and not self.cycle.response_complete
+        return is_last or bool(self.pipeline)
 
     def _disconnect_application(self) -> None:
         self.cycle.disconnected = True  # the application receives http.disconnect

@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 from starlette.requests import ClientDisconnect
@@ -23,6 +23,13 @@ CONNECTION_EXTENSION = "pai_sdk.connection"
 """The extension of an ASGI scope with the `Connection` of the request."""
 
 
+Run: TypeAlias = Callable[[Callable[[], None]], Awaitable[None]]
+"""Runs a function in a thread."""
+
+FileSender: TypeAlias = Callable[[int, int, int, Run], Awaitable[None]]
+"""Sends the range of a file with this descriptor, start and length, once the response has started."""
+
+
 class IncomingBody(Protocol):
     """A body that a thread reads, inside of `running`."""
 
@@ -36,19 +43,14 @@ class IncomingBody(Protocol):
 class Connection(Protocol):
     """What a server offers beyond ASGI: threads receive and send large bodies."""
 
-    def can_transfer(self, scope: Scope) -> bool:
-        """Returns whether `send_file` may be used for the request."""
+    def file_sender(self, scope: Scope) -> FileSender | None:
+        """Returns a function that sends a file as the body of a response; None where that is not possible."""
 
     def take_body(self, scope: Scope, size_bytes: int) -> IncomingBody | None:
         """Returns the body of a request, for a thread; None where the event loop has to receive it."""
 
     def return_body(self, body: Any) -> None:
         """Continues with the next request, once the thread has finished."""
-
-    async def send_file(
-        self, file: int, start: int, size_bytes: int, run: Callable[[Callable[[], None]], Awaitable[None]]
-    ) -> None:
-        """Sends a range of a file as the body of a response that has started."""
 
 
 def connection_of(scope: Scope) -> Connection | None:

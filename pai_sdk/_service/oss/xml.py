@@ -214,13 +214,14 @@ class _LargeContent(StreamingResponse):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         connection = connection_of(scope) if self._threads.can_transfer else None
         file = _file_of(self._stream)
-        if file is None or connection is None or not connection.can_transfer(scope):
+        send_file = connection.file_sender(scope) if connection is not None else None
+        if file is None or send_file is None:
             await super().__call__(scope, receive, send)
             return
         with self._stream:
             start = self._stream.tell()
             await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-            await connection.send_file(file, start, self._size_bytes, self._threads.run_transfer)
+            await send_file(file, start, self._size_bytes, self._threads.run_transfer)
             await send({"type": "http.response.body"})
 
 

@@ -10,7 +10,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -131,6 +131,21 @@ def test_what_follows_a_body_is_another_request(wire: Wire) -> None:
         assert answer(connection)[0] == 400
         assert connection.recv(1) == b""
     assert content_of(wire, "longer") == CONTENT
+
+
+def test_what_is_no_request_never_gets_into_the_content_of_a_response(wire: Wire) -> None:
+    content = os.urandom(32 << 20)
+    wire.bucket().put_object("in progress", content)
+    for garbage in (b"no request\r\n\r\n", head(wire, "GET", "in progress") + b"no request\r\n\r\n"):
+        with closing(connect(wire)) as connection:
+            connection.sendall(head(wire, "GET", "in progress"))
+            received = connection.recv(1 << 16)
+            connection.sendall(garbage)
+            with suppress(ConnectionError):
+                while chunk := connection.recv(1 << 20):
+                    received += chunk
+        body = received.partition(b"\r\n\r\n")[2]
+        assert body == content[: len(body)]
 
 
 @pytest.mark.parametrize("first_bytes", [0, 1, 100_000, 1 << 20])

@@ -32,7 +32,19 @@ OVERRIDDEN = {
 }
 USED = {
     "protocol": (
-        *("connections", "cycle", "flow", "headers", "logger", "parser", "scheme", "scope", "transport", "url"),
+        *(
+            "connections",
+            "cycle",
+            "flow",
+            "headers",
+            "logger",
+            "parser",
+            "pipeline",
+            "scheme",
+            "scope",
+            "transport",
+            "url",
+        ),
     ),
     "cycle": (
         "body",
