@@ -28,14 +28,14 @@ SMALL_WORKERS = 96
 """Small files at a time: at a distance of 20 ms, one thread moves 30 files a second."""
 
 LARGE_WORKERS = 16
-"""Parts of large files at a time; each is in memory, with up to 8 MiB."""
+"""Parts of large files at a time; each thread has a chunk of one in memory."""
 
 SKIPPED_SUFFIX = "; all recent ones failed, so the remaining files were skipped"
 """The end of a message about failures, when a pool gave up."""
 
-# While one file is completed, which takes a third of the time of its parts, another one is sent.
-_FILES_IN_PARTS = 2
-# Queued tasks keep threads busy; those of large files may hold a part of 8 MiB in memory.
+# While some files are started or completed, which takes round trips, others are sent.
+_FILES_IN_PARTS = 4
+# Queued tasks keep threads busy.
 _SPARE = 4
 # Large files fail a few at a time, each after a minute of retries.
 _MAX_RETRIED_FAILURES = 2

@@ -10,7 +10,7 @@ from pathlib import Path
 from pai_sdk._core.files import read_into
 from pai_sdk.errors import FileChangedError
 
-_CHUNK_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 18
 
 
 class _Thread(threading.local):
