@@ -156,3 +156,18 @@ def test_two_uploads_of_one_file_at_once(store: tuple[ObjectStore, str], tmp_pat
         download(client, OBJECT, tmp_path / "back")
     assert sha256_of(tmp_path / "back") == sha256
     assert objects.uploads.list(BUCKET) == []
+
+
+def test_two_downloads_to_one_file_at_once(store: tuple[ObjectStore, str], tmp_path: Path) -> None:
+    """Each has a file of its own until it is complete; one goes on with what a killed process left."""
+    _, endpoint = store
+    path, target = tmp_path / "large.bin", tmp_path / "down" / "large.bin"
+    sha256 = a_file(path, 8)
+    with client_of(endpoint) as client:
+        upload(client, path, OBJECT)
+    killed_at(PARTS // 2, "download", target, endpoint, is_get)
+    command = [sys.executable, "-c", PROGRAM, "download", endpoint, str(target)]
+    both = [subprocess.Popen(command) for _ in range(2)]
+    assert [process.wait(timeout=LONGEST_S) for process in both] == [0, 0]
+    assert sha256_of(target) == sha256
+    assert [each.name for each in target.parent.iterdir()] == ["large.bin"]

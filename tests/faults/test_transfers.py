@@ -89,7 +89,7 @@ def test_damaged_content_is_sent_again_or_an_error(oss: FakeOss, tmp_path: Path,
     """Bits that flip and connections that end within a body, both ways; sometimes a store without CRC-64."""
     oss.has_crc64 = seed % 5 > 0
     tree = made_tree(tmp_path / "src", seed)
-    faults = Faults(rate=0.4 if seed % 2 else 0.05, kinds=DAMAGES, only=is_content)
+    faults = Faults(rate=0.4 if seed % 2 else 0.15, kinds=DAMAGES, only=is_content)
     with FaultProxy(oss.endpoint, seed=seed, faults=faults) as proxy, client_of(proxy) as client:
         failed = told_by(lambda: upload_tree(client, tree, FOLDER, marker=False, progress=False, workers=4))
         check_complete(tree, failed, content_in(oss))
