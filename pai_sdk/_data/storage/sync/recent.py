@@ -12,7 +12,7 @@ import logging
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pai_sdk._data.storage.content_hash import BLAKE3, SHA256, SMALL_BYTES, algorithm_of
 from pai_sdk._data.storage.stored_file import StoredFile
@@ -55,6 +55,11 @@ class RecentTree:
         smallest = sorted(hashes, key=lambda text: text.rpartition(":")[2])[:_SKETCH_HASHES]
         larger = {algorithm_of(entry.digest) for entry in tree.entries if entry.size_bytes > SMALL_BYTES}
         return cls(folder.name, frozenset(smallest), SHA256 if SHA256 in larger else BLAKE3)
+
+
+def _tree_of(row: dict[str, Any]) -> RecentTree:
+    algorithm = BLAKE3 if row.get("algorithm") == BLAKE3 else SHA256
+    return RecentTree(row["name"], frozenset(map(str, row["sketch"])), algorithm)
 
 
 def _short(digest: str) -> str:
@@ -118,10 +123,7 @@ class RecentTrees:
         """Returns the list; empty when it is missing or invalid, None when it cannot be read."""
         try:
             rows = json.loads(self._client.get_bytes(self._index))["trees"]
-            trees = [
-                RecentTree(row["name"], frozenset(map(str, row["sketch"])), row.get("algorithm", SHA256))
-                for row in rows
-            ]
+            trees = [_tree_of(row) for row in rows]
         except ObjectNotFoundError:
             return []
         except StorageError as error:

@@ -74,6 +74,7 @@ _DIGEST = "0123456789abcdef"
         b'{"trees": [{"name": "../../other", "sketch": ["a"]}]}',
         b'{"trees": [{"name": "0123456789abcdee", "sketch": [[]]}]}',
         b'{"trees": [{"name": "0123456789abcdee", "sketch": [1e999]}]}',
+        b'{"trees": [{"name": "0123456789abcdee", "sketch": ["b"], "algorithm": [{}]}]}',
         b'{"trees": [' + b"9" * 5000 + b"]}",
     ],
 )
