@@ -30,6 +30,9 @@ _logger = logging.getLogger(f"{__name__}.wire")
 _logger.setLevel(logging.ERROR)
 
 _FLUSH_INTERVAL_S = 0.01
+TRANSFERRED_IN, TRANSFERRED_OUT = "transferred_in", "transferred_out"
+"""In the state of a request: the bytes of its body, and of that of its response, that threads moved."""
+
 _LINGER_S = 5.0  # how long the rest of a refused body is read: closing at once can lose the response
 
 
@@ -144,6 +147,7 @@ class GuardedProtocol(HttpToolsProtocol):
     def return_body(self, body: IncomingBody) -> None:
         """Continues behind a body. What its thread has not read is skipped."""
         self._incoming = None
+        self.cycle.scope["state"][TRANSFERRED_IN] = body.received_bytes
         if self.transport.is_closing():
             return
         if body.is_disconnected or not body.has_finished:
@@ -189,6 +193,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
         finally:
             self._outgoing = None
+            cycle.scope["state"][TRANSFERRED_OUT] = size_bytes - outgoing.remaining_bytes
             if not outgoing.has_finished:
                 outgoing.cancel()
 

@@ -87,7 +87,12 @@ class IncomingBody(_Transfer):
     def __init__(self, connection: socket.socket, buffered: bytes, size_bytes: int) -> None:
         super().__init__(connection, size_bytes)
         self._buffered = buffered
-        self._counted_bytes = size_bytes
+        self._size_bytes = self._counted_bytes = size_bytes
+
+    @property
+    def received_bytes(self) -> int:
+        """Returns how much of the body has arrived."""
+        return len(self._buffered) + self._size_bytes - self.remaining_bytes
 
     def new_bytes(self) -> int:
         """Returns how many bytes have arrived since the last call, which the event loop makes."""

@@ -27,6 +27,7 @@ from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk._core.version import __version__
+from pai_sdk._service.http.guarded_connections import TRANSFERRED_IN, TRANSFERRED_OUT
 from pai_sdk._service.oss.oss_request import bucket_in_host, host_of
 from pai_sdk._service.routes.api_app import part_of
 from pai_sdk._service.state.models import Job
@@ -192,6 +193,9 @@ class MeasuredRequests:
         finally:
             if is_stream:
                 self._streams.dec()
+            state = scope.get("state", {})
+            self._bytes_in.inc(state.get(TRANSFERRED_IN, 0))
+            self._bytes_out.inc(state.get(TRANSFERRED_OUT, 0))
             route, method = route_of(scope), scope["method"] if scope["method"] in _METHODS else "other"
             self._counter(route, method, status).inc()
             # The time of a long poll is the time for which nothing has happened.

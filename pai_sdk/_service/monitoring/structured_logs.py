@@ -18,6 +18,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from pai_sdk._service.http.guarded_connections import TRANSFERRED_OUT
 from pai_sdk._service.identity.principal import LOCAL_USER, Principal
 from pai_sdk._service.monitoring.measurements import route_of
 from pai_sdk._service.routes.api_app import part_of
@@ -110,7 +111,7 @@ class LoggedRequests:
                 "path": _path_of(scope),
                 "status": status,
                 "duration_ms": round((time.perf_counter() - started_at) * 1000, 1),
-                "bytes": size_bytes,
+                "bytes": size_bytes + scope.get("state", {}).get(TRANSFERRED_OUT, 0),
                 "client": (scope.get("client") or ("",))[0],
             }
             if request_id:

@@ -156,8 +156,9 @@ def test_what_clients_send_makes_no_labels(client: Client) -> None:
         assert text not in figures.text
 
 
-def test_bytes_of_objects_are_counted_in_both_directions(client: Client) -> None:
-    before, content = Figures(client), b"x" * 300_000
+@pytest.mark.parametrize("size_bytes", [300_000, 3 << 20])
+def test_bytes_of_objects_are_counted_in_both_directions(client: Client, size_bytes: int) -> None:
+    before, content = Figures(client), b"x" * size_bytes
     bucket = client.bucket()
     bucket.put_object("a/b", content)
     assert bucket.get_object("a/b").read() == content
