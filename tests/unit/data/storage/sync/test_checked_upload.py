@@ -117,6 +117,7 @@ def test_files_of_all_sizes_arrive(client: OssClient, oss: FakeOss, large: Path,
     assert oss.uploads == {}
 
 
+@pytest.mark.usefixtures("wire")
 def test_a_part_that_arrived_damaged_is_sent_again(client: OssClient, oss: FakeOss, large: Path) -> None:
     damages = iter([True, True])
     oss.damages = lambda seen: seen.query.get("partNumber") == "3" and next(damages, False)
@@ -125,6 +126,7 @@ def test_a_part_that_arrived_damaged_is_sent_again(client: OssClient, oss: FakeO
     assert [seen.query["partNumber"] for seen in oss.seen if is_part(seen)].count("3") == 3
 
 
+@pytest.mark.usefixtures("wire")
 def test_a_store_that_always_damages_a_part_gets_no_object(client: OssClient, oss: FakeOss, large: Path) -> None:
     oss.misreads = lambda seen: seen.query.get("partNumber") == "3"
     with refused(SyncError) as caught:
@@ -201,7 +203,7 @@ def test_a_file_that_is_replaced_while_it_is_sent_is_stored_as_it_is_then(
     assert stored(oss) == large.read_bytes()
 
 
-@pytest.mark.usefixtures("checksums")
+@pytest.mark.usefixtures("checksums", "wire")
 @pytest.mark.parametrize("size_bytes", [0, 100, 2 * PART, SIZE - 1])
 def test_a_file_that_is_cut_while_it_is_sent_is_stored_as_it_is_then(
     client: OssClient, oss: FakeOss, large: Path, size_bytes: int
