@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk._data.storage.base import FileMove
@@ -43,28 +42,25 @@ class FileUpload:
     For a store without CRC-64, the file is hashed first: downloads are checked by its SHA-256 in the metadata.
     """
 
-    def __init__(
-        self, client: OssClient, move: FileMove, path: Path, uri: OssUri, meta: Mapping[str, str]
-    ) -> None:
+    def __init__(self, client: OssClient, move: FileMove, file: int, uri: OssUri, meta: Mapping[str, str]) -> None:
         self._client = client
         self._move = move
-        self._path = path  # `move.local`
+        self._file = file  # the open descriptor of `move.local`
+        assert move.local is not None  # noqa: S101 - `file` is a file of this machine
+        self._path = move.local
         self._uri = uri
         self._meta = meta
         self._share = move.share
         self._part_bytes = client.part_sizes.for_upload(move.size_bytes)
-        self._file = -1  # open during `run`
         self._expected: int | None = None  # the checksum of a file that was hashed first
 
     def run(self) -> str:
         """Sends the parts on the threads of the pool; returns the ETag of the object."""
-        with self._path.open("rb", buffering=0) as stream:
-            self._file = stream.fileno()
-            try:
-                return self._run()
-            except _WithoutCrc64Error:
-                self._share.restart()
-                return self._run()
+        try:
+            return self._run()
+        except _WithoutCrc64Error:
+            self._share.restart()
+            return self._run()
 
     def _run(self) -> str:
         if not self._client.parts.returns_crc64(self._uri):

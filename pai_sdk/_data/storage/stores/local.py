@@ -142,11 +142,10 @@ class LocalStore(Store):
         Raises:
             ObjectNotFoundError: there is no such file.
         """
-        file_path = self._local_path(path)
         try:
-            stream = self._open_checked(file_path) if self.links == "inside" else file_path.open("rb", buffering=0)
+            stream = self.open(path)
         except OSError as error:
-            raise self._read_error(file_path, error) from error
+            raise self._read_error(self._local_path(path), error) from error
         with stream:
             stream.seek(start)
             remaining = None if end is None else end - start
@@ -156,6 +155,11 @@ class LocalStore(Store):
                     return
                 remaining = None if remaining is None else remaining - len(chunk)
                 yield chunk
+
+    def open(self, path: str) -> BinaryIO:
+        """A file, open to be read without a buffer. Raises OSError."""
+        file_path = self._local_path(path)
+        return self._open_checked(file_path) if self.links == "inside" else file_path.open("rb", buffering=0)
 
     def _open_checked(self, file_path: Path) -> BinaryIO:
         """Opens a file, then checks the opened one: a job can replace a path by a link or a pipe at any time."""

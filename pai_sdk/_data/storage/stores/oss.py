@@ -152,20 +152,22 @@ class OssStore(Store):
             return self._put_file(move)
 
     def _put_file(self, move: FileMove) -> StoredFile:
-        file, local = move.file, move.local
-        if local is None:
+        file = move.file
+        if not isinstance(move.source, LocalStore):
             return super().put_file(move)
-        uri, size_bytes = self._uri(move.path), file.size_bytes
-        meta = object_meta(executable=file.executable)
-        if size_bytes > self.largest_put_bytes:
-            etag = FileUpload(self.client, move, local, uri, meta).run()
-        else:
-            with local.open("rb") as stream:
-                content = stream.read(size_bytes)
-            move.check_bytes(content)
-            etag = self.client.put_bytes(uri, content, meta=meta)
-            move.share.advance(len(content))
-        return StoredFile(move.path, size_bytes, None, etag, file.executable)
+        uri, meta = self._uri(move.path), object_meta(executable=file.executable)
+        with move.source.open(file.path) as stream:
+            if file.size_bytes > self.largest_put_bytes:
+                etag = FileUpload(self.client, move, stream.fileno(), uri, meta).run()
+                return StoredFile(move.path, file.size_bytes, None, etag, file.executable)
+            content = stream.read(file.size_bytes)
+            # A network file system may return less at a time.
+            while len(content) < file.size_bytes and (more := stream.read(file.size_bytes - len(content))):
+                content += more
+        move.check_bytes(content)
+        etag = self.client.put_bytes(uri, content, meta=meta)
+        move.share.advance(len(content))
+        return StoredFile(move.path, file.size_bytes, None, etag, file.executable)
 
     def get_file(self, move: FileMove) -> StoredFile:
         """Replace a local file by an object, which is checked. Ranges that arrived earlier are used."""

@@ -18,6 +18,7 @@ from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss import file_range
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.store import OssStore
+from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.sync.dir_sync import DirSync, SyncReport
 from pai_sdk._data.storage.uri import OssUri
@@ -243,6 +244,33 @@ def test_a_file_that_is_deleted_while_it_is_sent_is_left_out(client: OssClient, 
     at_part(oss, 2, large.unlink)
     assert send(client, large).moved == 0
     assert (oss.buckets[BUCKET], oss.uploads) == ({}, {})
+
+
+class Swapping(LocalStore):
+    """A folder of a job that replaces a file by a link out of the folder, once the file was looked at."""
+
+    def __init__(self, root: Path, secret: Path) -> None:
+        super().__init__(root, links="inside")
+        self._secret = secret
+
+    def head(self, path: str) -> StoredFile:
+        found = super().head(path)
+        (self.root / path).unlink()
+        (self.root / path).symlink_to(self._secret)
+        return found
+
+
+@pytest.mark.parametrize("size_bytes", [100, SIZE])
+def test_nothing_outside_of_a_jobs_folder_is_sent(
+    client: OssClient, oss: FakeOss, large: Path, tmp_path: Path, size_bytes: int
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"?" * size_bytes)
+    large.write_bytes(os.urandom(size_bytes))
+    os.utime(large, (1, 1))
+    with pytest.raises(SyncError):
+        DirSync(Swapping(large.parent, secret), OssStore(client, OssUri(BUCKET, "run/")), remember=False).run()
+    assert not any(seen.method == "PUT" for seen in oss.seen)
 
 
 @pytest.mark.parametrize("is_same", [True, False])
