@@ -222,6 +222,18 @@ class _Handler(BaseHTTPRequestHandler):
         text = f'<CopyObjectResult xmlns="{namespace}"><ETag>"{copied.etag}"</ETag></CopyObjectResult>'
         return self._answer(200, text.encode(), {"Content-Type": "application/xml"})
 
+    def _copy_part(self, parts: dict[int, bytes], seen: Seen) -> None:
+        bucket, _, key = unquote(seen.headers["x-oss-copy-source"]).removeprefix("/").partition("/")
+        source = self.server.fake.buckets[bucket].get(key)
+        if source is None:
+            return self._refuse(404, "NoSuchKey", "The specified key does not exist.")
+        if seen.headers["x-oss-copy-source-if-match"] != source.etag:
+            return self._refuse(412, "PreconditionFailed", "the source has changed")
+        first, _, last = seen.headers["x-oss-copy-source-range"].removeprefix("bytes=").partition("-")
+        part = parts[int(seen.query["partNumber"])] = source.content[int(first) : int(last) + 1]
+        text = f'<CopyPartResult><ETag>"{hashlib.md5(part).hexdigest().upper()}"</ETag></CopyPartResult>'
+        return self._answer(200, text.encode(), {"Content-Type": "application/xml"})
+
     def _get(self, found: StoredObject, seen: Seen) -> None:
         headers = {"ETag": f'"{found.etag}"', "x-oss-object-type": found.kind}
         headers |= self.server.fake.crc64(seen, found.written or found.content) | found.meta
@@ -250,6 +262,8 @@ class _Handler(BaseHTTPRequestHandler):
         if seen.query["uploadId"] not in fake.uploads:
             return self._refuse(404, "NoSuchUpload", "The specified upload does not exist.")
         key, meta, parts = fake.uploads[seen.query["uploadId"]]
+        if seen.method == "PUT" and "x-oss-copy-source" in seen.headers:
+            return self._copy_part(parts, seen)
         if seen.method == "PUT":
             parts[int(seen.query["partNumber"])] = body
             etag = uuid.uuid4().hex if fake.is_encrypted else hashlib.md5(body).hexdigest()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._data.storage.crc64 import checksum_of
 from pai_sdk._data.storage.objects import PartSizes
 from pai_sdk._data.storage.oss.client import OssClient
 from pai_sdk._data.storage.transfer import download, upload_tree
@@ -38,6 +39,20 @@ def test_one_changed_file_is_one_file_sent(wire: Wire, tmp_path: Path) -> None:
             assert upload_tree(client, tree, folder) == (1 if step else len(tree.entries))
             assert upload_tree(client, tree, folder) == 0
             assert FileTree.scan(download(client, folder, tmp_path / f"down{step}")).digest == tree.digest
+
+
+def test_a_large_object_is_copied_in_parts(wire: Wire) -> None:
+    source, target = OssUri(BUCKET, "reuse/source"), OssUri(BUCKET, "reuse/target")
+    content = os.urandom(250_001)
+    with client_of(wire) as client, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("pai_sdk._data.storage.oss.parts._COPIED_PART_BYTES", 110_000)
+        etag = client.put_bytes(source, content)
+        known = {"etag": etag, "size_bytes": len(content), "meta": {}}
+        client.parts.copy(source, target, crc64=checksum_of(content), **known)
+        assert client.get_bytes(target) == content
+        with pytest.raises(StorageError):
+            client.parts.copy(source, target, crc64=checksum_of(content) ^ 1, **known)
+        assert not client.exists(target)
 
 
 def test_another_object_is_not_copied(wire: Wire) -> None:

@@ -14,7 +14,6 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from pai_sdk._core.config.credentials import Credentials, CredentialsProvider
 from pai_sdk._core.endpoint import Endpoint
@@ -36,6 +35,7 @@ from pai_sdk._data.storage.oss.wire import (
     Body,
     ObjectPage,
     content_md5,
+    copy_headers,
     etag_in,
     etag_of,
     info_of,
@@ -312,8 +312,7 @@ class OssClient:
                 (`PreconditionFailed`).
         """
         headers = {
-            "x-oss-copy-source": f"/{source.bucket}/{quote(source.key, safe='')}",
-            "x-oss-copy-source-if-match": etag,
+            **copy_headers(source, etag),
             "x-oss-metadata-directive": "REPLACE",
             "content-type": oss2.utils.content_type_by_name(uri.key) or "application/octet-stream",
             **meta_headers(meta),

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from xml.etree import ElementTree
@@ -16,12 +17,15 @@ from pai_sdk._data.storage.oss.bucket import OssBucket
 from pai_sdk._data.storage.oss.connection import OssConnection
 from pai_sdk._data.storage.oss.errors import ForeignResponseError
 from pai_sdk._data.storage.oss.file_range import FileRange
-from pai_sdk._data.storage.oss.wire import Body, crc64_in, etag_in, etag_of, info_of, meta_headers
+from pai_sdk._data.storage.oss.wire import Body, copy_headers, crc64_in, etag_in, etag_of, info_of, meta_headers
 from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import StorageError
 
 _log = logging.getLogger(__name__)
+
+_COPIED_PART_BYTES = 256 << 20
+_MAX_PARTS = 9_000  # OSS allows 10,000
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,21 +111,61 @@ class OssParts:
             parts.update((part.number, part) for part in page)
         return parts
 
-    def complete(self, uri: OssUri, upload_id: str, parts: Sequence[PartInfo]) -> str:
+    def copy(
+        self, source: OssUri, uri: OssUri, *, etag: str, size_bytes: int, crc64: int, meta: Mapping[str, str]
+    ) -> str:
+        """Copies an object that is too large for `OssClient.copy`, in parts within OSS; returns the copy's ETag.
+
+        The object must have the ETag, and the copy the `checksum_of`; else a StorageError is raised.
+        """
+        upload_id = self.start(uri, meta=meta)
+        part_bytes = max(_COPIED_PART_BYTES, -(-size_bytes // _MAX_PARTS))
+        try:
+            parts = [
+                self._copy_part(source, uri, upload_id, number, etag, range(at, min(at + part_bytes, size_bytes)))
+                for number, at in enumerate(range(0, size_bytes, part_bytes), start=1)
+            ]
+            return self.complete(uri, upload_id, parts, checksum=crc64)
+        except BaseException:
+            # OSS charges for parts until they are removed. After a lost response, the upload has ended.
+            with suppress(StorageError):
+                self.abort(uri, upload_id)
+            raise
+
+    def _copy_part(
+        self, source: OssUri, uri: OssUri, upload_id: str, number: int, etag: str, span: range
+    ) -> PartInfo:
+        query = {"partNumber": str(number), "uploadId": upload_id}
+        headers = {
+            **copy_headers(source, etag),
+            "x-oss-copy-source-range": f"bytes={span.start}-{span.stop - 1}",
+        }
+
+        def copy(bucket: OssBucket) -> PartInfo:
+            body = bucket.send("PUT", uri.key, headers, params=query).read()
+            return PartInfo(number, len(span), etag_in(body, uri), None)
+
+        return self._call(uri, copy)
+
+    def complete(
+        self, uri: OssUri, upload_id: str, parts: Sequence[PartInfo], *, checksum: int | None = None
+    ) -> str:
         """Creates the object from the parts, in order; returns its ETag. There is no object before.
 
         `NoSuchUpload` means that the upload has ended: also that an earlier attempt succeeded and its response was
-        lost. An object with another CRC-64 than its parts is deleted, and a StorageError is raised.
+        lost. An object with another CRC-64 than its parts, or than `checksum`, is deleted, and a StorageError is
+        raised.
         """
-        named = [oss2.models.PartInfo(part.number, part.etag) for part in parts]
+        expected = checksum_of_parts(parts) if checksum is None else checksum
+        completed = [oss2.models.PartInfo(part.number, part.etag) for part in parts]
 
         def complete(bucket: OssBucket) -> tuple[str, int | None]:
-            response = bucket.complete_multipart_upload(uri.key, upload_id, named).resp
+            response = bucket.complete_multipart_upload(uri.key, upload_id, completed).resp
             return etag_in(response.read(), uri), crc64_in(response.headers)
 
         etag, crc64 = self._call(uri, complete)
-        if crc64 is not None and has_crc64() and crc64 != checksum_of_parts(parts):
-            self._call(uri, partial(_delete_if_wrong, uri=uri, etag=etag, crc64=checksum_of_parts(parts)))
+        if crc64 is not None and has_crc64() and crc64 != expected:
+            self._call(uri, partial(_delete_if_wrong, uri=uri, etag=etag, crc64=expected))
         return etag
 
     def abort(self, uri: OssUri, upload_id: str) -> None:

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 from xml.etree import ElementTree
 
 from pai_sdk._data.storage.objects import ObjectInfo, md5_of
@@ -75,6 +75,12 @@ def etag_in(body: bytes, uri: OssUri) -> str:
     if not etag:
         raise ForeignResponseError(uri, "a server", "without an ETag")
     return etag
+
+
+def copy_headers(source: OssUri, etag: str) -> dict[str, str]:
+    """Returns the headers of a request that copies an object, which must have an ETag."""
+    name = f"/{source.bucket}/{quote(source.key, safe='')}"
+    return {"x-oss-copy-source": name, "x-oss-copy-source-if-match": etag}
 
 
 class ObjectEntry(NamedTuple):

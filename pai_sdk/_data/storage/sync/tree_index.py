@@ -137,9 +137,7 @@ class TreeIndex(SyncMemory):
             return
         source = self._recent.folder_of(earlier[0])
         by_content = {
-            (file.digest, file.size_bytes): (source.join(file.path), file.etag)
-            for file in earlier[1]
-            if file.etag and file.size_bytes <= _MAX_COPY_BYTES
+            (file.digest, file.size_bytes): (source.join(file.path), file.etag) for file in earlier[1] if file.etag
         }
         missing = self._missing()
         with TransferPool(workers) as pool:
@@ -200,10 +198,12 @@ class TreeIndex(SyncMemory):
         entry = self._tree.entries[number]
         target = self._folder.join(entry.path)
         has_sha256 = algorithm_of(entry.digest) == SHA256 or number in self._sha256s
+        sha256 = hexadecimal(self._sha256_of(number)) if has_sha256 else ""
+        meta = object_meta(sha256, executable=entry.executable)
+        if entry.size_bytes > _MAX_COPY_BYTES and entry.crc64 is not None:
+            size_bytes, crc64 = entry.size_bytes, entry.crc64
+            return client.parts.copy(source, target, etag=etag, size_bytes=size_bytes, crc64=crc64, meta=meta)
         if has_sha256 or not self._new_etags:
-            meta = object_meta(
-                hexadecimal(self._sha256_of(number)) if has_sha256 else "", executable=entry.executable
-            )
             copied = client.copy(source, target, etag=etag, meta=meta)
             if has_sha256 or copied == etag or not MD5.fullmatch(copied):
                 return copied

@@ -25,7 +25,7 @@ from pai_sdk._data.storage.transfer import download, upload_tree
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import TransferError
-from tests.support.fake_oss import FakeOss, Seen
+from tests.support.fake_oss import FakeOss, Seen, StoredObject
 from tests.support.waiting import PATIENCE_S
 from tests.unit.data.storage.conftest import BUCKET
 
@@ -220,6 +220,43 @@ def test_large_files_that_came_in_parts_are_copied(client: OssClient, oss: FakeO
     oss.seen.clear()
     assert upload(client, changed) == 1
     assert sent(oss) == ["train.py"]
+    must_be_whole(client, changed, tmp_path / "down")
+
+
+@pytest.fixture
+def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Limits of copies that a test can exceed."""
+    monkeypatch.setattr("pai_sdk._data.storage.sync.tree_index._MAX_COPY_BYTES", 100_000)
+    monkeypatch.setattr("pai_sdk._data.storage.oss.parts._COPIED_PART_BYTES", 100_000)
+
+
+@pytest.mark.usefixtures("small_copies")
+@pytest.mark.parametrize("damage", [None, "another source", "another copy", "a failure"])
+def test_files_that_are_too_large_for_one_copy_are_copied_in_parts(
+    client: OssClient, oss: FakeOss, tmp_path: Path, damage: str | None
+) -> None:
+    write(tmp_path / "src", FILES)
+    weights = os.urandom(250_001)
+    (tmp_path / "src" / "weights").write_bytes(weights)
+    earlier = FileTree.scan(tmp_path / "src")
+    upload(client, earlier)
+    changed = write(tmp_path / "src", {"train.py": "changed"})
+    source = folder_of(earlier).join("weights")
+    if damage == "another source":
+        client.put_bytes(source, weights[::-1])
+    elif damage == "another copy":
+        stored = oss.buckets[BUCKET][source.key]
+        oss.buckets[BUCKET][source.key] = StoredObject(weights[::-1], stored.meta, etag=stored.etag)
+    elif damage == "a failure":
+        oss.fail("status", times=100, status=403, fits=lambda seen: copied(seen) and bool(seen.query))
+    oss.seen.clear()
+    assert upload(client, changed) == (2 if damage else 1)
+    parts = {seen.query["partNumber"] for seen in oss.seen if copied(seen) and "partNumber" in seen.query}
+    assert parts == ({"1", "2", "3"} if damage in (None, "another copy") else {"1"})
+    puts = {seen.key.rpartition("/")[2] for seen in oss.seen if seen.method == "PUT" and not copied(seen)}
+    assert ("weights" in puts) is bool(damage)
+    assert oss.uploads == {}
+    assert oss.buckets[BUCKET][folder_of(changed).join("weights").key].content == weights
     must_be_whole(client, changed, tmp_path / "down")
 
 
