@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
@@ -23,12 +24,13 @@ from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundEr
 
 # The times of files advance in steps of up to 10 ms on Linux.
 _CLOCK_TICK_S = 0.02
-_NOT_PARTS = frozenset({"", ".", ".."})
+# A part that is empty, `.` or `..`.
+_OUTSIDE = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|\0")
 
 
 def checked_path(path: str) -> str:
     """Returns a path within a store unchanged; refuses one that leads out of the store, or names no file."""
-    if any(part in _NOT_PARTS for part in path.removesuffix("/").split("/")) or "\0" in path:
+    if _OUTSIDE.search(path.removesuffix("/")):
         hint = "give a relative path without '..', '.' and empty parts"
         raise InvalidInputError([Problem(repr(path), "is not a path within the store", hint)])
     return path

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -264,7 +264,7 @@ class OssClient:
         headers = {"content-md5": content_md5(content), **meta_headers(meta)}
         if not overwrite:
             headers["x-oss-forbid-overwrite"] = "true"
-        if kind := oss2.utils.content_type_by_name(uri.key):
+        if kind := _content_type(uri):
             headers["content-type"] = kind
         body = Body(content, self._check_cancelled)
         return self._call(
@@ -282,14 +282,14 @@ class OssClient:
         def fetch(bucket: OssBucket) -> ObjectInfo:
             with closing(bucket.send("GET", uri.key)) as response:
                 info = info_of(uri, response.headers)
-                check, blocks = ContentCheck(info), self._check_cancelled(response.blocks())
+                check = ContentCheck(info)
                 if 0 <= info.size_bytes <= SMALL_BYTES:
-                    content = b"".join(blocks)
+                    content = response.read()
                     _check_complete(check.update(content), uri)
                     write_file(path, content, info)
                     return info
                 with replacing(Path(path)) as draft:
-                    for block in blocks:
+                    for block in self._check_cancelled(response.blocks()):
                         check.update(block)
                         draft.stream.write(block)
                     _check_complete(check, uri)
@@ -314,7 +314,7 @@ class OssClient:
         headers = {
             **copy_headers(source, etag),
             "x-oss-metadata-directive": "REPLACE",
-            "content-type": oss2.utils.content_type_by_name(uri.key) or "application/octet-stream",
+            "content-type": _content_type(uri) or "application/octet-stream",
             **meta_headers(meta),
         }
         return self._call(uri, lambda bucket: etag_in(bucket.send("PUT", uri.key, headers).read(), uri))
@@ -373,6 +373,16 @@ class OssClient:
             return self._call(info.uri, lambda bucket: _get_range(bucket, info, start, end, file, check_cancelled))
         except StorageError as error:
             raise _changed_error(error) from error
+
+
+def _content_type(uri: OssUri) -> str | None:
+    return _type_of_suffixes(uri.name.lstrip(".").partition(".")[2])
+
+
+@lru_cache(maxsize=256)  # the search takes as long as a signature
+def _type_of_suffixes(suffixes: str) -> str | None:
+    kind: str | None = oss2.utils.content_type_by_name(f"file.{suffixes}")
+    return kind
 
 
 def _changed_error(error: StorageError) -> StorageError:

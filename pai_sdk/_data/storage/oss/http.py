@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import requests
 import requests.utils
@@ -35,8 +35,6 @@ from pai_sdk._core.connections import TlsConnection
 from pai_sdk._data.storage.oss2_import import oss2
 from pai_sdk._data.storage.permits import without_permit
 from pai_sdk.errors import SettingsError
-
-T = TypeVar("T")
 
 _CHUNK_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 20
@@ -370,9 +368,7 @@ class _Connection:
         size = min(len(self._buffer), len(block))
         block[:size], self._buffer = self._buffer[:size], self._buffer[size:]
         while size < len(block):
-            missing = block[size:]
-            receive = partial(self._socket.recv_into, missing, len(missing), self._fill_flags)
-            received = self._wait_for(receive)
+            received = self._recv_into(block[size:])
             if not received:
                 raise ProtocolError(_ENDED)
             size += received
@@ -384,13 +380,16 @@ class _Connection:
         return received
 
     def _recv(self, max_bytes: int) -> bytes:
-        received: bytes = self._wait_for(partial(self._socket.recv, max_bytes))
-        return received
-
-    def _wait_for(self, receive: Callable[[], T]) -> T:
         try:
             with without_permit():
-                return receive()
+                return self._socket.recv(max_bytes)
+        except BlockingIOError as error:
+            raise TimeoutError(_TIMEOUT_MESSAGE) from error
+
+    def _recv_into(self, block: memoryview) -> int:
+        try:
+            with without_permit():
+                return self._socket.recv_into(block, len(block), self._fill_flags)
         except BlockingIOError as error:
             raise TimeoutError(_TIMEOUT_MESSAGE) from error
 
