@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from pai_sdk._data.trace.columns import Prepared
+from pai_sdk._data.trace.strings import PackedStrings, join_packed, unpack_strings
 from pai_sdk._data.trace.types import numpy_type
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -23,6 +25,7 @@ _BLOCK_BYTES = 1_500
 _COLUMN_BYTES = 500
 _LIST_BYTES = 500  # in addition for a column of lists, which has two buffers
 _CHUNK_BYTES, _CHILD_BYTES = 900, 500  # a string has one array, a list two
+_PACKED_BYTES = 150
 _LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
 
 
@@ -311,18 +314,18 @@ class _Lists:
         if first + _item_count(column) > np.iinfo(self._ends.dtype).max:
             text = f"have more than {np.iinfo(self._ends.dtype).max:,} items in the lists of one column"
             raise InvalidInputError([Problem("the rows of a step", text, "fewer rows in a step")])
+        ends = self._ends.extend(rows)
         if isinstance(column, np.ndarray):
-            lengths = np.full(rows, column.shape[1])
+            np.multiply(np.arange(1, rows + 1, dtype=ends.dtype), column.shape[1], out=ends)
         else:
             lengths = np.diff(column.offsets.to_numpy())
             if column.null_count:  # a null can have items in Arrow, which `flatten` leaves out
                 lengths = np.where(column.is_null().to_numpy(zero_copy_only=False), 0, lengths)
+            np.cumsum(lengths, dtype=ends.dtype, out=ends)
             self._nulls.append(self._ends.length, column)
             column = column.flatten()
-        self._items.append(column)
-        ends = self._ends.extend(rows)
-        np.cumsum(lengths, dtype=ends.dtype, out=ends)
         ends += first
+        self._items.append(column)
         self._ends.length += rows
         return size_bytes
 
@@ -354,50 +357,64 @@ def _item_count(column: Prepared) -> int:
 
 
 class _Arrays:
-    """A column of Arrow arrays, which are joined at the end."""
+    """A column of Arrow arrays and packed strings, which are joined at the end."""
 
     def __init__(self, type_: pa.DataType) -> None:
         self._type = type_
-        self._chunks: list[pa.Array] = []
-        self._small: list[pa.Array] = []  # of single steps
+        self._chunks: list[pa.Array | PackedStrings] = []
+        self._small: list[pa.Array | PackedStrings] = []  # of single steps
         self._small_bytes = 0
         self._chunk_bytes = _CHUNK_BYTES + _CHILD_BYTES * _children(type_)
+        self.extra_bytes = 0  # of the objects
 
-    @property
-    def extra_bytes(self) -> int:
-        """Returns the memory of the objects."""
-        return self._chunk_bytes * (len(self._chunks) + len(self._small))
-
-    def bytes_of(self, column: pa.Array) -> int:
+    def bytes_of(self, column: pa.Array | PackedStrings) -> int:
         """Returns the memory of rows."""
         return int(column.nbytes)
 
-    def reserve(self, column: pa.Array, steps: float) -> None:
-        """Does nothing: the arrays are stored as they are."""
+    def reserve(self, column: pa.Array | PackedStrings, steps: float) -> None:
+        """Does nothing: the values are stored as they are."""
 
-    def append(self, column: pa.Array) -> int:
+    def append(self, column: pa.Array | PackedStrings) -> int:
         size_bytes = self.bytes_of(column)
         self._small.append(column)
         self._small_bytes += size_bytes
         if len(self._small) == _JOINED:
             small, is_joined = self._small, self._small_bytes <= _JOINED_BYTES
-            self._chunks += [pa.concat_arrays(small)] if is_joined else small
+            self._chunks += _joined(small) if is_joined else small
             self._small, self._small_bytes = [], 0
+            self.extra_bytes = sum(map(self._overhead_bytes, self._chunks))
+        else:
+            self.extra_bytes += self._overhead_bytes(column)
         return size_bytes
 
     def truncate(self, rows: int) -> None:
         """Drops all rows after the first `rows`."""
         self._chunks, self._small, self._small_bytes = [self.build().slice(0, rows)], [], 0
+        self.extra_bytes = self._chunk_bytes
 
     def trim(self) -> None:
         """Does nothing: no memory is reserved."""
 
+    def _overhead_bytes(self, chunk: pa.Array | PackedStrings) -> int:
+        return _PACKED_BYTES if isinstance(chunk, PackedStrings) else self._chunk_bytes
+
     def build(self) -> pa.Array:
-        chunks = [*self._chunks, *self._small]
+        """Returns all rows as one array."""
+        chunks = _joined([*self._chunks, *self._small])
         self._chunks, self._small, self._small_bytes = [], [], 0
-        joined = pa.concat_arrays(chunks) if chunks else pa.array([], type=self._type)
+        arrays = [unpack_strings(chunk) if isinstance(chunk, PackedStrings) else chunk for chunk in chunks]
+        joined = pa.concat_arrays(arrays) if arrays else pa.array([], type=self._type)
         self._chunks = [joined]
         return joined
+
+
+def _joined(chunks: list[pa.Array | PackedStrings]) -> list[pa.Array | PackedStrings]:
+    """Joins successive chunks of one kind."""
+    groups = [
+        (is_packed, list(group))
+        for is_packed, group in groupby(chunks, lambda chunk: isinstance(chunk, PackedStrings))
+    ]
+    return [join_packed(group) if is_packed else pa.concat_arrays(group) for is_packed, group in groups]
 
 
 def _children(type_: pa.DataType) -> int:

@@ -1,8 +1,8 @@
 """Converts the values of one step to columns of fixed types. All errors are raised here, in the caller.
 
 A numeric array needs no Arrow object per step, and neither does one of two dimensions for lists of numbers: it is
-copied into a numpy buffer that becomes an Arrow array when the block is complete, without another copy. All other
-values become Arrow arrays at once.
+copied into a numpy buffer that becomes an Arrow array when the block is complete, without another copy. A list of
+strings is copied into one bytes object, see `strings`. All other values become Arrow arrays at once.
 
 A value is stored exactly, or refused. Only floating point numbers are rounded, to the precision of their column.
 """
@@ -33,11 +33,12 @@ from pai_sdk._data.trace.items import (
     is_missing,
     time_array,
 )
+from pai_sdk._data.trace.strings import PackedStrings, pack_strings
 from pai_sdk._data.trace.types import numpy_type
 from pai_sdk.errors import InvalidInputError, Problem
 
-Prepared: TypeAlias = "np.ndarray | pa.Array"
-"""A checked column: a numpy array in the caller's memory, or an Arrow array of the column's type."""
+Prepared: TypeAlias = "np.ndarray | pa.Array | PackedStrings"
+"""A checked column: a numpy array in the caller's memory, or a copy of the values of the column's type."""
 
 _SCALARS = (
     *(bool, int, float, str, bytes, bytearray, uuid.UUID),
@@ -84,7 +85,7 @@ class Columns:
                 scalars[name] = value
             else:
                 try:
-                    prepared[name] = _column(value, type_, dtype)
+                    prepared[name] = pack_strings(value, type_) or _column(value, type_, dtype)
                 except _refusals() as error:
                     problems.append(_refused(name, type_, error))
         lengths = {name: len(column) for name, column in prepared.items()}
@@ -112,7 +113,7 @@ def _refused(name: str, type_: pa.DataType, error: BaseException) -> Problem:
     return Problem(f"column {name!r}", str(error))
 
 
-def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
+def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> np.ndarray[Any, Any] | pa.Array:
     if isinstance(value, pa.ChunkedArray):
         value = value.combine_chunks()
     if isinstance(value, pa.Array):
@@ -136,7 +137,7 @@ def _column(value: Any, type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prep
     return _cast(pa.array(np.array(array)), type_)  # a copy: Arrow would keep the caller's memory
 
 
-def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dtype[Any] | None) -> Prepared:
+def _masked(array: np.ma.MaskedArray[Any, Any], type_: pa.DataType, dtype: np.dtype[Any] | None) -> pa.Array:
     """Returns a column of a masked array, with nulls for masked values."""
     is_hidden = np.ma.getmaskarray(array)
     if array.ndim == 1 and array.dtype.kind in "mM":
@@ -343,7 +344,7 @@ def _check_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any], minimum: 
             raise OverflowError(f"has the whole number {value}, which {dtype} cannot store exactly")
 
 
-def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> Prepared:
+def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> np.ndarray[Any, Any] | pa.Array:
     """Converts an array of two or more dimensions to lists; returns an array of numbers as it is."""
     if not pa.types.is_list(type_):
         raise TypeError(f"has {array.ndim} dimensions, but its type is {type_}")
