@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,7 +32,8 @@ ALONE = Row("worst stall of a step, nothing going up", unit="ms")
 SAVED = Row("1 GiB checkpoint, from report to complete", at_most=1.5)
 RESTORED = Row("1 GiB checkpoint, found and copied out")
 COPIED = Row("1 GiB, plain copy")
-ROWS = (OURS, PURE, TENSORBOARDX, OPTUNA, RAY, STALL, ALONE, SAVED, RESTORED, COPIED)
+HASHED = Row("1 GiB, plain copy and its CRC-32")
+ROWS = (OURS, PURE, TENSORBOARDX, OPTUNA, RAY, STALL, ALONE, SAVED, RESTORED, COPIED, HASHED)
 
 PEERS = {
     TENSORBOARDX.name: ("tensorboardX", 2_000),
@@ -140,6 +142,8 @@ def _large_checkpoint() -> dict[str, float | str]:
         begun = time.perf_counter()
         shutil.copytree(model, folder / "copy")
         copied = time.perf_counter() - begun
+        _crc32(folder / "copy" / "weights")
+        hashed = time.perf_counter() - begun
         shutil.rmtree(folder / "copy")
         alone = _worst_step(lambda: False, 2.0)
         with ReportSession(folder / "run") as session, session.bound():
@@ -160,7 +164,16 @@ def _large_checkpoint() -> dict[str, float | str]:
         SAVED.name: saved,
         RESTORED.name: restored,
         COPIED.name: copied,
+        HASHED.name: hashed,
     }
+
+
+def _crc32(path: Path) -> int:
+    crc, buffer = 0, memoryview(bytearray(1 << 20))
+    with path.open("rb", buffering=0) as file:
+        while size := file.readinto(buffer):
+            crc = zlib.crc32(buffer[:size], crc)
+    return crc
 
 
 def _worst_step(is_done: Callable[[], bool], longest_s: float) -> float:
