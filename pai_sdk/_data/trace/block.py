@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import mmap
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -14,6 +16,8 @@ from pai_sdk._data.trace.columns import Prepared
 from pai_sdk._data.trace.strings import PackedStrings, join_packed, unpack_strings
 from pai_sdk._data.trace.types import numpy_type
 from pai_sdk.errors import InvalidInputError, Problem
+
+_Array: TypeAlias = "np.ndarray[Any, Any] | pa.Array"
 
 _FIRST_ROWS = 1024
 _MAX_PART_BYTES = 8 << 20  # of a block: large enough for Arrow, and a small fraction of a block of the usual size
@@ -26,20 +30,103 @@ _COLUMN_BYTES = 500
 _LIST_BYTES = 500  # in addition for a column of lists, which has two buffers
 _CHUNK_BYTES, _CHILD_BYTES = 900, 500  # a string has one array, a list two
 _PACKED_BYTES = 150
-_LARGE_BYTES = 1 << 20  # the allocator shrinks such a buffer without a copy
+_LARGE_BYTES = 1 << 20  # such a buffer is a mapping of its own
+# Linux uses its large pages, which are faster, for private memory only. Windows has no such flags.
+_MAPPING_FLAGS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+_MAX_INT32 = (1 << 31) - 1
+_MIN_SPARE_BYTES = 1 << 16  # smaller buffers need few new pages
+
+
+class SpareBuffers:
+    """Buffers for the next part of a block, created by a thread of the writer. The writer's lock guards all state.
+
+    The operating system assigns memory when it is written first. In a step, that would take several times as long
+    as the copy of the rows, so a thread writes to the memory before.
+    """
+
+    def __init__(self, max_bytes: int = 0) -> None:
+        self._max_bytes = max_bytes
+        self._requested: list[tuple[int, np.dtype[Any]]] = []
+        self._ready: list[np.ndarray[Any, Any]] = []
+        self.size_bytes = 0  # of the last buffers, also after a part has taken them
+
+    @property
+    def is_requested(self) -> bool:
+        """Returns True if the next part will need buffers soon."""
+        return bool(self._requested)
+
+    def request(self, buffers: Iterable[_Buffer]) -> None:
+        """Requests buffers like these, unless they would need too much memory."""
+        large = [buffer for buffer in buffers if buffer.capacity_bytes >= _MIN_SPARE_BYTES]
+        if sum(buffer.capacity_bytes for buffer in large) <= self._max_bytes:
+            self._requested = [(buffer.capacity, buffer.dtype) for buffer in large]
+
+    def claim(self) -> list[tuple[int, np.dtype[Any]]]:
+        """Returns the request, which is then this thread's."""
+        requested, self._requested = self._requested, []
+        return requested
+
+    @staticmethod
+    def create(requested: Iterable[tuple[int, np.dtype[Any]]]) -> list[np.ndarray[Any, Any]]:
+        """Returns the requested buffers, with their memory assigned; called without the lock."""
+        buffers = [_new_buffer(length, dtype) for length, dtype in requested]
+        for buffer in buffers:
+            buffer.fill(0)  # releases the GIL
+        return buffers
+
+    def add(self, buffers: list[np.ndarray[Any, Any]]) -> None:
+        """Replaces the spare buffers."""
+        self._ready = buffers
+        self.size_bytes = sum(buffer.nbytes for buffer in buffers)
+
+    def take(self, length: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        """Returns a spare buffer, or else a new one."""
+        for number, buffer in enumerate(self._ready):
+            if buffer.dtype == dtype and len(buffer) >= length:
+                return self._ready.pop(number)
+        return _new_buffer(length, dtype)
+
+
+def _new_buffer(length: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    size_bytes = length * dtype.itemsize
+    if size_bytes < _LARGE_BYTES or not _MAPPING_FLAGS:
+        return np.empty(length, dtype)
+    # Not of the allocator, which retains memory that a thread releases.
+    mapping = mmap.mmap(-1, size_bytes, **_MAPPING_FLAGS)
+    if hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a kernel without large pages
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+    return np.frombuffer(mapping, dtype)
+
+
+def _release_tail(buffer: np.ndarray[Any, Any], length: int) -> None:
+    """Returns the memory after the first values to the system, where the buffer is a mapping."""
+    base = buffer.base
+    mapping = base.obj if isinstance(base, memoryview) else base
+    start = -(-length * buffer.dtype.itemsize // mmap.PAGESIZE) * mmap.PAGESIZE
+    if isinstance(mapping, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED") and start < buffer.nbytes:
+        with suppress(OSError):
+            mapping.madvise(mmap.MADV_DONTNEED, start)
 
 
 class BlockBuilder:
     """Collects copies of rows until they are enough for a block."""
 
-    def __init__(self, schema: pa.Schema, *, block_bytes: int = 0, max_part_bytes: int = _MAX_PART_BYTES) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        *,
+        block_bytes: int = 0,
+        max_part_bytes: int = _MAX_PART_BYTES,
+        spares: SpareBuffers | None = None,
+    ) -> None:
         self._schema = schema
         self._max_part_bytes = max_part_bytes
+        self._spares = SpareBuffers() if spares is None else spares
         # Rows are stored in parts, so that the memory of each part is released as soon as it is encoded. The first
         # rows of a part reserve its buffers for all of it, since a growing buffer would be copied within a step.
-        # The operating system assigns reserved memory when it is written.
         self._part_bytes = min(block_bytes, max_part_bytes)
-        self._part = _Part(schema, self._part_bytes)
+        self._part = _Part(schema, self._part_bytes, self._spares)
         self._full: list[_Part] = []
         self._full_rows = self._full_bytes = self._full_extra_bytes = 0
 
@@ -63,6 +150,9 @@ class BlockBuilder:
         if self._part.size_bytes >= self._max_part_bytes:
             self._start_part()
         self._part.append(columns, rows)
+        # Not before: blocks that are never full need no second part.
+        if not self._part.has_requested and self._part.size_bytes >= self._max_part_bytes // 2:
+            self._part.request_next()
 
     def _start_part(self) -> None:
         full = self._part
@@ -70,7 +160,7 @@ class BlockBuilder:
         # Ctrl-C can interrupt the evaluation of the values, but not the assignments: no part counts twice.
         self._full, self._part, self._full_rows, self._full_bytes, self._full_extra_bytes = (
             [*self._full, full],
-            _Part(self._schema, self._part_bytes),
+            _Part(self._schema, self._part_bytes, self._spares),
             self.rows,
             self.size_bytes,
             self._full_extra_bytes + full.extra_bytes,
@@ -96,11 +186,22 @@ class BlockBuilder:
 class _Part:
     """Rows of a block, in one buffer for each column of numbers."""
 
-    __slots__ = ("_columns", "_part_bytes", "_schema", "extra_bytes", "rows", "size_bytes")
+    __slots__ = (
+        "_columns",
+        "_part_bytes",
+        "_schema",
+        "_spares",
+        "extra_bytes",
+        "has_requested",
+        "rows",
+        "size_bytes",
+    )
 
-    def __init__(self, schema: pa.Schema, part_bytes: int) -> None:
+    def __init__(self, schema: pa.Schema, part_bytes: int, spares: SpareBuffers) -> None:
         self._schema = schema
         self._part_bytes = part_bytes
+        self._spares = spares
+        self.has_requested = False
         self._columns = {field.name: _column(field.type) for field in schema}
         self.rows = 0
         self.size_bytes = 0
@@ -129,7 +230,12 @@ class _Part:
             # One step more, because the last one exceeds the size of the part.
             steps = self._part_bytes / step_bytes + 1
             for name, column in self._columns.items():
-                column.reserve(columns[name], steps)
+                column.reserve(columns[name], steps, self._spares)
+
+    def request_next(self) -> None:
+        """Requests buffers for the next part, which is probably like this one."""
+        self.has_requested = True
+        self._spares.request(buffer for column in self._columns.values() for buffer in column.buffers)
 
     def trim(self) -> None:
         """Releases reserved memory, after the last row."""
@@ -170,10 +276,20 @@ class _Buffer:
         """Returns the content, in the buffer's own memory."""
         return self._values[: self.length]
 
-    def reserve(self, length: int) -> None:
+    @property
+    def capacity(self) -> int:
+        """Returns the number of values for which memory is reserved."""
+        return len(self._values)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Returns the reserved memory."""
+        return int(self._values.nbytes)
+
+    def reserve(self, length: int, spares: SpareBuffers | None = None) -> None:
         """Reserves space for this number of values in total."""
         if length > len(self._values):
-            grown = np.empty(length, self.dtype)
+            grown = _new_buffer(length, self.dtype) if spares is None else spares.take(length, self.dtype)
             grown[: self.length] = self.values
             self._values = grown
 
@@ -187,7 +303,7 @@ class _Buffer:
     def trim(self) -> None:
         """Releases reserved memory."""
         if self._values.nbytes > _LARGE_BYTES:
-            self._values.resize(self.length, refcheck=False)
+            _release_tail(self._values, self.length)
         elif self.length < len(self._values):
             self._values = self.values.copy()  # shrinking in place would leave a gap too small for reuse
 
@@ -244,19 +360,24 @@ class _Numbers:
         """Returns the memory of one number."""
         return int(self._buffer.dtype.itemsize)
 
-    def bytes_of(self, column: Prepared) -> int:
+    def bytes_of(self, column: _Array) -> int:
         """Returns the memory that rows will need."""
         return len(column) * self.item_bytes
 
-    def reserve(self, column: Prepared, steps: float) -> None:
+    @property
+    def buffers(self) -> tuple[_Buffer, ...]:
+        """Returns the buffers of the rows."""
+        return (self._buffer,)
+
+    def reserve(self, column: _Array, steps: float, spares: SpareBuffers) -> None:
         """Reserves space for this number of steps of the size of `column`."""
-        self.reserve_rows(int(len(column) * steps))
+        self.reserve_rows(int(len(column) * steps), spares)
 
-    def reserve_rows(self, rows: int) -> None:
+    def reserve_rows(self, rows: int, spares: SpareBuffers) -> None:
         """Reserves space for this number of rows."""
-        self._buffer.reserve(rows)
+        self._buffer.reserve(rows, spares)
 
-    def append(self, column: Prepared) -> int:
+    def append(self, column: _Array) -> int:
         """Adds rows, or the items of rows: an array of any shape. Returns their memory."""
         if not isinstance(column, np.ndarray):
             self._nulls.append(self._buffer.length, column)
@@ -286,12 +407,13 @@ class _Lists:
 
     # With an Arrow array for each step, all of them would be joined at the end of the block: twice the memory.
 
-    __slots__ = ("_ends", "_items", "_nulls", "_type")
+    __slots__ = ("_ends", "_ends_of_step", "_items", "_nulls", "_type")
 
     def __init__(self, type_: pa.ListType, dtype: np.dtype[Any]) -> None:
         self._type = type_
         self._items = _Numbers(type_.value_type, dtype)
         self._ends = _Buffer(np.dtype(np.int32))
+        self._ends_of_step = np.empty(0, np.int32)  # of the last array of two dimensions, without those before it
         self._nulls = _Nulls()
 
     @property
@@ -299,35 +421,46 @@ class _Lists:
         """Returns the memory of the objects."""
         return _LIST_BYTES + self._items.extra_bytes + self._nulls.extra_bytes
 
-    def bytes_of(self, column: Prepared) -> int:
+    def bytes_of(self, column: _Array) -> int:
         """Returns the memory that rows will need."""
         return _item_count(column) * self._items.item_bytes + len(column) * self._ends.dtype.itemsize
 
-    def reserve(self, column: Prepared, steps: float) -> None:
-        """Reserves space for this number of steps of the size of `column`."""
-        self._items.reserve_rows(int(_item_count(column) * steps))
-        self._ends.reserve(int(len(column) * steps))
+    @property
+    def buffers(self) -> tuple[_Buffer, ...]:
+        """Returns the buffers of the items and ends."""
+        return (*self._items.buffers, self._ends)
 
-    def append(self, column: Prepared) -> int:
+    def reserve(self, column: _Array, steps: float, spares: SpareBuffers) -> None:
+        """Reserves space for this number of steps of the size of `column`."""
+        self._items.reserve_rows(int(_item_count(column) * steps), spares)
+        self._ends.reserve(int(len(column) * steps), spares)
+
+    def append(self, column: _Array) -> int:
         """Adds rows: an array of two dimensions, or lists of Arrow. Returns their memory."""
         first, rows, size_bytes = len(self._items), len(column), self.bytes_of(column)
-        if first + _item_count(column) > np.iinfo(self._ends.dtype).max:
-            text = f"have more than {np.iinfo(self._ends.dtype).max:,} items in the lists of one column"
+        if first + _item_count(column) > _MAX_INT32:
+            text = f"have more than {_MAX_INT32:,} items in the lists of one column"
             raise InvalidInputError([Problem("the rows of a step", text, "fewer rows in a step")])
-        ends = self._ends.extend(rows)
         if isinstance(column, np.ndarray):
-            np.multiply(np.arange(1, rows + 1, dtype=ends.dtype), column.shape[1], out=ends)
+            step_ends = self._ends_of(rows, column.shape[1])
         else:
             lengths = np.diff(column.offsets.to_numpy())
             if column.null_count:  # a null can have items in Arrow, which `flatten` leaves out
                 lengths = np.where(column.is_null().to_numpy(zero_copy_only=False), 0, lengths)
-            np.cumsum(lengths, dtype=ends.dtype, out=ends)
+            step_ends = np.cumsum(lengths, dtype=np.int32)
             self._nulls.append(self._ends.length, column)
             column = column.flatten()
-        ends += first
         self._items.append(column)
+        np.add(step_ends, np.int32(first), out=self._ends.extend(rows))
         self._ends.length += rows
         return size_bytes
+
+    def _ends_of(self, rows: int, width: int) -> np.ndarray[Any, Any]:
+        """Returns the ends of the rows of an array, which are usually those of the step before."""
+        ends = self._ends_of_step
+        if len(ends) != rows or not rows or ends[0] != width:
+            ends = self._ends_of_step = np.arange(1, rows + 1, dtype=np.int32) * np.int32(width)
+        return ends
 
     def truncate(self, rows: int) -> None:
         """Drops all rows after the first `rows`."""
@@ -348,7 +481,7 @@ class _Lists:
         return pa.Array.from_buffers(self._type, rows, buffers, children=[self._items.build()])
 
 
-def _item_count(column: Prepared) -> int:
+def _item_count(column: _Array) -> int:
     """Returns the number of items of all lists, including those of nulls."""
     if isinstance(column, np.ndarray):
         return int(column.size)
@@ -371,7 +504,12 @@ class _Arrays:
         """Returns the memory of rows."""
         return int(column.nbytes)
 
-    def reserve(self, column: pa.Array | PackedStrings, steps: float) -> None:
+    @property
+    def buffers(self) -> tuple[_Buffer, ...]:
+        """Returns nothing: the values are stored as they are."""
+        return ()
+
+    def reserve(self, column: pa.Array | PackedStrings, steps: float, spares: SpareBuffers) -> None:
         """Does nothing: the values are stored as they are."""
 
     def append(self, column: pa.Array | PackedStrings) -> int:

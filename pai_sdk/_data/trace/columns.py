@@ -13,7 +13,7 @@ import datetime
 import decimal
 import math
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import accumulate, chain
 from typing import Any, TypeAlias
 
@@ -58,6 +58,8 @@ class Columns:
         if missing not in ("error", "null"):
             raise InvalidInputError([Problem("missing", f"{missing!r} is not supported", "'error' or 'null'")])
         self._types = {field.name: (field.type, numpy_type(field.type)) for field in schema}
+        self._arrays = {field.name: _exact_array(field.type) for field in schema}
+        self._strings = {field.name for field in schema if kinds.is_string(field.type)}
         self._missing_is_null = missing == "null"
 
     def prepare(self, values: Mapping[str, Any]) -> tuple[dict[str, Prepared], int]:
@@ -66,16 +68,15 @@ class Columns:
         A value is a tensor, a numpy array, an Arrow array, or a list, with one item a row. A number or string is
         repeated for all rows of the step.
         """
-        problems = [
-            Problem(f"column {name!r}", "is not in the schema", name_hint(name, self._types))
-            for name in values
-            if name not in self._types
-        ]
+        problems = self._unknown(values)
         prepared: dict[str, Prepared] = {}
         scalars: dict[str, Any] = {}
         for name, (type_, dtype) in self._types.items():
             value = values.get(name)
-            if value is None:
+            column = self._usual(name, value)
+            if column is not None:
+                prepared[name] = column
+            elif value is None:
                 if not self._missing_is_null and name not in values:
                     problems.append(
                         Problem(f"column {name!r}", "is missing in this step", "or use missing='null'")
@@ -85,14 +86,11 @@ class Columns:
                 scalars[name] = value
             else:
                 try:
-                    prepared[name] = pack_strings(value, type_) or _column(value, type_, dtype)
+                    prepared[name] = _column(value, type_, dtype)
                 except _refusals() as error:
                     problems.append(_refused(name, type_, error))
-        lengths = {name: len(column) for name, column in prepared.items()}
-        if len(set(lengths.values())) > 1:
-            summary = ", ".join(f"{name}: {length}" for name, length in lengths.items())
-            problems.append(Problem("columns", f"differ in their numbers of rows ({summary})"))
-        rows = next(iter(lengths.values()), 1)
+        problems += _different_lengths(prepared)
+        rows = len(next(iter(prepared.values()))) if prepared else 1
         for name, value in scalars.items():
             try:
                 prepared[name] = _repeated(value, rows, *self._types[name])
@@ -101,6 +99,38 @@ class Columns:
         if problems:
             raise InvalidInputError(problems)
         return prepared, rows
+
+    def _unknown(self, names: Iterable[str]) -> list[Problem]:
+        return [
+            Problem(f"column {name!r}", "is not in the schema", name_hint(name, self._types))
+            for name in names
+            if name not in self._types
+        ]
+
+    def _usual(self, name: str, value: Any) -> Prepared | None:
+        """Returns the column of an array that needs no check, or of strings; None for other values."""
+        # Processors have little of this package in their caches after a step of a training, so fewer lines of code
+        # count more than usual.
+        if type(value) is np.ndarray and self._arrays[name] == (value.ndim, value.dtype):
+            return value
+        return pack_strings(value) if name in self._strings else None
+
+
+def _different_lengths(columns: Mapping[str, Prepared]) -> list[Problem]:
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len({*lengths.values()}) <= 1:
+        return []
+    summary = ", ".join(f"{name}: {length}" for name, length in lengths.items())
+    return [Problem("columns", f"differ in their numbers of rows ({summary})")]
+
+
+def _exact_array(type_: pa.DataType) -> tuple[int, np.dtype[Any]] | None:
+    """Returns the dimensions and the type of the arrays that a column stores as they are."""
+    if kinds.is_list(type_):
+        dtype = numpy_type(type_.value_type)
+        return None if dtype is None else (2, dtype)
+    dtype = numpy_type(type_)
+    return None if dtype is None else (1, dtype)
 
 
 def _refusals() -> tuple[type[BaseException], ...]:

@@ -48,7 +48,7 @@ _RETRIED_CODES = (
     "MetaTransactionFailed",
 )
 _MIB = 1 << 20
-_MESSAGE_BYTES = 4 * _MIB
+_MESSAGE_BYTES = _MIB
 
 
 class OdpsSink:

@@ -9,16 +9,17 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.retry import RetryPolicy, single_attempt
 
 if TYPE_CHECKING:
+    import numpy as np
     import pyarrow as pa
 
-    from pai_sdk._data.trace.block import BlockBuilder
+    from pai_sdk._data.trace.block import BlockBuilder, SpareBuffers
     from pai_sdk._data.trace.sinks import Sink, SinkSession
 
 _SPARE_BYTES = 1 << 20  # uncounted memory of Python objects, which matters for many small blocks only
@@ -60,6 +61,7 @@ class SinkSender:
 
     Args:
         added: column name to value: the columns that the sink adds to each row.
+        spares: the buffers that the threads create for the writer.
         flush: called after each `flush_interval_s`, with the lock held: it adds the rows that wait, and ends the
             session.
 
@@ -74,6 +76,7 @@ class SinkSender:
         sink: Sink,
         added: Mapping[str, pa.Scalar[Any]],
         *,
+        spares: SpareBuffers,
         retry: RetryPolicy,
         workers: int,
         flush_interval_s: float | None,
@@ -86,6 +89,7 @@ class SinkSender:
         self._waiting_extra_bytes = 0  # of the Python objects that hold these blocks
         self._sink = sink
         self._added = added
+        self._spares = spares
         self._retry = retry
         self._flush_interval_s = flush_interval_s
         self._flush = flush
@@ -134,6 +138,7 @@ class SinkSender:
         """Stops the threads at once, without further retries; an earlier error is not replaced."""
         self.fail(error)
         self._waiting.clear()
+        self._spares.add([])
 
     def fail(self, error: BaseException) -> None:
         """Stops threads and callers, unless an earlier error has done so."""
@@ -153,7 +158,7 @@ class SinkSender:
 
     def used_bytes(self, builder: BlockBuilder | None = None) -> int:
         """Returns the memory of the sealed blocks, and of a builder."""
-        size_bytes, extra_bytes = self.waiting_bytes, self._waiting_extra_bytes
+        size_bytes, extra_bytes = self.waiting_bytes + self._spares.size_bytes, self._waiting_extra_bytes
         if builder is not None:
             size_bytes, extra_bytes = size_bytes + builder.size_bytes, extra_bytes + builder.extra_bytes
         return size_bytes + max(0, extra_bytes - _SPARE_BYTES)
@@ -171,18 +176,17 @@ class SinkSender:
             self._check_sink()
         while True:
             with self.changed:
-                while not self._waiting and self.error is None and not self._due():
+                while not self._has_work() and self.error is None:
                     pause_s = self._end_session_when_due()
-                    if not self._waiting and not self._due():
+                    if not self._has_work():
                         self.changed.wait(pause_s)
                 if self.error is not None:
                     return
 
-                due = self._due()
-                if due is not None:
-                    due.is_ended = False  # claimed: no other thread commits this session
-                block = self._waiting.popleft() if due is None else None
+                requested, due, block = self._claim()
             try:
+                if requested:
+                    self._create_spares(requested)
                 if due is not None:
                     self._commit(due)
                 elif block is not None:
@@ -221,6 +225,22 @@ class SinkSender:
                 pauses_s.append(self._remaining_s(self._session))
         return min(*pauses_s, threading.TIMEOUT_MAX) if pauses_s else None
 
+    def _has_work(self) -> bool:
+        return bool(self._waiting or self._spares.is_requested or self._due())
+
+    def _claim(self) -> tuple[list[tuple[int, np.dtype[Any]]], _Session | None, _Block | None]:
+        """Returns the next work, for one thread: buffers to create, and a session to commit or a block to send."""
+        requested, due = self._spares.claim(), self._due()
+        if due is not None:
+            due.is_ended = False
+            return requested, due, None
+        return requested, None, self._waiting.popleft() if self._waiting else None
+
+    def _create_spares(self, requested: Iterable[tuple[int, np.dtype[Any]]]) -> None:
+        buffers = self._spares.create(requested)
+        with self.changed:
+            self._spares.add([] if self.error else buffers)
+
     def _due(self) -> _Session | None:
         return next((session for session in self._unfinished if session.is_due), None)
 
@@ -228,11 +248,16 @@ class SinkSender:
         # Encoding and writing run without the lock, so that the threads and the training run in parallel.
         session = self._opened(block.session)
         payload = session.encode(map(self._with_added, block.builder.drain()))
+        # Only the encoded rows are in memory now. They are rarely more, and then within the limit as before.
+        encoded_bytes = min(len(payload), block.builder.size_bytes)
+        with self.changed:
+            self.waiting_bytes += encoded_bytes - block.builder.size_bytes
+            self._waiting_extra_bytes -= block.builder.extra_bytes
+            self.changed.notify_all()
         self._retried(lambda: session.write(block.block_id, payload))
         with self.changed:
             block.session.stored.append(block.block_id)
-            self.waiting_bytes -= block.builder.size_bytes
-            self._waiting_extra_bytes -= block.builder.extra_bytes
+            self.waiting_bytes -= encoded_bytes
             self.counts["blocks_stored"] += 1
             self.counts["bytes_stored"] += len(payload)
             self.changed.notify_all()

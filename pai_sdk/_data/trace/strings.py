@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.types as kinds
 
 _SEPARATOR = "\0"
 _SEPARATOR_BYTE = b"\0"  # UTF-8 has this byte for this character only
@@ -36,10 +35,8 @@ class PackedStrings:
         return len(self.content) + 4 * self._rows
 
 
-def pack_strings(values: Any, type_: pa.DataType) -> PackedStrings | None:
+def pack_strings(values: Any) -> PackedStrings | None:
     """Returns the strings of a list or array; None for values that need another conversion, such as nulls."""
-    if not kinds.is_string(type_):
-        return None
     if type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "OUT":
         values = values.tolist()
     if not isinstance(values, list | tuple) or not values:

@@ -140,7 +140,7 @@ class TraceWriter:
         # Here, since these modules need pyarrow, and `trace_schema` has raised an error with a hint without it.
         import pyarrow as pa
 
-        from pai_sdk._data.trace.block import BlockBuilder
+        from pai_sdk._data.trace.block import BlockBuilder, SpareBuffers
         from pai_sdk._data.trace.columns import Columns
 
         self._columns = Columns(self.schema, missing=missing)
@@ -148,13 +148,15 @@ class TraceWriter:
         added = [name for name in self._block_schema.names if name not in self.schema.names]
         _import_early()
         self._block_bytes = min(block_bytes, memory_bytes)
-        self._new_builder = partial(BlockBuilder, self.schema, block_bytes=self._block_bytes)
+        self._spares = SpareBuffers(memory_bytes // 4)
+        self._new_builder = partial(BlockBuilder, self.schema, block_bytes=self._block_bytes, spares=self._spares)
         self._memory_bytes = memory_bytes
         self._process_id = os.getpid()
         self._sender = SinkSender(
             self.sink,
             # The sink adds the run's id to each row.
             {name: pa.scalar(self.run_id, pa.string()) for name in added},
+            spares=self._spares,
             retry=retry or RetryPolicy(deadline_s=300.0),
             workers=workers,
             flush_interval_s=flush_interval_s,
@@ -219,6 +221,8 @@ class TraceWriter:
                 self._rows_fed += self._builder.rows - before
             if self._builder.size_bytes >= self._block_bytes:
                 self._seal()
+            elif self._spares.is_requested:
+                self._changed.notify_all()
 
     def flush(self, deadline_s: float = 600.0) -> int:
         """Waits until all rows so far are visible.

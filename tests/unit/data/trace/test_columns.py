@@ -413,9 +413,10 @@ class Interrupted(dict[str, Any]):
 @pytest.mark.parametrize("looks_before", [0, 1, 2])
 def test_a_step_that_is_interrupted_leaves_no_half_row(looks_before: int) -> None:
     """Looks at the columns of a first step, to reserve memory, come before the copies."""
-    schema = trace_schema({"a": "bigint", "v": "array<int>", "s": "string", "n": "double", "z": "bigint"})
+    types = {"a": "bigint", "v": "array<int>", "s": "string", "p": "string", "n": "double", "z": "bigint"}
+    schema = trace_schema(types)
     builder, columns = BlockBuilder(schema, block_bytes=1 << 20), Columns(schema)
-    step = {"a": [1, 2], "v": [[1, 2], None], "s": ["x", None], "n": [0.5, None], "z": [7, 8]}
+    step = {"a": [1, 2], "v": [[1, 2], None], "s": ["x", None], "p": ["y", ""], "n": [0.5, None], "z": [7, 8]}
     is_first = looks_before > 0
     if not is_first:
         builder.append(*columns.prepare(step))
