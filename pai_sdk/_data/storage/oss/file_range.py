@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk._core.files import read_into
-from pai_sdk.errors import FileChangedError
+from pai_sdk.errors import FileChangedError, StorageError
 
 _CHUNK_BYTES = 1 << 18
 
@@ -38,7 +38,11 @@ class FileRange:
         """Yields chunks, each valid until the next one; raises FileChangedError if the file is shorter."""
         at, end = self.start, self.start + self.size_bytes
         while at < end:
-            count = read_into(self.file, _thread.buffer[: end - at], at)
+            try:
+                count = read_into(self.file, _thread.buffer[: end - at], at)
+            except OSError as error:
+                # An OSError while a request is sent would count as one of the network.
+                raise StorageError(f"{self.path} cannot be read: {error.strerror or error}") from error
             if not count:
                 raise FileChangedError(f"{self.path} was changed while it was being uploaded; run this again")
             at += count

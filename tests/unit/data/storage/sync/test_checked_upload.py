@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import logging
 import os
@@ -107,6 +108,25 @@ def test_each_byte_is_read_once_and_no_more_of_them_are_in_memory_than_threads_s
     assert len({at for at, _ in read}) == len(read)
     assert len(buffers) <= 2
     assert not any("content-md5" in seen.headers for seen in oss.seen if is_part(seen))
+
+
+@pytest.mark.usefixtures("wire")
+def test_a_disk_that_cannot_be_read_is_no_error_of_the_network(
+    client: OssClient, oss: FakeOss, large: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def failing(file: int, buffer: memoryview, at: int) -> int:
+        if at >= 3 * PART:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return os.preadv(file, [buffer], at)
+
+    monkeypatch.setattr(file_range, "read_into", failing)
+    with refused(SyncError) as caught:
+        send(client, large)
+    error = caught.value.failures["large"]
+    assert isinstance(error, StorageError)
+    assert not error.retryable
+    assert str(large) in str(error)
+    assert (oss.buckets[BUCKET], oss.uploads) == ({}, {})
 
 
 @pytest.mark.usefixtures("checksums")
