@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.specs import LOCAL, SERVICE, BackendSpec
+from pai_sdk._core.names.lazy_names import load_modules
 from pai_sdk.errors import LocalRunError
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Backends:
         # Creating a backend opens no connection, so other threads wait only briefly.
         with self._lock:
             if spec.name not in self._backends:
-                self._backends[spec.name] = resolve_name(spec.backend).open(self.connection)
+                backend = load_modules(lambda: resolve_name(spec.backend))
+                self._backends[spec.name] = backend.open(self.connection)
             return self._backends[spec.name]
 
     @property

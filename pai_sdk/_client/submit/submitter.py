@@ -16,6 +16,7 @@ from pai_sdk._client.backend.specs import backend_for_job, backend_for_type
 from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.names.keywords import checks_keywords
+from pai_sdk._core.names.lazy_names import load_modules
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, NotOfferedError, Problem
 
@@ -112,6 +113,12 @@ class _ChannelBuilder:
         return request
 
 
+def _load_planning() -> Callable[..., Plan]:
+    from pai_sdk._client.submit.planning import make_plan
+
+    return make_plan
+
+
 @short_tracebacks
 @dataclass(kw_only=True, repr=False, eq=False)
 class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
@@ -153,8 +160,7 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
             InvalidInputError: with all problems, not just the first; a `CodeError` for the code folder.
             SettingsError: no bucket is set to put code and outputs into.
         """
-        from pai_sdk._client.submit.planning import make_plan
-
+        make_plan = load_modules(_load_planning)
         return make_plan(self, self.resolved_session(), inputs, outputs, job_name)
 
     def submit(self, plan: Plan, *, wait: bool = False, show_logs: bool = True) -> TrainingJob:
