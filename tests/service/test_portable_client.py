@@ -51,6 +51,55 @@ def test_where_warnings_are_errors_and_nothing_is_compiled_yet(client_folder: Pa
     assert {"pai_sdk._service.server", "pai_sdk._client.backend.local"} <= set(found["modules"])
 
 
+# What a submission without files does without: each takes some percent of the time of its program.
+UNUSED = (
+    "asyncio",
+    "docker",
+    "oss2",
+    "pai_sdk._client.api.models",
+    "pai_sdk._client.api.service_runs",
+    "pai_sdk._client.backend.dlc",
+    "pai_sdk._data.run.store.stored_checkpoints",
+    "pai_sdk._host.execution.docker",
+    "pai_sdk._wire.dlc.jobs",
+    "pai_sdk._wire.resources",
+    "pathspec",
+    "rich",
+    "tenacity",
+)
+SUBMISSION = """
+import gc, json, os, sys
+from pai_sdk import Processor, Session
+info = json.load(open("info.json"))
+session = Session(
+    info["region_id"], info["workspace_id"], oss_bucket_name=info["bucket"], oss_endpoint=info["oss_endpoint"],
+    endpoint=info["endpoint"], access_key_id=info["access_key_id"], access_key_secret=info["access_key_secret"],
+    profile="",
+)
+job = Processor("python:3.11", "true", instance_type="ecs.c6.large", session=session).run(wait=False)
+print("loaded:", json.dumps([job.id, gc.isenabled(), [*sys.modules]]))
+"""
+
+
+def test_a_submission_loads_what_it_needs(client_folder: Path, service: Client) -> None:
+    environment = {"PYTHONPATH": str(ROOT), "HOME": str(client_folder), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(
+        [sys.executable, "-c", SUBMISSION],
+        cwd=client_folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    job_id, collects, modules = json.loads(done.stdout.partition("loaded:")[2])
+    assert f"{job_id} (" in done.stdout  # the notice, which is written without Rich
+    assert collects
+    assert [name for name in UNUSED if name in modules] == []
+    assert service.get(f"/trainingjobs/{job_id}")["TrainingJobId"] == job_id
+
+
 def run_client(folder: Path, *arguments: str, options: list[str] | None = None) -> dict[str, Any]:
     """Run the client in its folder; what it found, after what is the same everywhere was looked at."""
     done = subprocess.run(

@@ -17,8 +17,8 @@ from pai_sdk._client.display.card import plan_card_html
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.tree import FileTree
-from pai_sdk._wire.dlc.jobs import is_new_job
 from pai_sdk._wire.dlc.masking import public_body
+from pai_sdk._wire.dlc.names import is_new_job
 from pai_sdk._wire.masking import public_request
 from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord, LogPage, MetricPoint

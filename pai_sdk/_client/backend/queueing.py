@@ -11,13 +11,13 @@ from pai_sdk._wire.body import received
 from pai_sdk._wire.dlc.times import wire_time
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.requests import RecordedCompute
-from pai_sdk._wire.resources.workloads import Workload
 from pai_sdk.errors import NotFoundError, PermissionDeniedError
 
 if TYPE_CHECKING:
     # The handle of a job imports this module, and these import requests.
     from pai_sdk._client.api.capacity import Quotas
     from pai_sdk._client.api.transport import Transport
+    from pai_sdk._wire.resources.workloads import Workload
 
 __all__ = ["ReportsQueue", "WaitingReason", "read_reason", "reason_at_service", "reason_in_quota"]
 

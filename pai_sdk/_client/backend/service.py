@@ -6,22 +6,14 @@ import logging
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from pkgutil import resolve_name
+from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.api import dlc_jobs, training_jobs, workspaces
-from pai_sdk._client.api.algorithms import Algorithms
-from pai_sdk._client.api.capacity import InstanceTypes, Quotas
-from pai_sdk._client.api.experiments import Experiments
-from pai_sdk._client.api.images import Images
+from pai_sdk._client.api import training_jobs
 from pai_sdk._client.api.job_logs import JobLogs
-from pai_sdk._client.api.models import Models
 from pai_sdk._client.api.page_links import new_page_link
-from pai_sdk._client.api.schedules import Schedules
-from pai_sdk._client.api.service_runs import ServiceRuns
 from pai_sdk._client.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._client.api.users import ServiceUsers
-from pai_sdk._client.api.workspaces import Workspaces
 from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
@@ -45,8 +37,16 @@ from pai_sdk.errors import (
     Problem,
 )
 
-if sys.platform != "win32":
-    from pai_sdk._host.execution.entering import find_entry
+if TYPE_CHECKING:
+    from pai_sdk._client.api.algorithms import Algorithms
+    from pai_sdk._client.api.capacity import InstanceTypes, Quotas
+    from pai_sdk._client.api.experiments import Experiments
+    from pai_sdk._client.api.images import Images
+    from pai_sdk._client.api.models import Models
+    from pai_sdk._client.api.schedules import Schedules
+    from pai_sdk._client.api.service_runs import ServiceRuns
+    from pai_sdk._client.api.users import ServiceUsers
+    from pai_sdk._client.api.workspaces import Workspaces
 
 _log = logging.getLogger(__name__)
 
@@ -171,27 +171,32 @@ class ServiceBackend(OssFiles):
     @property
     def algorithms(self) -> Algorithms:
         """Returns the registered algorithms of the workspace."""
-        return Algorithms(self._transport, self._settings.workspace_id)
+        resource: type[Algorithms] = _of_api("algorithms:Algorithms")
+        return resource(self._transport, self._settings.workspace_id)
 
     @property
     def experiments(self) -> Experiments:
         """Returns the experiments of the workspace."""
-        return Experiments(self._workspace_transport(), self._settings.workspace_id)
+        resource: type[Experiments] = _of_api("experiments:Experiments")
+        return resource(self._workspace_transport(), self._settings.workspace_id)
 
     @property
     def models(self) -> Models:
         """Returns the registered models of the workspace."""
-        return Models(self._workspace_transport(), self._settings.workspace_id)
+        resource: type[Models] = _of_api("models:Models")
+        return resource(self._workspace_transport(), self._settings.workspace_id)
 
     @property
     def images(self) -> Images:
         """Returns the images that the service offers."""
-        return Images(self._workspace_transport())
+        resource: type[Images] = _of_api("images:Images")
+        return resource(self._workspace_transport())
 
     @property
     def runs(self) -> ServiceRuns:
         """Returns the runs of the service, where it offers them."""
-        return ServiceRuns(self._transport)
+        resource: type[ServiceRuns] = _of_api("service_runs:ServiceRuns")
+        return resource(self._transport)
 
     def new_page_link(self, job_id: str | None = None) -> str:
         """Returns a link to the page of the service, which signs one browser in."""
@@ -200,12 +205,14 @@ class ServiceBackend(OssFiles):
     @property
     def users(self) -> ServiceUsers:
         """Returns the users of a service of this package."""
-        return ServiceUsers(self._transport)
+        resource: type[ServiceUsers] = _of_api("users:ServiceUsers")
+        return resource(self._transport)
 
     @property
     def schedules(self) -> Schedules[Plan]:
         """Returns the schedules of a service of this package."""
-        return Schedules(self._transport, self._prepare_schedule)
+        resource: type[Schedules[Plan]] = _of_api("schedules:Schedules")
+        return resource(self._transport, self._prepare_schedule)
 
     def _prepare_schedule(self, plan: Plan) -> dict[str, Any]:
         """Uploads the files of a plan; returns the body with which a schedule creates its jobs."""
@@ -220,18 +227,21 @@ class ServiceBackend(OssFiles):
         """Returns the instance types of the region, with their spot prices."""
         with self._lock:
             if self._to_dlc is None:
-                self._to_dlc = self._new_transport(self._settings.dlc_url, dlc_jobs.VERSION)
-            return InstanceTypes(self._transport, self._to_dlc)
+                self._to_dlc = self._new_transport(self._settings.dlc_url, _of_api("dlc_jobs:VERSION"))
+            resource: type[InstanceTypes] = _of_api("capacity:InstanceTypes")
+            return resource(self._transport, self._to_dlc)
 
     @property
     def quotas(self) -> Quotas:
         """Returns what runs and waits in quotas."""
-        return Quotas(self._transport)
+        resource: type[Quotas] = _of_api("capacity:Quotas")
+        return resource(self._transport)
 
     @property
     def workspaces(self) -> Workspaces:
         """Returns the workspaces that the key may see."""
-        return Workspaces(self._workspace_transport())
+        resource: type[Workspaces] = _of_api("workspaces:Workspaces")
+        return resource(self._workspace_transport())
 
     # ---- a job
 
@@ -283,6 +293,8 @@ class ServiceBackend(OssFiles):
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to an instance that this user's service runs locally, as a process or a container."""
         if sys.platform != "win32":
+            from pai_sdk._host.execution.entering import find_entry  # for weight: submissions do without
+
             entry = find_entry(job_id, instance)
             if entry is not None:
                 return entry
@@ -295,7 +307,9 @@ class ServiceBackend(OssFiles):
     def _workspace_transport(self) -> Transport:
         with self._lock:
             if self._to_workspaces is None:
-                self._to_workspaces = self._new_transport(self._settings.aiworkspace_url, workspaces.VERSION)
+                self._to_workspaces = self._new_transport(
+                    self._settings.aiworkspace_url, _of_api("workspaces:VERSION")
+                )
             return self._to_workspaces
 
     def _new_transport(self, url: str, version: str) -> Transport:
@@ -341,6 +355,11 @@ def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
         yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
     if backend_for_type(plan.request.compute_resource.ecs_spec).is_local:
         yield Problem("plan", "is a job in Docker on this machine", "give an instance_type of the service")
+
+
+def _of_api(name: str) -> Any:
+    """Loads a class or a version of `api` with its models, of which submissions need few."""
+    return resolve_name(f"pai_sdk._client.api.{name}")
 
 
 def _refuse_roles(request: TrainingJobRequest, transport: Transport, ask: Callable[[], object]) -> None:

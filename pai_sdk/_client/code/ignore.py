@@ -11,9 +11,6 @@ from pathlib import Path
 from re import Pattern
 from typing import NamedTuple
 
-from pathspec import GitIgnoreSpec
-from pathspec.pattern import RegexPattern
-
 from pai_sdk._client.code.script_text import decoded
 from pai_sdk.errors import CodeError, Problem
 
@@ -174,6 +171,10 @@ def _read_rules(path: Path) -> list[_Rule]:
     except ValueError as error:
         # An error: without its rules, files would be uploaded that the user has excluded.
         raise CodeError([Problem(str(path), f"cannot be read as text: {error}", "save it as UTF-8")]) from error
+    # For weight: most folders have no rules.
+    from pathspec import GitIgnoreSpec
+    from pathspec.pattern import RegexPattern
+
     rules: list[_Rule] = []
     for number, line in enumerate(text.split("\n"), start=1):
         try:

@@ -7,12 +7,14 @@ silent job; in a file a state is written every ten seconds.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from pai_sdk._client.display.base import short_instance
+from pai_sdk._core.kernel import in_notebook
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord, LogLine
 
@@ -74,6 +76,13 @@ class LiveRows:
 
     def print_text(self, text: str, style: str) -> None:
         """Writes a line above the rows, without its control sequences."""
+        stream = self._stream or sys.stdout
+        if self._lazy_console is None and _is_plain(stream):
+            # Without Rich, which takes as long as all requests of a submission.
+            file = ForgivingStream(stream)
+            file.write(visible_text(text).expandtabs() + "\n")
+            file.flush()
+            return
         from rich.text import Text
 
         self.print(Text(visible_text(text), style=style))
@@ -103,6 +112,12 @@ class LiveRows:
         elif self._live is not None:
             self._live.stop()  # removes its rows
             self._live = None
+
+
+def _is_plain(stream: TextIO | None) -> bool:
+    """Returns whether Rich would write no styles to a stream."""
+    is_forced = any(os.environ.get(name) for name in ("FORCE_COLOR", "TTY_COMPATIBLE"))
+    return stream is not None and not is_forced and not _is_terminal(stream) and not in_notebook()
 
 
 def _is_terminal(stream: TextIO | None) -> bool:

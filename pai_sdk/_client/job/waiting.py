@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from pai_sdk._client.display.base import Display, Silent, short_instance
 from pai_sdk._client.display.choice import heartbeat
 from pai_sdk._client.display.commands import attach_lines, next_commands
@@ -137,6 +135,8 @@ class Waiting:
 
 async def wait_async(job: JobHandle, timeout_s: float | None, policy: FollowPolicy) -> None:
     """Waits until one job has finished; see `TrainingJob.wait_async`."""
+    import asyncio  # for weight: an asyncio program has it
+
     with JobWatch([job], policy) as watch:
         try:
             await asyncio.wait_for(watch.wait_async(), timeout_s)

@@ -15,7 +15,6 @@ from pai_sdk._client.submit.channels import ChannelResolver
 from pai_sdk._client.submit.parameters import Description, JobParameters
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.submit.request_fields import folder_of
-from pai_sdk._data.run.store.resume import ResumePoint, find_resume_point
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk._wire.pai.compute import ExperimentConfig
 from pai_sdk._wire.pai.spec import OutputChannel
@@ -30,6 +29,7 @@ from pai_sdk.errors import (
 
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
+    from pai_sdk._data.run.store.resume import ResumePoint
 
 _TENSORBOARD, _CHECKPOINTS = "tensorboard", "checkpoints"
 
@@ -124,6 +124,8 @@ def resume_point(
 
 
 def _find_resume_point(resume: bool | str | os.PathLike[str], target: str, session: Session) -> ResumePoint:
+    from pai_sdk._data.run.store.resume import find_resume_point  # for weight: most jobs do not resume
+
     source = target if resume is True else _source(resume, session)
     try:
         return find_resume_point(source, target, session, required=resume is not True)

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from pai_sdk._client.backend.base import Backend, Plan, Upload
-from pai_sdk._client.backend.dlc.options import DlcOptions
-from pai_sdk._client.backend.dlc.planning import MountTargets, dlc_plan
 from pai_sdk._client.backend.specs import checked_api
 from pai_sdk._client.code.git import checkout
 from pai_sdk._client.code.job_package import (
@@ -134,6 +132,10 @@ def _of_api(plan: Plan, parameters: JobParameters, backend: Backend) -> Plan:
             )
         problems.raise_if_any()
         return plan
+    # For weight: other jobs do without its models.
+    from pai_sdk._client.backend.dlc.options import DlcOptions
+    from pai_sdk._client.backend.dlc.planning import MountTargets, dlc_plan
+
     options = DlcOptions()
     with problems.under("dlc"):
         options = DlcOptions() if parameters.dlc is None else DlcOptions.model_validate(parameters.dlc)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from pydantic import Field
 
 from pai_sdk._wire.body import Body, Boolean, Integer, Query, String, StringMap, Strings
@@ -11,7 +9,7 @@ from pai_sdk._wire.dlc.job_specs import JobSpec
 from pai_sdk._wire.dlc.settings import JobElasticSpec, JobSettings
 from pai_sdk._wire.dlc.sources import CodeSource, CredentialConfig, CustomEnv, DataSource, UserVpc
 
-__all__ = ["JobDetailQuery", "JobQuery", "JobReference", "JobUpdate", "NewJob", "is_new_job"]
+__all__ = ["JobDetailQuery", "JobQuery", "JobReference", "JobUpdate", "NewJob"]
 
 
 class NewJob(Body):
@@ -43,11 +41,6 @@ class NewJob(Body):
     thirdparty_lib_dir: String = None
     thirdparty_libs: Strings = Field(default_factory=list)
     user_vpc: UserVpc | None = None
-
-
-def is_new_job(content: object) -> bool:
-    """Returns True for a body of CreateJob, False for that of a training job."""
-    return isinstance(content, Mapping) and "DisplayName" in content and "TrainingJobName" not in content
 
 
 class JobReference(Body):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,7 @@ __all__ = [
     "is_code_source_id",
     "is_dataset_id",
     "is_job_id",
+    "is_new_job",
     "job_type_for",
     "new_code_source_id",
     "new_dataset_id",
@@ -118,6 +119,11 @@ def _random(length: int) -> str:
 def _uuid() -> str:
     digits = secrets.token_hex(16)
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def is_new_job(content: object) -> bool:
+    """Returns True for a body of CreateJob, False for that of a training job."""
+    return isinstance(content, Mapping) and "DisplayName" in content and "TrainingJobName" not in content
 
 
 def is_job_id(text: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from collections import deque
@@ -159,6 +158,8 @@ class _Reading:
 
     async def read_async(self, backend: Backend) -> _Tail:
         """Reads the last lines in an asyncio program."""
+        import asyncio  # for weight: an asyncio program has it
+
         with closing(self._follower(backend)) as follower:
             try:
                 await asyncio.wait_for(self._process_all(follower), self._timeout_s)

@@ -6,7 +6,6 @@ worker threads ──put──▶ UpdateQueue ──wait──▶ a thread; it b
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -65,6 +64,8 @@ class UpdateQueue(Generic[T]):
 
     async def wait_async(self) -> None:
         """Suspends the task until there is an item."""
+        import asyncio  # for weight: an asyncio program has it
+
         loop, has_item = asyncio.get_running_loop(), asyncio.Event()
 
         def wake() -> None:
@@ -81,6 +82,8 @@ class UpdateQueue(Generic[T]):
 
 async def ask(call: Callable[[], T], endpoint: str, policy: FollowPolicy) -> T:
     """Makes a request in a worker thread, and repeats it after transient errors."""
+    import asyncio  # for weight, as above
+
     poll = PollState(policy)
     while True:
         future: Future[T] = Future()
