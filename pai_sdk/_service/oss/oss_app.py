@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
-import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
@@ -134,7 +134,7 @@ class ObjectApp:
         """Handles one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"the object store does not serve {scope['type']}")
-        request_id = uuid.uuid4().hex[:24].upper()
+        request_id = os.urandom(12).hex().upper()
         scope.setdefault("state", {})["request_id"] = request_id
         try:
             response = await self._respond(scope, receive)
@@ -151,8 +151,7 @@ class ObjectApp:
         # Before anything of the request is parsed.
         if not is_signed(scope):
             raise oss_error("AccessDenied", "The request is not signed; give an access key.")
-        request = read_request(scope, receive)
-        request = replace(request, key_id=self._verifier.check(request.signed))
+        request = read_request(scope, receive, self._verifier.check)
         if self._rates.acquire(request.key_id):
             raise oss_error("QpsLimitExceeded")
         operation = self._operation(request)

@@ -108,7 +108,8 @@ class OssRequest:
 
     def header(self, name: str) -> str:
         """Returns a header by its lower-case name; empty if missing."""
-        return self.signed.header(name)
+        value = self.signed.headers.get(name)
+        return value.decode("latin-1") if value else ""
 
     def number(self, name: str, default: int, low: int, high: int) -> int:
         """Returns a numeric parameter, or raises `InvalidArgument` outside of `low` to `high`."""
@@ -141,8 +142,13 @@ class OssRequest:
                 return
 
 
-def read_request(scope: Scope, receive: Receive) -> OssRequest:
-    """Parses an ASGI request; below `_DOMAINS`, the first label of the host is the bucket."""
+def read_request(
+    scope: Scope, receive: Receive, key_id_of: Callable[[OssSignedRequest], str] = lambda signed: ""
+) -> OssRequest:
+    """Parses an ASGI request; below `_DOMAINS`, the first label of the host is the bucket.
+
+    `key_id_of` checks the signature and returns the access key id.
+    """
     headers: dict[str, bytes] = {}
     for raw_name, value in scope["headers"]:
         name = raw_name.decode("latin-1").lower()
@@ -160,7 +166,7 @@ def read_request(scope: Scope, receive: Receive) -> OssRequest:
     except ValueError as error:
         raise oss_error("InvalidArgument", "The query cannot be read.") from error
     signed = OssSignedRequest(scope["method"], bucket, key, query, headers)
-    return OssRequest(signed, dict(query), host, scope.get("scheme", "http"), receive, scope)
+    return OssRequest(signed, dict(query), host, scope.get("scheme", "http"), receive, scope, key_id_of(signed))
 
 
 def is_signed(scope: Scope) -> bool:
