@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import logging
+import threading
 import zlib
 from functools import cache
 from typing import Any
 
 _log = logging.getLogger(__name__)
+
+_first_error = threading.Lock()
 
 _MAX_BYTES = 1 << 20
 
@@ -26,6 +29,9 @@ def has_crc64() -> bool:
     try:
         _model()
     except ImportError as error:
+        # Of many threads that ask for the first time, one logs it.
+        if not _first_error.acquire(blocking=False):
+            return False
         _log.warning("what is transferred is checked by MD5 and by size, which is slower: %s", error)
         return False
     return True

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import zlib
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pai_sdk._data.storage import crc64
 from pai_sdk._data.storage.crc64 import checksum_of, combine_checksums, combine_crc64, crc64_of, has_crc64
+from tests.support.waiting import PATIENCE_S
 
 
 @pytest.fixture(params=[True, False])
@@ -37,8 +40,15 @@ def test_a_machine_without_it_says_so_once(
     monkeypatch.setitem(sys.modules, "anycrc", None)
     for remembered in (crc64.has_crc64, crc64._model):
         remembered.cache_clear()
-    with caplog.at_level(logging.INFO):
-        assert [has_crc64(), has_crc64()] == [False, False]
+    monkeypatch.setattr(crc64, "_first_error", threading.Lock())
+    together = threading.Barrier(4)
+
+    def ask(_: int) -> bool:
+        together.wait(PATIENCE_S)
+        return has_crc64()
+
+    with caplog.at_level(logging.INFO), ThreadPoolExecutor(4) as pool:
+        assert [*pool.map(ask, range(4))] == [False] * 4
     assert [record.name for record in caplog.records] == ["pai_sdk._data.storage.crc64"]
     monkeypatch.undo()
     crc64.has_crc64.cache_clear()
