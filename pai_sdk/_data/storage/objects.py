@@ -8,10 +8,10 @@ import hashlib
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 from pai_sdk._core.files import OPEN_FILES_CAN_BE_MOVED, create_at_once
 from pai_sdk._data.storage.crc64 import crc64_of, has_crc64
@@ -83,45 +83,42 @@ class ContentCheck:
     The order: the CRC-64 of the store, the SHA-256 that the writer recorded, the MD5.
     """
 
+    # One for each small file: without bound methods of its own, which only the garbage collector would free.
+    __slots__ = ("_crc64", "_expected", "_hash", "_info", "_size_bytes")
+
     def __init__(self, info: ObjectInfo) -> None:
         self._info = info
         self._size_bytes = 0
         self._crc64 = 0
-        self._count: Callable[[bytes | memoryview], object] = lambda chunk: None
-        # False: there is nothing to compare but the length.
-        self.has_checksum = True
-        self._is_right: Callable[[], bool] = lambda: True
+        self._hash: Any = None
+        self._expected: int | str | None = None
         if info.content_crc64 is not None and has_crc64():
-            self._count = self._update_crc64
-            self._is_right = lambda: self._crc64 == info.content_crc64
+            self._expected = info.content_crc64
         elif info.sha256:
-            self._compare("sha256", info.sha256)
+            self._expected, self._hash = info.sha256.lower(), hashlib.sha256()
         elif info.content_md5:
-            self._compare("md5", info.content_md5)
-        else:
-            self.has_checksum = False
+            self._expected, self._hash = info.content_md5.lower(), hashlib.md5(usedforsecurity=False)
 
-    def _compare(self, algorithm: str, expected: str) -> None:
-        content = hashlib.new(algorithm, usedforsecurity=False)
-        self._count = content.update
-        self._is_right = lambda: content.hexdigest() == expected.lower()
-
-    def _update_crc64(self, chunk: bytes | memoryview) -> None:
-        self._crc64 = crc64_of(chunk, self._crc64)
+    @property
+    def has_checksum(self) -> bool:
+        """Returns False if there is nothing to compare but the length."""
+        return self._expected is not None
 
     def update(self, chunk: bytes | memoryview) -> ContentCheck:
         """Adds the next bytes."""
         self._size_bytes += len(chunk)
-        self._count(chunk)
+        if self._hash is not None:
+            self._hash.update(chunk)
+        elif self._expected is not None:
+            self._crc64 = crc64_of(chunk, self._crc64)
         return self
 
     def error(self) -> str | None:
         """Returns a description of the problem of the received bytes, or None."""
         if self._size_bytes != self._info.size_bytes:
             return f"{self._size_bytes} bytes arrived, not {self._info.size_bytes}"
-        if not self._is_right():
-            return WRONG_CONTENT
-        return None
+        checksum = self._crc64 if self._hash is None else self._hash.hexdigest()
+        return None if self._expected in (None, checksum) else WRONG_CONTENT
 
 
 def object_meta(sha256: str = "", *, executable: bool) -> dict[str, str]:
