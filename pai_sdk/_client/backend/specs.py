@@ -8,10 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pai_sdk._host.execution.base import Hosts
 from pai_sdk.errors import InvalidInputError, Problem
+
+if TYPE_CHECKING:
+    from pai_sdk._host.execution.base import Hosts
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from pai_sdk._client.backend.base import Backend, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.specs import backend_for_job, backend_for_type, checked_api
 from pai_sdk._client.job.job_list import JobList
-from pai_sdk._client.job.runs_of_jobs import RunsOfJobs
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk._core.config.settings import Settings, load_settings
@@ -460,6 +459,7 @@ class Session(Aliased):
             ...         page = manager.runs("status=Succeeded", sort="metrics.loss", limit=3)
             ...         return [run.id for run in page.runs]
         """
+        from pai_sdk._client.job.runs_of_jobs import RunsOfJobs
         from pai_sdk._data.run.watch.manager import RunManager
 
         checked_api(api)
