@@ -30,7 +30,7 @@ class Permits:
 
     def hold(self) -> AbstractContextManager[None]:
         """Waits for the permit, and holds it within the block, unless the other threads are slow."""
-        return _Held(self)
+        return _PermitBlock(self)
 
     def acquire(self) -> None:
         """Waits for the permit; a thread that waits for slow threads continues without it."""
@@ -57,7 +57,7 @@ _thread = _Thread()
 
 
 # Classes: a block of `contextlib.contextmanager` takes three times as long, three times for each small file.
-class _Held:
+class _PermitBlock:
     __slots__ = ("_outer", "_permits")
 
     def __init__(self, permits: Permits) -> None:
