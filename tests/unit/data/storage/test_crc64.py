@@ -20,6 +20,7 @@ from tests.support.waiting import PATIENCE_S
 def has_anycrc(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[bool]:
     if not request.param:
         monkeypatch.setitem(sys.modules, "anycrc", None)
+        monkeypatch.setattr(crc64, "_first_error", threading.Lock())
     crc64._model.cache_clear()
     crc64.has_crc64.cache_clear()
     yield request.param

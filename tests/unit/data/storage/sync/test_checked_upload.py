@@ -57,6 +57,7 @@ def checksums(request: pytest.FixtureRequest, oss: FakeOss, monkeypatch: pytest.
         # The store has its own.
         monkeypatch.setattr(oss, "crc64", lambda seen, content: {"x-oss-hash-crc64ecma": "1"})
         monkeypatch.setitem(sys.modules, "anycrc", None)
+        monkeypatch.setattr(crc64, "_first_error", threading.Lock())
     forget()
     yield request.param
     forget()
