@@ -75,19 +75,33 @@ def load_modules(load: Callable[[], _R]) -> _R:
     has_lock = _loading.acquire(timeout=_MAX_WAIT_S)
     try:
         # With one thread, nobody can switch collections in between, so they are as before afterwards.
-        return load() if not gc.isenabled() or count_threads() else _without_collections(load)
+        can_switch = sys.version_info >= (3, 10) and gc.isenabled() and not count_threads()
+        return _without_collections(load) if can_switch else load()
     finally:
         if has_lock:
             _loading.release()
 
 
 def _without_collections(load: Callable[[], _R]) -> _R:
+    # From Python 3.10 on, Ctrl-C is handled after a call, so each call is within the `try` that undoes it.
     try:
-        # Within `try`: Ctrl-C is handled after a call, and then this one is undone.
         gc.disable()
         return load()
     finally:
-        gc.enable()
+        try:
+            _move_to_oldest_generation()
+        finally:
+            gc.enable()
+
+
+def _move_to_oldest_generation() -> None:
+    # The next two collections would each look through all that the modules have created. Nothing stays
+    # frozen. What is frozen already would be thawed, so nothing is moved then, as in any program on Python 3.12.
+    if gc.get_freeze_count() == 0:
+        try:
+            gc.freeze()
+        finally:
+            gc.unfreeze()
 
 
 def _is_complete() -> bool:

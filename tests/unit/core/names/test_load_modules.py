@@ -45,6 +45,31 @@ def test_they_stay_off_where_the_program_has_switched_them_off() -> None:
     run("gc.disable()\nassert load_modules(gc.isenabled) is False\nassert not gc.isenabled()\n")
 
 
+def test_nothing_stays_frozen_and_garbage_is_found() -> None:
+    run("""
+import weakref
+class Node: pass
+def garbage():
+    node = Node()
+    node.itself = node
+    return weakref.ref(node)
+before, frozen = garbage(), gc.get_freeze_count()
+within = load_modules(garbage)
+assert gc.get_freeze_count() == frozen
+gc.collect()
+assert before() is None and within() is None
+""")
+
+
+def test_what_the_program_has_frozen_stays_frozen() -> None:
+    run("""
+gc.freeze()
+count = gc.get_freeze_count()
+load_modules(list)
+assert gc.get_freeze_count() >= count > 0
+""")
+
+
 def test_they_stay_on_in_a_program_with_several_threads() -> None:
     """Another thread could switch them off meanwhile, and they would be on afterwards."""
     run(
@@ -60,7 +85,7 @@ def test_they_are_on_again_after_an_interrupt_at_any_moment() -> None:
 import signal
 def interrupt(*_): raise KeyboardInterrupt
 signal.signal(signal.SIGALRM, interrupt)
-interrupts = 0
+interrupts, frozen = 0, gc.get_freeze_count()
 for attempt in range(5000):
     kept = None
     try:
@@ -75,6 +100,7 @@ for attempt in range(5000):
     except KeyboardInterrupt:
         pass
     assert gc.isenabled(), attempt
+    assert gc.get_freeze_count() == frozen, attempt
 assert interrupts, "none came in time"
 """)
 
