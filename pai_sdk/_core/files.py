@@ -97,7 +97,7 @@ def create_at_once(path: str, content: bytes, *, executable: bool = False) -> bo
     Returns:
         False if something is at the path, or the system cannot do this; nothing has been done then.
     """
-    # A file without a name, and a link to it: on ext4 two thirds of the time of a draft and a rename.
+    # A file without a name, and a link to it. A draft needs a lock, checks of it and of the target, and a rename.
     if not _O_TMPFILE:
         return False
     try:
