@@ -43,6 +43,15 @@ def main(kind: str, endpoint: str, bucket: str, key_id: str, secret: str, source
     print(json.dumps(found))
 
 
+def _peak_mib() -> float:
+    status = Path("/proc/self/status")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20  # in bytes on macOS
+    # Not ru_maxrss: on Linux it has that of the process which started this one.
+    (line,) = (line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
+    return int(line.split()[1]) / 2**10
+
+
 class PaiSdk:
     def __init__(self, endpoint: str, bucket: str, key_id: str, secret: str) -> None:
         from pai_sdk._core.config.credentials import Credentials
