@@ -17,6 +17,7 @@ import ssl
 import struct
 import sys
 import threading
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,6 +39,7 @@ from pai_sdk.errors import SettingsError
 
 _CHUNK_BYTES = 1 << 18
 _BLOCK_BYTES = 1 << 20
+_MAX_FILL_S = 0.2
 _HEAD_BYTES = 1 << 16
 _MAX_HEAD_BYTES = 1 << 17
 # Head and body up to this size are sent by one system call, mostly in one packet.
@@ -269,23 +271,21 @@ class _SizedBody(Iterator[bytes]):
         if self._remaining <= _CHUNK_BYTES:
             yield from self
         while self._remaining:
-            block = _buffer.view[: self._remaining]
-            self._connection.fill(block)
-            self._remaining -= len(block)
-            yield block
+            size = self._connection.fill(_buffer.view[: self._remaining])
+            self._remaining -= size
+            yield _buffer.view[:size]
 
 
 class _Connection:
     """One connection, used by one thread at a time."""
 
-    __slots__ = ("_buffer", "_fill_flags", "_idle", "_opened", "_poll", "_socket", "close")
+    __slots__ = ("_buffer", "_idle", "_opened", "_poll", "_socket", "close")
 
     def __init__(self, opened: HTTPConnection, silence_s: float, idle: _Idle) -> None:
         self._opened = opened
         # urllib3 has opened it; only its socket is used.
         self._socket = opened.sock
-        # One system call then fills a block; a socket with a timeout of Python ignores the flag.
-        self._fill_flags = socket.MSG_WAITALL if _set_silence(self._socket, silence_s) else 0
+        _set_silence(self._socket, silence_s)
         if sys.platform == "win32":
             self._poll: Callable[[int], object] = partial(wait_for_read, self._socket)
         else:
@@ -363,15 +363,18 @@ class _Connection:
             return chunk
         return self._receive(max_bytes)
 
-    def fill(self, block: memoryview) -> None:
-        """Fills a block with the next bytes; raises ProtocolError if the connection ends before."""
+    def fill(self, block: memoryview) -> int:
+        """Fills a block, or on a slow line the start of it; raises ProtocolError if the connection ends before."""
         size = min(len(self._buffer), len(block))
         block[:size], self._buffer = self._buffer[:size], self._buffer[size:]
-        while size < len(block):
+        # The caller looks between two blocks whether the transfer was cancelled.
+        deadline = time.monotonic() + _MAX_FILL_S
+        while size < len(block) and (not size or time.monotonic() < deadline):
             received = self._recv_into(block[size:])
             if not received:
                 raise ProtocolError(_ENDED)
             size += received
+        return size
 
     def _receive(self, max_bytes: int) -> bytes:
         received = self._recv(max_bytes)
@@ -389,7 +392,7 @@ class _Connection:
     def _recv_into(self, block: memoryview) -> int:
         try:
             with without_permit():
-                return self._socket.recv_into(block, len(block), self._fill_flags)
+                return self._socket.recv_into(block)
         except BlockingIOError as error:
             raise TimeoutError(_TIMEOUT_MESSAGE) from error
 
@@ -422,8 +425,8 @@ class _Connection:
             chunk = b""
 
 
-def _set_silence(connected: socket.socket, silence_s: float) -> bool:
-    """Limits how long a call of a socket may wait; returns True if the system has the limit, and not Python."""
+def _set_silence(connected: socket.socket, silence_s: float) -> None:
+    """Limits how long a call of a socket may wait."""
     # A timeout of Python makes two system calls of each one: `poll` comes first, and each of the two releases the
     # interpreter's lock. On Linux the socket itself has the limit. OpenSSL reports the end of such a limit as
     # another kind of error, so TLS has a timeout of Python.
@@ -434,9 +437,8 @@ def _set_silence(connected: socket.socket, silence_s: float) -> bool:
         limit = struct.pack("@ll", int(seconds), int(part * 1_000_000))
         for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
             connected.setsockopt(socket.SOL_SOCKET, option, limit)
-        return True
-    connected.settimeout(silence_s)
-    return False
+    else:
+        connected.settimeout(silence_s)
 
 
 def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:

@@ -244,3 +244,34 @@ def test_a_refusal_that_comes_before_the_whole_body_is_read(serving: Callable[..
         answer = pool.request("PUT", "/", headers, [LARGE])  # type: ignore[arg-type]
         assert (answer.status, answer.read()) == (403, b"")
         thread.join(PATIENCE_S)
+
+
+def test_a_slow_line_gives_a_block_before_it_is_full() -> None:
+    """Between two blocks, a transfer looks whether it was cancelled."""
+    size, has_block = 1 << 20, threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(HEAD + f"Content-Length: {size}\r\n\r\n".encode())
+                sent = 0
+                while not has_block.wait(0.05) and sent < size // 2:
+                    connection.sendall(bytes(10_000))
+                    sent += 10_000
+                connection.sendall(bytes(size - sent))
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        pool = HttpPool(
+            "http", "127.0.0.1", listener.getsockname()[1], size=1, timeouts_s=(PATIENCE_S, PATIENCE_S)
+        )
+        lengths = []
+        for block in pool.request("GET", "/", {}).blocks():
+            lengths.append(len(block))
+            has_block.set()
+        thread.join()
+        pool.close()
+    assert 0 < lengths[0] <= size // 2
+    assert sum(lengths) == size
