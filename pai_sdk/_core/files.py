@@ -107,7 +107,7 @@ def create_at_once(path: str, content: bytes, *, executable: bool = False) -> bo
                 return False
             if executable:
                 mode = os.fstat(file).st_mode
-                os.fchmod(file, mode | (mode & 0o444) >> 2)
+                os.fchmod(file, mode | (mode & 0o444) >> 2)  # type: ignore[attr-defined, unused-ignore]
             # Fails if the path is taken, even by a link to nothing. Python follows the link of /proc only if it is
             # given the descriptor of a folder, which an absolute path does not use.
             os.link(f"/proc/self/fd/{file}", path, src_dir_fd=file, follow_symlinks=True)
@@ -325,7 +325,8 @@ else:
 def read_into(file: int, buffer: memoryview, at: int) -> int:
     """Reads into a buffer, from a position of an open file; returns the number of bytes, 0 at its end."""
     if hasattr(os, "preadv"):
-        return os.preadv(file, [buffer], at)
+        size: int = os.preadv(file, [buffer], at)
+        return size
     content = read_at(file, len(buffer), at)
     buffer[: len(content)] = content
     return len(content)

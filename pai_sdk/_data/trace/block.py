@@ -32,7 +32,9 @@ _CHUNK_BYTES, _CHILD_BYTES = 900, 500  # a string has one array, a list two
 _PACKED_BYTES = 150
 _LARGE_BYTES = 1 << 20  # such a buffer is a mapping of its own
 # Linux uses its large pages, which are faster, for private memory only. Windows has no such flags.
-_MAPPING_FLAGS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+_MAPPING_FLAGS = (
+    {"flags": getattr(mmap, "MAP_PRIVATE", 0) | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
 _MAX_INT32 = (1 << 31) - 1
 _MIN_SPARE_BYTES = 1 << 16  # smaller buffers need few new pages
 
@@ -95,7 +97,7 @@ def _new_buffer(length: int, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
     mapping = mmap.mmap(-1, size_bytes, **_MAPPING_FLAGS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with suppress(OSError):  # a kernel without large pages
-            mapping.madvise(mmap.MADV_HUGEPAGE)
+            mapping.madvise(mmap.MADV_HUGEPAGE)  # type: ignore[attr-defined, unused-ignore]
     return np.frombuffer(mapping, dtype)
 
 

@@ -44,7 +44,9 @@ METADATA = ".metadata.json"
 _FORMAT = 1
 _CHUNK_BYTES = 32 << 20
 # Not shared with child processes: Linux uses its large pages, which are faster, for private memory only.
-_BUFFER_FLAGS = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+_BUFFER_FLAGS = (
+    {"flags": getattr(mmap, "MAP_PRIVATE", 0) | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
 _MAX_PASSES = 5  # of a reader; each follows a rotation that removed the checkpoint about to be read
 
 
@@ -286,7 +288,7 @@ def _new_buffer(max_file_bytes: int) -> memoryview:
     buffer = mmap.mmap(-1, max(1, min(_CHUNK_BYTES, max_file_bytes)), **_BUFFER_FLAGS)
     if hasattr(mmap, "MADV_HUGEPAGE"):
         with contextlib.suppress(OSError):  # a kernel without large pages
-            buffer.madvise(mmap.MADV_HUGEPAGE)
+            buffer.madvise(mmap.MADV_HUGEPAGE)  # type: ignore[attr-defined, unused-ignore]
     return memoryview(buffer)
 
 
