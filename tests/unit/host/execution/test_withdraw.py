@@ -12,6 +12,7 @@ import pytest
 from pai_sdk._host.agent import supervising
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.agent.supervisor_template import SupervisorTemplate
 from pai_sdk.errors import PaiError
 from tests.support.messages import refused
 from tests.unit.host.execution.conftest import Jobs, make_request
@@ -31,6 +32,7 @@ def late_supervisor(jobs: Jobs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         raise CutOff
 
     with monkeypatch.context() as patched:
+        patched.setattr(SupervisorTemplate, "start", lambda *_: False)
         patched.setattr(supervising.subprocess, "run", launch)
         with pytest.raises(CutOff):
             jobs.start(make_request("echo old"))
