@@ -38,6 +38,7 @@ def main() -> int:
     # Returns in the process that the executor waits for: the template is no child that it would have to reap.
     if os.fork():
         return 0
+    _clear_room(*arguments)
     # The kernel reaps the forks.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     requests = socket.socket(fileno=0)
@@ -72,6 +73,12 @@ def _find_arguments() -> tuple[int, int] | None:
     if not start or end - start != len(content) or ctypes.string_at(start, end - start) != content:
         return None
     return start, end - start
+
+
+def _clear_room(address: int, size: int) -> None:
+    """Removes the room for command lines from this process's own one, which `ps` would print."""
+    length = len(ctypes.string_at(address, size).rstrip(b" \0"))
+    ctypes.memset(address + length, 0, size - length)
 
 
 def _become_supervisor(arguments: tuple[int, int], request: bytes, log: int, reply: int) -> NoReturn:

@@ -98,6 +98,13 @@ def test_a_forked_supervisor_has_the_command_line_of_a_started_one(jobs: Jobs, p
     assert jobs.wait().reason_code == "SupervisorLost"
 
 
+def test_a_list_of_processes_shows_no_room_for_command_lines(jobs: Jobs, package: Path) -> None:
+    run_one(jobs, "train1")
+    [template] = templates(package)
+    shown = [part for part in command_lines(package)[template] if part]
+    assert shown[-1] == os.fsencode(package)
+
+
 def test_a_job_has_nothing_of_the_template(jobs: Jobs) -> None:
     """Descriptors, ignored signals and variables are those of a job whose supervisor was started."""
     command = "ls /proc/self/fd | tr '\\n' ' '; grep -E 'Sig(Ign|Blk|Cgt)' /proc/self/status; env | sort"
