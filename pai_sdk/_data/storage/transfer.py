@@ -26,7 +26,14 @@ from pai_sdk._data.storage.sync.tree_index import TreeIndex
 from pai_sdk._data.storage.tree import FileTree, unreadable
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._data.storage.walk import FolderListing, Links, list_folder
-from pai_sdk.errors import InvalidInputError, Problem, StorageError, TransferError
+from pai_sdk.errors import (
+    FileChangedError,
+    InvalidInputError,
+    ObjectNotFoundError,
+    Problem,
+    StorageError,
+    TransferError,
+)
 
 if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
@@ -201,6 +208,14 @@ class _TreeStore(LocalStore):
     ) -> Iterator[StoredFile]:
         """Returns the files of the tree. Their marks are hashes of content, not times."""
         return (file for file in self._tree.entries if file.path.startswith(prefix))
+
+    def head(self, path: str) -> StoredFile:
+        """Returns the metadata of a file; FileChangedError: it was deleted."""
+        try:
+            return super().head(path)
+        except ObjectNotFoundError as error:
+            # Unlike a sync, an upload does not leave out a file that was there when it began.
+            raise FileChangedError(f"{self.root / path} was deleted while it was being uploaded") from error
 
 
 def _download_file(client: OssClient, info: ObjectInfo, target: Path, *, skip_same: bool, progress: bool) -> None:

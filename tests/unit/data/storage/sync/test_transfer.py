@@ -314,6 +314,24 @@ def test_a_file_changed_after_the_scan_is_told(client: OssClient, oss: FakeOss, 
 
 
 @pytest.mark.usefixtures("small_parts")
+@pytest.mark.parametrize("size_bytes", [1000, 70_000, 300_000])
+def test_a_file_deleted_during_an_upload_is_told(
+    client: OssClient, oss: FakeOss, tmp_path: Path, size_bytes: int
+) -> None:
+    files = {f"{number}": os.urandom(size_bytes) for number in range(2)}
+    folder_with(tmp_path, files)
+
+    def delete(seen: Seen) -> None:
+        for name in files:
+            (tmp_path / name).unlink(missing_ok=True)
+
+    oss.before = delete
+    with pytest.raises(TransferError) as caught:
+        upload(client, tmp_path, FOLDER, progress=False, workers=1)
+    assert set(caught.value.failures) <= set(files)
+
+
+@pytest.mark.usefixtures("small_parts")
 def test_a_file_that_only_grows_goes_up_as_it_was(client: OssClient, oss: FakeOss, tmp_path: Path) -> None:
     files = {"small.log": b"line\n", "large.log": os.urandom(300_000)}
     tree = folder_with(tmp_path, files)
