@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from _thread import RLock
 from _thread import _count as count_threads
@@ -72,14 +73,25 @@ def load_modules(load: Callable[[], _R]) -> _R:
     """
     # Two threads that import a package and a module of it would wait for each other. Python then gives one of them
     # an incomplete module. The wait is limited: the other thread may need a module that this one imports.
-    has_lock = _loading.acquire(timeout=_MAX_WAIT_S)
+    lock = _loading
+    has_lock = lock.acquire(timeout=_MAX_WAIT_S)
     try:
         # With one thread, nobody can switch collections in between, so they are as before afterwards.
         can_switch = sys.version_info >= (3, 10) and gc.isenabled() and not count_threads()
         return _without_collections(load) if can_switch else load()
     finally:
         if has_lock:
-            _loading.release()
+            lock.release()
+
+
+def _replace_lock() -> None:
+    # A child of a fork has not the thread that holds it, so it would wait for each name.
+    global _loading
+    _loading = RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_replace_lock)
 
 
 def _without_collections(load: Callable[[], _R]) -> _R:

@@ -153,3 +153,28 @@ assert os.waitpid(child, 0)[1] == 0
 pai_sdk.Processor, pai_sdk.Session
 assert gc.isenabled()
 """)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.parametrize("owner", ["a thread", "itself"])
+def test_a_child_of_a_fork_does_not_wait_for_a_thread_that_it_has_not(owner: str) -> None:
+    run(
+        f"""
+from pai_sdk._core.names import lazy_names
+lazy_names._MAX_WAIT_S = 1000
+def fork():
+    if child := os.fork():
+        assert os.waitpid(child, 0)[1] == 0
+    else:
+        load_modules(list)
+is_loading, forked = threading.Event(), threading.Event()
+if {owner!r} == "itself":
+    load_modules(fork)
+else:
+    thread = threading.Thread(target=load_modules, args=[lambda: (is_loading.set(), forked.wait())], daemon=True)
+    thread.start()
+    is_loading.wait()
+    fork()
+    forked.set()
+"""
+    )
