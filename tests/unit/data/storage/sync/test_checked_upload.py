@@ -140,6 +140,18 @@ def test_files_of_all_sizes_arrive(client: OssClient, oss: FakeOss, large: Path,
 
 
 @pytest.mark.usefixtures("wire")
+def test_a_lost_response_is_no_reason_to_send_all_again(
+    client: OssClient, oss: FakeOss, large: Path, checksums: str
+) -> None:
+    oss.fail("lost", fits=lambda seen: seen.method == "POST" and "uploadId" in seen.query)
+    send(client, large)
+    assert stored(oss) == large.read_bytes()
+    # The first part shows that the store has no CRC-64.
+    started = 2 if checksums == "a store without CRC-64" else 1
+    assert sum("uploads" in seen.query for seen in oss.seen) == started
+
+
+@pytest.mark.usefixtures("wire")
 def test_a_part_that_arrived_damaged_is_sent_again(client: OssClient, oss: FakeOss, large: Path) -> None:
     damages = iter([True, True])
     oss.damages = lambda seen: seen.query.get("partNumber") == "3" and next(damages, False)
