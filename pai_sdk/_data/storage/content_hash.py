@@ -81,11 +81,11 @@ def hash_file(
     return ContentHash(size_bytes, digests, crc64)
 
 
-def sha256_of_file(path: Path, digest: str) -> str:
+def sha256_of_file(path: Path, digest: str, is_stopped: Callable[[], bool]) -> str:
     """Returns the tagged SHA-256 of a file that must have a digest, which may be of another algorithm."""
     if algorithm_of(digest) == SHA256:
         return digest
-    hashed = hash_file(path, (SHA256, algorithm_of(digest)), memoryview(bytearray(1 << 20)))
+    hashed = hash_file(path, (SHA256, algorithm_of(digest)), memoryview(bytearray(1 << 20)), is_stopped)
     if hashed.digests[1] != digest:
         raise FileChangedError(f"{path} was changed after it was read; run this again")
     return hashed.digests[0]

@@ -143,7 +143,10 @@ def with_sha256(tree: FileTree) -> FileTree:
     if not rehashed:
         return tree
     with TransferPool(_HASHING_THREADS) as pool:
-        digests = pool.run_all(partial(sha256_of_file, tree.root / entry.path, entry.digest) for entry in rehashed)
+        is_stopped = pool.stopped.is_set
+        digests = pool.run_all(
+            partial(sha256_of_file, tree.root / entry.path, entry.digest, is_stopped) for entry in rehashed
+        )
     by_path = {entry.path: digest for entry, digest in zip(rehashed, digests, strict=True)}
     entries = [replace(entry, digest=by_path.get(entry.path, entry.digest)) for entry in tree.entries]
     return FileTree(tree.root, tuple(entries), digest_of(entries))

@@ -63,6 +63,7 @@ class TreeIndex(SyncMemory):
         self._recent: RecentTrees | None = None
         self._replaced: RecentTree | None = None
         self._sha256s: dict[int, str] = {}  # of files that have another hash, as far as it was needed
+        self._is_stopped: Callable[[], bool] = lambda: False
         self._new_etags = False  # the store gives copies ETags that look like the MD5 of another content
         self._refused = 0
         # In the order of the tree's entries; empty for a missing file.
@@ -141,7 +142,7 @@ class TreeIndex(SyncMemory):
         }
         missing = self._missing()
         with TransferPool(workers) as pool:
-            client = self._client.cancelled_by(pool.stopped, pool.may_retry)
+            client, self._is_stopped = self._client.cancelled_by(pool.stopped, pool.may_retry), pool.stopped.is_set
             for number in self._which_may_be_in(by_content, missing):
                 path = self._tree.entries[number].path
                 pool.submit_file(path, partial(self._copy, client, by_content, number, bar), size_bytes=0)
@@ -171,7 +172,8 @@ class TreeIndex(SyncMemory):
         """Returns the SHA-256 of a file, tagged, for which it may have to be read again."""
         if number not in self._sha256s:
             entry = self._tree.entries[number]
-            self._sha256s[number] = sha256_of_file(self._tree.root / entry.path, entry.digest)
+            path = self._tree.root / entry.path
+            self._sha256s[number] = sha256_of_file(path, entry.digest, self._is_stopped)
         return self._sha256s[number]
 
     def _copy(self, client: OssClient, by_content: _ByContent, number: int, bar: ByteBar) -> None:

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import json
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,6 +24,7 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import TransferError
 from tests.support.fake_oss import FakeOss
+from tests.support.waiting import PATIENCE_S
 from tests.unit.data.storage.conftest import BUCKET
 
 pytest.importorskip("blake3")
@@ -148,6 +154,35 @@ def test_nothing_is_hashed_for_trees_that_have_a_blake3(
         "pai_sdk._data.storage.sync.tree_index.sha256_of_file", lambda *_: pytest.fail("it is read again")
     )
     upload(client, write(tmp_path / "two", {"a": b"3" * 100_000, "b": b"4" * 100_000}))
+
+
+class Endless(FileIO):
+    """A file so large that Ctrl-C comes while it is read."""
+
+    has_ended = False
+    deadline_s = 0.0
+
+    def readinto(self, buffer: Any) -> int:
+        if not Endless.deadline_s:
+            Endless.deadline_s = time.monotonic() + PATIENCE_S
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        Endless.has_ended |= time.monotonic() > Endless.deadline_s
+        return 0 if Endless.has_ended else len(buffer)
+
+
+@pytest.mark.parametrize("when", ["to find the earlier tree", "to find a file in it"])
+def test_an_interrupt_ends_the_hashing_for_trees_of_earlier_releases(
+    client: OssClient, oss: FakeOss, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    small = {"small": b"1"} if when == "to find a file in it" else {}
+    upload_by_earlier_release(client, oss, write(tmp_path / "one", {**small, "a": b"1" * 100_000}))
+    tree = FileTree.scan(write(tmp_path / "two", {**small, "a": b"2" * 100_000}))
+    monkeypatch.setattr(content_hash, "FileIO", Endless)
+    for name in ("has_ended", "deadline_s"):
+        monkeypatch.setattr(Endless, name, type(getattr(Endless, name))())
+    with pytest.raises(KeyboardInterrupt):
+        upload_tree(client, tree, folder_of(tree))
+    assert not Endless.has_ended
 
 
 def relabel(entry: dict[str, object]) -> None:
