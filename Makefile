@@ -105,6 +105,7 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials resume --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials sync --kills 100 --seed 1 --examples 300
 	@$(BIN)/python -m tests.trials transfer_growth
+	@TRIAL_SEEDS=250 $(BIN)/python -m pytest -q tests/faults/test_transfers.py tests/service/objects/test_damaged_line.py
 	@$(BIN)/python -m tests.trials functions --jobs 30 --kills 2
 	@$(BIN)/python -m tests.trials launches --launches 60
 	@$(BIN)/python -m tests.trials watch --runs 50 --megabytes 1024
