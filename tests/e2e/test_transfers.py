@@ -159,7 +159,7 @@ def test_two_uploads_of_one_file_at_once(store: tuple[ObjectStore, str], tmp_pat
 
 
 def test_two_downloads_to_one_file_at_once(store: tuple[ObjectStore, str], tmp_path: Path) -> None:
-    """Each has a file of its own until it is complete; one goes on with what a killed process left."""
+    """Each writes to its own file until it is complete; one resumes the file of a killed process."""
     _, endpoint = store
     path, target = tmp_path / "large.bin", tmp_path / "down" / "large.bin"
     sha256 = a_file(path, 8)

@@ -76,7 +76,7 @@ def load_modules(load: Callable[[], _R]) -> _R:
     lock = _loading
     has_lock = lock.acquire(timeout=_MAX_WAIT_S)
     try:
-        # With one thread, nobody can switch collections in between, so they are as before afterwards.
+        # With one thread, nothing else enables or disables collections meanwhile, so their state is restored.
         can_switch = sys.version_info >= (3, 10) and gc.isenabled() and not count_threads()
         return _without_collections(load) if can_switch else load()
     finally:

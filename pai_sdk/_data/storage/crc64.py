@@ -70,11 +70,11 @@ def combine_checksums(first: int, second: int, second_bytes: int) -> int:
     return _crc32_product(first, power) ^ second
 
 
-def _crc32_product(left: int, right: int) -> int:
+def _crc32_product(first: int, second: int) -> int:
     """Returns the product of two polynomials modulo that of CRC-32; the highest bit is the power 0."""
     product = 0
     for bit in range(31, -1, -1):
-        if left >> bit & 1:
-            product ^= right
-        right = right >> 1 ^ (0xEDB88320 if right & 1 else 0)
+        if first >> bit & 1:
+            product ^= second
+        second = second >> 1 ^ (0xEDB88320 if second & 1 else 0)
     return product

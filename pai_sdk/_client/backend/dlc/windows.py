@@ -182,6 +182,6 @@ def _contains(lines: list[str], part: list[str]) -> bool:
 
 
 def _inserted(previous: list[str], lines: list[str]) -> list[str]:
-    """Returns the lines between or behind those that it had: they were listed late."""
+    """Returns lines that were listed late: between or after those that the window already had."""
     matcher = SequenceMatcher(None, previous, lines, autojunk=False)
     return [line for tag, _, _, start, end in matcher.get_opcodes() if tag != "equal" for line in lines[start:end]]

@@ -153,7 +153,7 @@ class FileUpload:
         if info is None or info.size_bytes != self._move.size_bytes:
             return ""
         if self._expected is not None:
-            # Hashed before; whoever has recorded this hash compared the parts with it.
+            # Hashed before the upload; the parts were compared with the content that has this hash.
             is_same, checksum = info.sha256 == self._meta[META_SHA256], self._expected
         else:
             # Some parts were not read, as another process has sent them.

@@ -81,7 +81,7 @@ class OssParts:
             received = bucket.send("PUT", uri.key, headers, data=body, params=query).headers
             etag, crc64 = etag_of(received, uri), crc64_in(received)
             if crc64 is None and md5 is None:
-                self._note_without_crc64(bucket.url)
+                self._log_missing_crc64(bucket.url)
                 return put(bucket)
             if crc64 is not None and has_crc64():
                 is_same = crc64 == body.checksum
@@ -96,7 +96,7 @@ class OssParts:
 
         return self._call(uri, put)
 
-    def _note_without_crc64(self, url: str) -> None:
+    def _log_missing_crc64(self, url: str) -> None:
         # Atomic: of many threads, one logs it.
         this = object()
         if self._without_crc64.setdefault(url, this) is this:

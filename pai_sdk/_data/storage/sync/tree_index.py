@@ -160,7 +160,7 @@ class TreeIndex(SyncMemory):
         return RecentTree.of(tree, self._folder)
 
     def _which_may_be_in(self, by_content: _ByContent, numbers: Sequence[int]) -> Iterator[int]:
-        """Yields the files that an earlier tree has, and those that it has by size, but with a SHA-256 only."""
+        """Yields files that an earlier tree has, and files of which it has the size, but only a SHA-256."""
         sizes = {size_bytes for digest, size_bytes in by_content if algorithm_of(digest) == SHA256}
         for number in numbers:
             entry = self._tree.entries[number]
