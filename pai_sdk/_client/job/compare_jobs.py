@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.display.base import duration_text, elapsed_s
@@ -45,13 +46,23 @@ class MetricRange:
 
 @dataclass(frozen=True)
 class ComparedJob:
-    """A row of a comparison."""
+    """A row of a comparison: a job, its hyperparameters and its metrics."""
 
     record: JobRecord
     # Numbers where possible. Not masked, so not in the repr: the record masks them in its own, and the comparison
     # where it is displayed, also in its data frame.
     hyperparameters: Mapping[str, object] = field(repr=False)
     metrics: Mapping[str, MetricRange]
+    job: TrainingJob = field(repr=False, compare=False)
+
+    def download(self, channel: str, target: str | Path, *, progress: bool = True) -> Path:
+        """Download an output channel of the job, as `TrainingJob.download` does.
+
+        Example:
+            >>> def fetch_best(jobs: list[TrainingJob]) -> Path:
+            ...     return compare(jobs).best("loss", mode="min").download("model", "model/")
+        """
+        return self.job.download(channel, target, progress=progress)
 
 
 @dataclass(frozen=True)
@@ -98,7 +109,7 @@ class JobComparison:
             reason = f"is missing: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
             raise InvalidInputError([Problem("mode", reason, "give mode='min' or mode='max'")])
         if not candidates:
-            hint = f"there is: {', '.join(self.metrics)}" if self.metrics else "nothing is reported"
+            hint = name_hint(metric, self.metrics) or "nothing is reported"
             raise InvalidInputError([Problem("metric", f"no job has a value of {metric!r}", hint)])
         if mode == "min":
             return min(candidates, key=lambda job: job.metrics[metric].min)
@@ -221,7 +232,7 @@ def _row(job: TrainingJob, *, metrics: Sequence[str] | None) -> ComparedJob:
     for name in names:
         ranges.update(_ranges(job.metrics(name)))
     values = {name: _value(text) for name, text in record.hyperparameter_values.items()}
-    return ComparedJob(record, values, ranges)
+    return ComparedJob(record, values, ranges, job)
 
 
 def _ranges(points: Iterable[MetricPoint]) -> dict[str, MetricRange]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, contextmanager, nullcontext, suppress
 from typing import Literal, TypeAlias
 
@@ -27,6 +26,7 @@ from pai_sdk._client.job.interrupts import (
     stopped,
 )
 from pai_sdk._client.job.result_lists import ResultList
+from pai_sdk._client.job.stopping import stop_each
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.job.waiting import timeout_error
 from pai_sdk._core.names.hints import wrong_type
@@ -38,7 +38,6 @@ from pai_sdk.errors import InvalidInputError, JobsFailed, PaiError, WaitTimeoutE
 FailFast: TypeAlias = "bool | Literal['stop']"
 
 _STOP_TIMEOUT_S = 60.0
-_MAX_STOP_REQUESTS = 8  # at the same time
 _MAX_EXPLAINED = 5  # failed jobs whose logs are read for the error: each costs a few requests
 
 
@@ -283,7 +282,8 @@ class Gathering:
     def _records(self, watch: JobWatch[TrainingJob]) -> ResultList[JobRecord]:
         if not self.failures:
             records = (watch.finished[same_job(job)] for job in self._jobs)
-            return ResultList(records, displayed_in_cell=None if self._display is None else notebook_cell())
+            cell = None if self._display is None else notebook_cell()
+            return ResultList(records, displayed_in_cell=cell, jobs=self._jobs)
         # In the order of the jobs; the others are submissions that failed, and have no job.
         in_order = {job.id: self.failures[job.id] for job in self._jobs if job.id in self.failures}
         failures = {**in_order, **self.failures}
@@ -311,10 +311,9 @@ class Gathering:
         unfinished = watch.unfinished
         if self._display is not None and unfinished:
             self._display.notice(f"stopping {len(unfinished)} jobs")
-        with ThreadPoolExecutor(_MAX_STOP_REQUESTS, thread_name_prefix="pai-stop") as pool:
-            for job, error in zip(unfinished, pool.map(_try_stop, unfinished), strict=True):
-                if error is not None and self._display is not None:
-                    self._display.notice(f"{job.id} cannot be stopped: {error}")
+        for job, error in zip(unfinished, stop_each(unfinished), strict=True):
+            if error is not None and self._display is not None:
+                self._display.notice(f"{job.id} cannot be stopped: {error}")
         # From now on, not from the first request: services that respond slowly leave the jobs the full minute.
         deadline = self._policy.schedule.now() + _STOP_TIMEOUT_S
         for _ in watch.updates(deadline=deadline):
@@ -389,11 +388,3 @@ def _detached(unfinished: Sequence[TrainingJob]) -> KeyboardInterrupt:
         return detached(job.id, attach_lines(job.last_record or JobRecord(training_job_id=job.id)))
     options = sorted({backend_for_job(job.id).list_option for job in unfinished}) or [""]
     return all_detached([job.id for job in unfinished], [list_command(option) for option in options])
-
-
-def _try_stop(job: TrainingJob) -> PaiError | None:
-    try:
-        job.stop()
-    except PaiError as error:
-        return error
-    return None

@@ -1,32 +1,80 @@
-"""The jobs that a backend lists: an iterator that a notebook displays as a table."""
+"""The jobs that a backend lists: a list whose pages are fetched when they are needed."""
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from typing import overload
 
 from pai_sdk._client.display.job_listing import job_table_html
+from pai_sdk._client.job.result_lists import ResultList
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.short_traceback import short_tracebacks
 
 _MAX_ROWS = 50
 
 
-class JobList(Iterator[TrainingJob]):
-    """Jobs, the newest first, in pages; in a notebook a table of the next 50, which the iteration still yields."""
+@short_tracebacks
+class JobList(Sequence[TrainingJob]):
+    """Jobs, the newest first, fetched in pages as they are needed; printed and in a notebook, a table of 50.
+
+    `len()` and negative indexes fetch all of them. A slice is a list with `stop()`. `next()` has a position of its
+    own, so that `next(session.list_jobs())` is the newest job.
+
+    Example:
+        >>> def newest_failures(session: Session) -> list[TrainingJob]:
+        ...     return session.list_jobs(status="Failed")[:10]
+    """
 
     def __init__(self, jobs: Iterator[TrainingJob]) -> None:
         self._jobs = jobs
-        self._fetched: deque[TrainingJob] = deque()  # displayed in a table, and not yet yielded
+        self._fetched: list[TrainingJob] = []
+        self._position = 0  # of `next()`
+
+    def __iter__(self) -> Iterator[TrainingJob]:
+        position = 0
+        while self._fetch(position + 1):
+            yield self._fetched[position]
+            position += 1
 
     def __next__(self) -> TrainingJob:
-        return self._fetched.popleft() if self._fetched else next(self._jobs)
+        if not self._fetch(self._position + 1):
+            raise StopIteration
+        self._position += 1
+        return self._fetched[self._position - 1]
+
+    def __len__(self) -> int:
+        self._fetch(None)
+        return len(self._fetched)
+
+    def __bool__(self) -> bool:
+        return self._fetch(1)
+
+    @overload
+    def __getitem__(self, index: int) -> TrainingJob: ...
+    @overload
+    def __getitem__(self, index: slice) -> ResultList[TrainingJob]: ...
+    def __getitem__(self, index: int | slice) -> TrainingJob | ResultList[TrainingJob]:
+        if isinstance(index, slice):
+            limits = (index.start or 0, index.stop if index.stop is not None else -1)
+            is_forward = index.step is None or index.step > 0
+            self._fetch(max(limits) if is_forward and min(limits) >= 0 else None)
+            return ResultList(self._fetched[index])
+        self._fetch(index + 1 if index >= 0 else None)
+        return self._fetched[index]
 
     def __repr__(self) -> str:
-        return "<JobList; iterate over it>"
+        has_more = self._fetch(_MAX_ROWS + 1)
+        table = repr(ResultList(self._fetched[:_MAX_ROWS]))
+        return f"{table}\nand more; iterate over the list for all" if has_more else table
 
     def _repr_html_(self) -> str:
-        self._fetched.extend(islice(self._jobs, max(0, _MAX_ROWS + 1 - len(self._fetched))))
-        records = [job.record for job in islice(self._fetched, _MAX_ROWS)]
-        has_more = len(self._fetched) > _MAX_ROWS
+        has_more = self._fetch(_MAX_ROWS + 1)
+        records = [job.record for job in self._fetched[:_MAX_ROWS]]
         return job_table_html(records, below="and more; iterate over the list for all" if has_more else "")
+
+    def _fetch(self, count: int | None) -> bool:
+        """Fetches jobs until there are `count`, or all for None; returns False if there are fewer."""
+        missing = None if count is None else max(0, count - len(self._fetched))
+        self._fetched.extend(islice(self._jobs, missing))
+        return count is None or len(self._fetched) >= count

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from html import escape
+from typing import TYPE_CHECKING, SupportsIndex, TypeVar, overload
 
 from pai_sdk._client.display.choice import notebook_cell
 from pai_sdk._client.display.curves import MetricCurves
 from pai_sdk._client.display.job_listing import job_table, job_table_html
+from pai_sdk._client.job.stopping import Stoppable, stop_unfinished
 from pai_sdk._core.extras import import_pandas
 from pai_sdk._core.tables.html import table_html
 from pai_sdk._core.tables.table import Cell, Column, Table, text_columns
@@ -23,14 +25,7 @@ _END_LINES = 10
 _MAX_ROWS = 200  # of a table in a notebook
 
 
-class _Job(Protocol):
-    """A `TrainingJob`, whose module imports this one."""
-
-    @property
-    def record(self) -> JobRecord: ...
-
-
-Item = TypeVar("Item", bound=JobRecord | _Job)
+Item = TypeVar("Item", bound=JobRecord | Stoppable)
 
 
 class ResultList(list[Item]):
@@ -42,10 +37,25 @@ class ResultList(list[Item]):
         train1        Succeed
     """
 
-    def __init__(self, items: Iterable[Item] = (), *, displayed_in_cell: int | None = None) -> None:
+    def __init__(
+        self,
+        items: Iterable[Item] = (),
+        *,
+        displayed_in_cell: int | None = None,
+        jobs: Sequence[Stoppable] | None = None,
+    ) -> None:
         super().__init__(items)
+        self._jobs = jobs  # whose snapshots the items are
         # The cell of a notebook whose live table has already displayed these jobs.
         self._displayed_in_cell = displayed_in_cell
+
+    def stop(self) -> None:
+        """Request the stop of all jobs that have not finished; returns before they have.
+
+        Raises:
+            PaiError: the first error, after the stop of every job was requested.
+        """
+        stop_unfinished(self._jobs or [item for item in self if not isinstance(item, JobRecord)])
 
     @property
     def _records(self) -> list[JobRecord]:
@@ -77,6 +87,22 @@ class MetricList(list[MetricPoint]):
         loss       2   0.25
     """
 
+    def __init__(
+        self, points: Iterable[MetricPoint] = (), *, explain_empty: Callable[[], str] | None = None
+    ) -> None:
+        super().__init__(points)
+        # Called when somebody sees that there are no values, since it makes a request.
+        self._explain_empty = explain_empty
+
+    @overload
+    def __getitem__(self, index: SupportsIndex) -> MetricPoint: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[MetricPoint]: ...
+    def __getitem__(self, index: SupportsIndex | slice) -> MetricPoint | list[MetricPoint]:
+        if not self and not isinstance(index, slice) and self._explain_empty is not None:
+            raise IndexError(self._explain_empty())
+        return super().__getitem__(index)
+
     def to_pandas(self) -> pd.DataFrame:
         """A data frame with a row for each value: `name`, `step`, `value`, `time` and `instance`.
 
@@ -102,7 +128,7 @@ class MetricList(list[MetricPoint]):
 
     def __repr__(self) -> str:
         if not self:
-            return "[]"
+            return "[]" if self._explain_empty is None else f"[]  # {self._explain_empty()}"
         columns: dict[str, list[object]] = {
             "metric": [point.name or "" for point in self],
             "step": [point.step for point in self],
@@ -118,7 +144,7 @@ class MetricList(list[MetricPoint]):
 
     def _repr_html_(self) -> str:
         if not self:
-            return "<i>no values</i>"
+            return f"<i>{escape(self._explain_empty() if self._explain_empty else 'no values')}</i>"
         by_instance: dict[str, MetricCurves] = {}
         for point in self:
             by_instance.setdefault(source_label(point), MetricCurves()).add([point])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, overload
@@ -23,6 +25,7 @@ from pai_sdk._client.job.result_lists import MetricList
 from pai_sdk._client.job.waiting import Waiting, wait_async
 from pai_sdk._core.default_session import session_or_default
 from pai_sdk._core.names.aliases import Aliased
+from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -33,6 +36,7 @@ from pai_sdk.errors import (
     InvalidInputError,
     JobFailed,
     JobStopped,
+    PaiError,
     Problem,
 )
 
@@ -378,7 +382,8 @@ class TrainingJob(Aliased):
             >>> def last_loss(job: TrainingJob) -> float | None:
             ...     return job.metrics("loss")[-1].value
         """
-        return MetricList(self.backend.metrics(self.id, name=name, since=since))
+        points = self.backend.metrics(self.id, name=name, since=since)
+        return MetricList(points, explain_empty=None if name is None else partial(_explain_no_values, self, name))
 
     def events(self) -> Sequence[str]:
         """The job's events, as reported by the service."""
@@ -654,3 +659,13 @@ def _page_range(page_size: int | None, page_number: int | None) -> tuple[int, in
 def _source(session: JobSource | None, *, local: bool) -> JobSource:
     source: JobSource = session_or_default(session, local=local)
     return source
+
+
+def _explain_no_values(job: TrainingJob, name: str) -> str:
+    """Says why a list of the values of a metric is empty, with the names of the metrics that the job has."""
+    message = f"no values of {name!r}"
+    with suppress(PaiError):  # an explanation in a repr is not worth an error
+        existing = dict.fromkeys(point.name for point in job.backend.metrics(job.id) if point.name)
+        if name not in existing:
+            return f"{message}: {name_hint(name, existing) or 'the job has reported no metrics yet'}"
+    return message

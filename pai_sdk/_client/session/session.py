@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -407,8 +407,10 @@ class Session(Aliased):
         local: bool = False,
         skip: int = 0,
         api: str | None = None,
-    ) -> Iterator[TrainingJob]:
-        """List jobs, the newest first.
+    ) -> JobList:
+        """List jobs, the newest first; pages are fetched when they are needed.
+
+        The result prints as a table and takes indexes and slices: `session.list_jobs()[:10]`; `len()` fetches all.
 
         Args:
             status: only jobs in this status.

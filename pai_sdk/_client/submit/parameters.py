@@ -162,6 +162,15 @@ class JobParameters:
     dlc: DlcOptions | Mapping[str, Any] | None = None
     session: Session | None = None
 
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        """Makes `help()` of a class whose docstring refers to these parameters list all of them."""
+        super().__init_subclass__(**arguments)
+        attributes = (JobParameters.__doc__ or "").partition(_ATTRIBUTES)[2].rstrip()
+        doc, count = re.subn(_REFERENCE, "", vars(cls).get("__doc__") or "")
+        # The class's own come first; without docstrings (`python -OO`), there are none.
+        if count and attributes:
+            cls.__doc__ = re.sub(_LAST_ATTRIBUTE, lambda match: f"{match[0]}{attributes}\n", doc, count=1)
+
     def describe(self) -> Description:
         """Describe this kind of job; implemented by subclasses."""
         raise NotImplementedError
@@ -177,6 +186,9 @@ class JobParameters:
         return f"{type(self).__name__}({re.sub(_USER_IN_URL, '//…@', ', '.join(arguments))})"
 
 
+_ATTRIBUTES = "    Attributes:\n"
+_LAST_ATTRIBUTE = rf"{_ATTRIBUTES}(?: {{8}}.*\n)+"
+_REFERENCE = r"    All parameters of `JobParameters` (?:.+\n)+\n"  # a paragraph
 _SECRET = ("environments", "git_config")  # their values may be; of those, names only
 _USER_IN_URL = r"//[^\s/'\"]*@"
 

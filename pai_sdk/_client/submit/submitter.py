@@ -289,6 +289,11 @@ class EstimatorBase(JobSubmitter):
     # A field of each estimator, where its own order of parameters has it.
     hyperparameters: Mapping[str, Any] | None
 
+    def __post_init__(self) -> None:
+        # For `estimator.hyperparameters["lr"] = 0.1`.
+        if self.hyperparameters is None:
+            self.hyperparameters = {}
+
     def set_hyperparameters(self, **hyperparameters: Any) -> None:
         """Add or replace hyperparameters of the jobs to come."""
         self.hyperparameters = {**(self.hyperparameters or {}), **hyperparameters}

@@ -51,8 +51,14 @@ def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
 
 def init_checks_keywords(cls: _C) -> _C:
     """Applies `checks_keywords` to `__init__` of a class."""
-    # Placed above `@dataclass`, which writes `__init__`.
-    cls.__init__ = checks_keywords(cls.__init__)  # type: ignore[misc]
+    # Placed above `@dataclass`, which writes `__init__`. Without annotations, the signature in `help()` is short
+    # enough to read. It is set on the method, since subclasses would inherit that of the class.
+    init = checks_keywords(cls.__init__)  # type: ignore[misc]
+    full = signature(init)
+    parameters = [each.replace(annotation=each.empty) for each in full.parameters.values()]
+    short = full.replace(parameters=parameters, return_annotation=full.empty)
+    init.__signature__ = short  # type: ignore[attr-defined]
+    cls.__init__ = init  # type: ignore[misc]
     return cls
 
 

@@ -89,6 +89,9 @@ class LogStream:
         self._times = times
         self._policy = policy or FollowPolicy()
 
+    def __repr__(self) -> str:
+        return f"<LogStream of {self._job_id}; for line in stream: print(line.text)>"
+
     def __iter__(self) -> Iterator[LogLine]:
         for update in self.updates():
             if isinstance(update, LogLine):

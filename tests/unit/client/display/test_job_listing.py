@@ -52,18 +52,41 @@ def listed(count: int, taken: list[int]) -> Iterator[TrainingJob]:
 def test_a_list_of_jobs_is_a_table_and_can_be_iterated_over_afterwards() -> None:
     taken: list[int] = []
     jobs = JobList(listed(60, taken))
-    assert repr(jobs) == "<JobList; iterate over it>"
     assert taken == [], "nothing is fetched before it is asked for"
     assert next(jobs).id == "train0"
     html = jobs._repr_html_()
     assert html == jobs._repr_html_()
     assert html.count("<tr>") == 51
     assert "and more" in html
-    assert len(taken) == 52
-    assert [job.id for job in jobs] == [f"train{number}" for number in range(1, 60)]
+    assert len(taken) == 51
+    assert next(jobs).id == "train1"
+    for _ in range(2):
+        assert [job.id for job in jobs] == [f"train{number}" for number in range(60)]
+
+
+def test_a_list_of_jobs_has_a_length_indexes_and_slices() -> None:
+    taken: list[int] = []
+    jobs = JobList(listed(60, taken))
+    assert jobs
+    assert [job.id for job in jobs[2:4]] == ["train2", "train3"]
+    assert jobs[5].id == "train5"
+    assert len(taken) == 6, "no more than was requested"
+    assert (jobs[-1].id, jobs[::-30][1].id, len(jobs)) == ("train59", "train29", 60)
+    assert [job.id for job in jobs[-2:]] == ["train58", "train59"]
+    with pytest.raises(IndexError):
+        jobs[60]
+    assert not JobList(listed(0, []))
+
+
+def test_a_list_of_jobs_prints_as_a_table() -> None:
+    lines = str(JobList(listed(60, []))).splitlines()
+    assert lines[0].split()[:3] == ["job", "name", "status"]
+    assert lines[1].split() == ["train0", "digits-0", "Running"]
+    assert lines[-1] == "and more; iterate over the list for all"
 
 
 def test_no_jobs() -> None:
+    assert repr(JobList(listed(0, []))) == "[]"
     assert JobList(listed(0, []))._repr_html_() == "<i>no jobs</i>"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -85,6 +86,14 @@ def test_one_table_has_what_differs_and_the_best_values() -> None:
     assert found.best("loss", mode="max").hyperparameters["lr"] == 0.2
     with refused(InvalidInputError, "metric"):
         found.best("lss", mode="min")
+
+
+def test_a_row_has_its_job_and_downloads_its_outputs(tmp_path: Path) -> None:
+    first, second = jobs(2)
+    best = compare([second, first]).best("loss", mode="min")
+    assert best.job is first
+    with pytest.raises(InvalidInputError, match="no output"):
+        best.download("models", tmp_path)
 
 
 def test_the_direction_of_a_metric_is_not_guessed() -> None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import pytest
 
 from pai_sdk._client.job.gather import gather
-from pai_sdk._client.job.result_lists import MetricList
+from pai_sdk._client.job.result_lists import MetricList, ResultList
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import MetricPoint
+from pai_sdk.errors import ConflictError, ConnectionFailedError
 from tests.support.fake_backend import FAST, FakeBackend
 
 
@@ -33,6 +35,59 @@ def test_gathered_jobs_are_a_table() -> None:
     assert first.split() == ["train1", "digits", "Succeed", "0.25"]
     assert second.startswith("train2")
     assert records._repr_html_().count("<tr>") == 3
+
+
+def test_stop_requests_the_stop_of_all_unfinished_jobs() -> None:
+    backends = [FakeBackend() for _ in range(3)]
+    backends[0].status = "Succeed"
+    jobs = ResultList([TrainingJob(f"train{n}", backend) for n, backend in enumerate(backends)])
+    jobs.stop()
+    assert [backend.status for backend in backends] == ["Succeed", "Terminated", "Terminated"]
+    assert "stop" not in backends[0].calls
+    records = gather(jobs[:1], show=False, policy=FAST)
+    records.stop()
+    assert records[0].status == "Succeed"
+
+
+def test_stop_raises_after_all_requests() -> None:
+    class Refusing(FakeBackend):
+        def stop(self, job_id: str) -> None:
+            raise ConnectionFailedError("reset", endpoint="fake")
+
+    other = FakeBackend()
+    with pytest.raises(ConnectionFailedError):
+        ResultList([TrainingJob("train1", Refusing()), TrainingJob("train2", other)]).stop()
+    assert other.status == "Terminated"
+
+
+def test_a_job_that_finishes_meanwhile_needs_no_stop() -> None:
+    class Finished(FakeBackend):
+        def stop(self, job_id: str) -> None:
+            self.status = "Succeed"
+            raise ConflictError("it has finished", code="Conflict", status_code=409)
+
+    ResultList([TrainingJob("train1", Finished())]).stop()
+
+
+class Reporting(FakeBackend):
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
+        return iter([point for point in points(3) if name in (None, point.name)])
+
+
+def test_a_metric_that_does_not_exist_suggests_one() -> None:
+    job = TrainingJob("train1", Reporting())
+    assert len(job.metrics("loss")) == 3
+    missing = job.metrics("los")
+    assert missing == []
+    assert repr(missing) == "[]  # no values of 'los': did you mean 'loss'?"
+    assert "did you mean" in missing._repr_html_()
+    with pytest.raises(IndexError, match="did you mean 'loss'"):
+        missing[-1]
+    assert missing[:1] == []
+
+
+def test_a_stream_of_a_log_says_how_to_read_it() -> None:
+    assert repr(TrainingJob("train1", FakeBackend()).logs()).startswith("<LogStream of train1; for line in")
 
 
 def test_many_jobs_are_a_table_of_its_ends() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import pickle
+import pydoc
 import subprocess
 import sys
 from dataclasses import dataclass, fields, replace
@@ -160,6 +161,24 @@ def test_what_dataclasses_and_editors_know_is_kept(kind: type[Estimator]) -> Non
     assert replace(made, instance_type="other").instance_type == "other"
     assert copy.copy(made).instance_type == pickle.loads(pickle.dumps(made)).instance_type == "t"
     assert kind.__init__.__name__ == "__init__"
+
+
+@pytest.mark.parametrize("kind", [Estimator, Processor])
+def test_help_has_a_readable_signature_and_all_attributes(kind: type[Estimator]) -> None:
+    """The signature had 2,000 characters, and the attributes of `JobParameters` were on another page."""
+    text = pydoc.plain(pydoc.render_doc(kind))
+    assert max(map(len, text.splitlines())) < 800
+    attributes = text.partition("Attributes:")[2].partition("Example:")[0]
+    for name in inspect.signature(kind).parameters:
+        assert f"|      {name}: " in attributes, name
+
+
+def test_an_estimator_without_hyperparameters_has_an_empty_dict() -> None:
+    first, second = (Estimator("img", "true", instance_type="t") for _ in range(2))
+    assert first.hyperparameters == {}
+    first.hyperparameters["lr"] = 0.1  # type: ignore[index]
+    assert second.hyperparameters == {}
+    assert "hyperparameters" not in repr(second)
 
 
 def test_a_script_that_only_imports_pays_for_no_model() -> None:
