@@ -20,9 +20,14 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import complete_profile
 from pai_sdk.cli.tables import print_json, print_properties, print_table
+from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import NotFoundError
 
-app = typer.Typer(help="The settings: show them with their sources, set and unset those of the config file.")
+app = Commands(
+    help="The settings: show them with their sources, set and unset those of the config file.",
+    example="pai-sdk config set region_id cn-hangzhou",
+    no_args_is_help=False,
+)
 
 _KEYS = {  # the parts of a key in the environment; whether its first characters are displayed
     "access_key_id": ("ALIBABA_CLOUD_ACCESS_KEY_ID", True),
@@ -159,7 +164,7 @@ def set_(
 def unset(
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="KEY...", help="region_id, workspace_id, …", autocompletion=lambda: list(CHECKS)),
+        typer.Argument(metavar="KEY", help="region_id, workspace_id, …", autocompletion=lambda: list(CHECKS)),
     ] = None,
     profile: Profile = None,
     all_: Annotated[bool, typer.Option("--all", help="Remove the profile with all its settings.")] = False,

@@ -12,6 +12,15 @@ NOT_FOUND = 102
 STOPPED = 103
 INTERRUPTED = 130
 
+DESCRIPTION = """\
+ Exit codes
+     0  succeeded                100  the job failed
+     1  an error                 101  the job has not finished
+     2  wrong usage              102  no such job, run or file
+   130  interrupted by Ctrl-C    103  the job was stopped
+"""
+"""What the exit codes mean, for the help."""
+
 
 def of_status(status: JobStatus) -> int:
     """Returns the exit code for a job's status."""

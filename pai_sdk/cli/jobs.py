@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -29,9 +29,9 @@ from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.status import STATUSES, JobStatus
 from pai_sdk._wire.pai.wire import seconds_of
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.options import Api, Json, duration_s, pairs
+from pai_sdk.cli.options import Api, Json, LabelFilter, duration_s, pairs
 from pai_sdk.cli.selection.backend import selected_backend
-from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
+from pai_sdk.cli.selection.job_names import JOB_HELP, JobId, complete_job, find_job
 from pai_sdk.cli.tables import print_error, print_json, print_table, table_console
 from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
 
@@ -61,23 +61,25 @@ def _canonical_status(status: str | None) -> str | None:
     return by_lower_case[status.lower()]
 
 
+Status = Annotated[
+    str | None,
+    typer.Option(
+        help="Only jobs in this status: Running, Succeed, Failed, Terminated, …",
+        callback=_canonical_status,
+        autocompletion=lambda: list(STATUSES),
+    ),
+]
+Name = Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
+
 def ps(
-    status: Annotated[
-        str | None,
-        typer.Option(
-            help="Only jobs in this status: Running, Succeed, Failed, Terminated, …",
-            callback=_canonical_status,
-            autocompletion=lambda: list(STATUSES),
-        ),
-    ] = None,
-    name: Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")] = None,
-    label: Annotated[
-        list[str] | None,
-        typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; may be repeated."),
-    ] = None,
+    status: Status = None,
+    name: Name = None,
+    label: LabelFilter = None,
     api: Api = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most jobs to show.")] = 20,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one a line.")] = False,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of jobs.")] = 20,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one per line.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Show the list again whenever it changes, until Ctrl-C.")
     ] = False,
@@ -156,14 +158,14 @@ def _ps_row(record: JobRecord) -> tuple[str | Text, ...]:
 
 def wait(
     job_id: JobId,
-    timeout: Annotated[float | None, typer.Option(help="The longest wait, in seconds.", min=0)] = None,
+    timeout: Annotated[float | None, typer.Option(help="The maximum wait, in seconds.", min=0)] = None,
     show_logs: Annotated[
         bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile; otherwise status and time only.")
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the reason of a failure.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job's end. Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped.
+    """Wait for a job's end; the exit code says how it ended: 0 succeeded, 100 failed, 103 stopped.
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """
@@ -187,19 +189,52 @@ def wait(
 
 
 def stop(
-    job_id: JobId,
-    and_wait: Annotated[bool, typer.Option("--wait", help="Return when it has ended.")] = False,
+    job_ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="JOB", help=f"{JOB_HELP} Several jobs are stopped together.", autocompletion=complete_job
+        ),
+    ] = None,
+    status: Status = None,
+    name: Name = None,
+    label: LabelFilter = None,
+    yes: Yes = False,
+    and_wait: Annotated[bool, typer.Option("--wait", help="Return when the jobs have ended.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop a job. Stopping one that has ended changes nothing.
+    """Stop the named jobs, or all that match --status, --name and --label. Jobs that have ended stay as they are.
 
-    Example: pai-sdk stop train129f212o89d --wait
+    Named jobs are stopped at once. Jobs that match are listed, and stopped after a question; --yes does not ask.
+
+    Example: pai-sdk stop --status Running --label team=vision --yes
     """
-    job = find_job(job_id)
+    filters = {"status": status, "name": name, "labels": pairs(label, "--label") or None}
+    is_filtered = any(value is not None for value in filters.values())
+    if bool(job_ids) == is_filtered:
+        problem = "give either jobs or filters" if job_ids else "give a JOB, or --status, --name or --label"
+        raise typer.BadParameter(problem, param_hint="JOB")
+    if is_filtered:
+        jobs = [job for job in _list_jobs(None, **filters) if not job.record.status.is_terminal]
+        if not jobs and not as_json:
+            typer.echo("no running job matches")
+        elif jobs:
+            _confirm("Stop", jobs, yes=yes)
+    else:
+        jobs = _find_jobs(job_ids or ())
+    num_jobs = len(jobs)
+    jobs = _each(jobs, _request_stop)
+    if len(_each(jobs, partial(_print_stopped, and_wait=and_wait, as_json=as_json))) < num_jobs:
+        raise typer.Exit(exit_codes.ERROR)
+
+
+def _request_stop(job: TrainingJob) -> None:
     if not job.record.status.is_terminal:
         job.stop()
-        if and_wait:
-            _wait_quietly(job)
+
+
+def _print_stopped(job: TrainingJob, *, and_wait: bool, as_json: bool) -> None:
+    if and_wait and not job.record.status.is_terminal:
+        _wait_quietly(job)
     record = job.refresh()
     if as_json:
         typer.echo(json_of(record))
@@ -209,30 +244,51 @@ def stop(
         typer.echo(f"{job.id} is being stopped")
 
 
+def _find_jobs(names: Sequence[str]) -> list[TrainingJob]:
+    """Returns each named job once; an unknown name is an error before anything happens to the others."""
+    return [*{job.id: job for job in map(find_job, names)}.values()]
+
+
+def _confirm(action: str, jobs: Sequence[TrainingJob], *, yes: bool) -> None:
+    """Lists the jobs and asks; aborts without consent. stdout stays free for results."""
+    if yes:
+        return
+    for job in jobs:
+        typer.echo(f"{job.id}  {visible_text(job.name)}  {job.record.status}", err=True)
+    typer.confirm(f"{action} {'this job' if len(jobs) == 1 else f'these {len(jobs)} jobs'}?", abort=True, err=True)
+
+
+def _each(jobs: Sequence[TrainingJob], act: Callable[[TrainingJob], None]) -> list[TrainingJob]:
+    """Calls a function for each job, and prints its errors; returns the jobs without an error."""
+    done = []
+    for job in jobs:
+        try:
+            act(job)
+        except PaiError as error:
+            print_error(f"error: {error}")
+        else:
+            done.append(job)
+    return done
+
+
 def delete(
     job_ids: Annotated[
-        list[str], typer.Argument(metavar="JOB...", help="Jobs that have ended.", autocompletion=complete_job)
+        list[str], typer.Argument(metavar="JOB", help="Jobs that have ended.", autocompletion=complete_job)
     ],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Delete jobs that have ended, with their logs and metrics. Outputs stay.
 
     Example: pai-sdk delete $(pai-sdk ps -q --status Failed)
     """
-    jobs = [find_job(job_id) for job_id in job_ids]
-    if not yes:
-        for job in jobs:
-            typer.echo(f"{job.id}  {visible_text(job.name)}  {job.record.status}")
-        typer.confirm(f"Delete {'this job' if len(jobs) == 1 else f'these {len(jobs)} jobs'}?", abort=True)
-    failed = False
-    for job in jobs:
-        try:
-            job.delete()
-            typer.echo(f"deleted {job.id}")
-        except PaiError as error:  # the other jobs are deleted
-            print_error(f"error: {error}")
-            failed = True
-    if failed:
+    jobs = _find_jobs(job_ids)
+    _confirm("Delete", jobs, yes=yes)
+
+    def delete_job(job: TrainingJob) -> None:
+        job.delete()
+        typer.echo(f"deleted {job.id}")
+
+    if len(_each(jobs, delete_job)) < len(jobs):
         raise typer.Exit(exit_codes.ERROR)
 
 
@@ -353,7 +409,7 @@ def prune(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="For jobs of a service: show what would be removed.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
 ) -> None:
     """Remove local jobs that have ended, or with --service those of the service. Outputs stay.
 

@@ -19,8 +19,14 @@ from pai_sdk.errors import ServiceStartError
 
 OBJECTS_KEY_VARIABLE = "PAI_SERVICE_OBJECTS_KEY"
 
-Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, for scripts.")]
+Json = Annotated[bool, typer.Option("--json", help="One JSON object per line, for scripts.")]
 """The option of commands that print for people, or for scripts."""
+
+LabelFilter = Annotated[
+    list[str] | None,
+    typer.Option("--label", "-l", metavar="KEY=VALUE", help="Only jobs with this label; may be repeated."),
+]
+"""The option of commands that select jobs by their labels."""
 
 
 def _checked_api(api: str | None) -> str | None:

@@ -15,6 +15,7 @@ from pai_sdk._wire.pai.spec import AlgorithmSpec
 from pai_sdk._wire.pai.wire import problems_of
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import with_backend_options
+from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from pai_sdk._wire.pai.wire import Received
 
 _with_backend_options = partial(with_backend_options, with_local=False)
-algorithms = typer.Typer(help="Registered algorithms: create, list, show.", no_args_is_help=True)
-models = typer.Typer(help="Registered models: create, list, show.", no_args_is_help=True)
+algorithms = Commands(help="Registered algorithms: create, list, show.", example="pai-sdk algorithm list")
+models = Commands(help="Registered models: create, list, show.", example="pai-sdk model list --provider pai")
 
 Name = Annotated[str, typer.Argument(help="The exact name.")]
 Version = Annotated[str | None, typer.Argument(help="The version; the newest one by default.")]

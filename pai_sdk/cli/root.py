@@ -17,60 +17,68 @@ from pai_sdk._core.version import __version__
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.tables import print_error
+from pai_sdk.cli.usage.aliases import canonical
+from pai_sdk.cli.usage.help import Commands, RootGroup
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError, RunNotFoundError
 
 # One line a command, in the order of the help: its module and its function. A new command is one line here.
 _COMMANDS: dict[str, dict[str, str]] = {
-    "Submit": {
+    "Start here": {
+        "demo": "demo:demo",
+        "doctor": "doctor:doctor",
+    },
+    "Run jobs": {
         "run": "submitting:run",
         "submit": "submitting:submit",
         "clone": "submitting:clone",
-        "dlc": "dlc.command:dlc",
         "tune": "tune.tune:tune",
-        "demo": "demo:demo",
     },
-    "Jobs": {
+    "Follow jobs": {
         "ps": "jobs:ps",
-        "logs": "job_view:logs",
         "status": "job_view:status",
-        "describe": "job_view:describe",
-        "diff": "job_view:diff",
-        "events": "jobs:events",
+        "logs": "job_view:logs",
+        "wait": "jobs:wait",
         "why": "jobs:waiting_reason",
+        "events": "jobs:events",
+        "describe": "job_view:describe",
         "top": "instances.top:top",
         "exec": "instances.exec_command:exec_",
-        "wait": "jobs:wait",
+        "ui": "ui:ui",
+    },
+    "Stop and delete jobs": {
         "stop": "jobs:stop",
         "delete": "jobs:delete",
         "prune": "jobs:prune",
     },
-    "Results": {
-        "download": "jobs:download",
-        "runs": "run_commands:runs",
+    "Compare and download results": {
         "compare": "run_commands:compare",
+        "runs": "run_commands:runs",
         "metrics": "metric_commands:metrics",
+        "diff": "job_view:diff",
+        "download": "jobs:download",
         "tensorboard": "metric_commands:tensorboard",
     },
-    "Files": {
-        "migrate": "migrate:migrate",
-        "pack": "transfers:pack",
-        "cp": "transfers:cp",
+    "Copy files": {
         "ls": "transfers:ls",
+        "cp": "transfers:cp",
         "sync": "transfers:sync",
         "rm": "transfers:rm",
+        "pack": "transfers:pack",
     },
-    "Service and settings": {
-        "doctor": "doctor:doctor",
+    "Come from another tool": {
+        "migrate": "migrate:migrate",
+        "dlc": "dlc.command:dlc",
+    },
+    "Serve jobs to others": {
         "serve": "serve:serve",
-        "ui": "ui:ui",
         "wheel": "service.wheel_command:wheel",
     },
 }
 _GROUPS: dict[str, dict[str, str]] = {
-    "Submit": {"pipeline": "pipelines.commands:app", "schedule": "service.schedule_commands:app"},
-    "Results": {"trace": "traces:app"},
-    "Service and settings": {
-        "config": "config_commands:app",
+    "Start here": {"config": "config_commands:app"},
+    "Run jobs": {"pipeline": "pipelines.commands:app", "schedule": "service.schedule_commands:app"},
+    "Compare and download results": {"trace": "traces:app"},
+    "Serve jobs to others": {
         "service": "serve:app",
         "algorithm": "registered:algorithms",
         "model": "registered:models",
@@ -87,14 +95,19 @@ _SETTINGS = {
 }
 
 
+_HELP = """Submit, follow and stop training jobs, compare their results, move their files.
+
+Start here: `pai-sdk demo` trains a model on this machine, without an account. `pai-sdk run job.yaml` runs a job
+of yours, `pai-sdk logs -f -` follows the newest one, `pai-sdk COMMAND --help` has an example of each command."""
+
+
 def new_app(only: str | None = None) -> typer.Typer:
     """Returns the command line; with one command only, its start takes a fraction of the time."""
-    app = typer.Typer(
+    app = Commands(
         name="pai-sdk",
-        help="Submit, list, follow and stop training jobs; move their files; serve the API that runs them. "
-        "Exit codes: 0 succeeded, 100 failed, 101 not finished, 102 not found, 103 stopped, 130 interrupted, "
-        "1 other errors, 2 wrong usage.",
-        no_args_is_help=True,
+        help=_HELP,
+        example="pai-sdk run job.yaml --set lr=0.1",
+        cls=RootGroup,
         add_completion=True,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -163,7 +176,7 @@ def run() -> None:
         sys.stdout.reconfigure(errors="replace")  # a name that the terminal cannot encode must not cause an error
     try:
         with single_interrupt():
-            new_app(_command_name(sys.argv[1:]))(prog_name="pai-sdk")
+            new_app(_command_name(canonical(sys.argv[1:])))(prog_name="pai-sdk")
     except (NotFoundError, ObjectNotFoundError, RunNotFoundError) as error:
         _print_error(error)
         sys.exit(exit_codes.NOT_FOUND)

@@ -26,6 +26,7 @@ from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, Json, duration_s, host_nam
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, running_service
 from pai_sdk.cli.service import team_command, user_commands, workspace_commands
 from pai_sdk.cli.tables import print_json, print_properties, print_table
+from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import PaiError, ServiceStartError
 
 if TYPE_CHECKING:
@@ -290,9 +291,9 @@ def _greeting(info: ServiceInfo) -> str:
     )
 
 
-app = typer.Typer(
-    no_args_is_help=True,
+app = Commands(
     help="The service on this machine: show its state and disk use, stop it, free disk space, back it up.",
+    example="pai-sdk service status",
 )
 
 app.add_typer(user_commands.app, name="user")

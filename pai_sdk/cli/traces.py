@@ -17,13 +17,17 @@ from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.cli.tables import print_table
+from pai_sdk.cli.usage.help import Commands
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from pai_sdk._data.trace.trace_data import TraceData
 
-app = typer.Typer(no_args_is_help=True, help="Show the rows that a training has traced.")
+app = Commands(
+    help="Show the rows that a training has traced.",
+    example="pai-sdk trace head train129f212o89d --rows 20",
+)
 
 
 class RowFormat(str, Enum):

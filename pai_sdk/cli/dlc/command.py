@@ -55,7 +55,7 @@ class _Command:
 
 def dlc(
     tokens: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND...", help="submit, get, logs, stop, delete, events, …")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="submit, get, logs, stop, delete, events, …")
     ] = None,
 ) -> None:
     """Run a command of the command line `dlc`: its scripts run with `alias dlc="pai-sdk dlc"`.

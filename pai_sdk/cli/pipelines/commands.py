@@ -17,9 +17,13 @@ from pai_sdk.cli.pipelines.files import parameters_of, pipeline_job, pipeline_of
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.service.schedule_commands import Cron, Zone, print_schedule
 from pai_sdk.cli.tables import print_error, print_json
+from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import PipelineFailed, PipelineStopped
 
-app = typer.Typer(help="Pipelines: run, show, resume, stop, schedule.", no_args_is_help=True)
+app = Commands(
+    help="Pipelines: run, show, resume, stop, schedule.",
+    example="pai-sdk pipeline run digits.py --set lr=0.1",
+)
 
 _with_backend_options = partial(with_backend_options, with_local=False)
 _CODES = {

@@ -1,4 +1,4 @@
-"""The argument JOB: an id, a prefix of an id, a name, or `-` for the newest job; with completion in shells."""
+"""The argument JOB: an id, a name, the beginning of one, or `-` for the newest job; with completion in shells."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pai_sdk._core.config.settings import load_settings
 from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._core.terminal_text import visible_text
+from pai_sdk._wire.pai.job_names import without_suffix
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, SelectedBackend, running_service, selected_backend
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, Problem
 
@@ -32,7 +33,7 @@ _COMPLETION = RetryPolicy(deadline_s=3.0, max_attempts=1)  # the shell blocks un
 
 
 def find_job(name: str) -> TrainingJob:
-    """Returns the job with an id, otherwise with a name, otherwise with a prefix of an id."""
+    """Returns the job with an id, otherwise with a name, otherwise with the beginning of an id or of a name."""
     if name == LAST:
         return _newest()
     missing = None
@@ -41,15 +42,26 @@ def find_job(name: str) -> TrainingJob:
             return TrainingJob.get(name)
         except NotFoundError as error:
             missing = error
-    matches = [job for job in _jobs(name) if job.name == name]
+    similar = list(_jobs(name.partition(" (")[0]))
+    matches = [job for job in similar if job.name == name] or [job for job in similar if _run_name_is(name, job)]
     if not matches:
         searched = list(_jobs())
-        matches = [job for job in searched if job.id.startswith(name)] or _of_other_api(name)
+        matches = (
+            [job for job in searched if job.id.startswith(name)]
+            or [job for job in similar if job.name.startswith(name)]
+            or _of_other_api(name)
+        )
     if len(matches) == 1:
         return matches[0]
     if matches:
         raise _ambiguous(name, matches)
     raise _absent(name, searched) from missing
+
+
+def _run_name_is(name: str, job: TrainingJob) -> bool:
+    """Returns whether tables of runs show a job under a name: without its suffix, or with the end of its id."""
+    run_name, _, id_end = name.removesuffix(")").partition(" (")
+    return without_suffix(job.name) == run_name and job.id.endswith(id_end)
 
 
 def _newest() -> TrainingJob:
@@ -108,9 +120,8 @@ def _created(job: TrainingJob) -> str:
 def _ambiguous(name: str, jobs: list[TrainingJob]) -> InvalidInputError:
     candidates = [f"\n  {job.id}  {visible_text(job.name)}  {job.record.status}" for job in jobs[:_MAX_CANDIDATES]]
     more = f"\n  and {len(jobs) - _MAX_CANDIDATES} more" if len(jobs) > _MAX_CANDIDATES else ""
-    message = (
-        f"{name!r} fits {len(jobs)} jobs:{''.join(candidates)}{more}\nGive more of the id, or - for the newest job"
-    )
+    hint = "Give more of the id or name, or - for the newest job"
+    message = f"{name!r} fits {len(jobs)} jobs:{''.join(candidates)}{more}\n{hint}"
     return InvalidInputError([Problem("JOB", message)])
 
 
@@ -123,7 +134,7 @@ def _absent(name: str, jobs: list[TrainingJob]) -> NotFoundError:
     if len(jobs) >= _MAX_SEARCHED:
         hint += f"; only the newest {_MAX_SEARCHED:,} were searched: give the whole id of an older one"
     return _no_job_error(
-        f"no job in {_searched_backends()} has the id or the name {name!r}, or an id that begins so; {hint}"
+        f"no job in {_searched_backends()} has the id or the name {name!r}, or one that starts with it; {hint}"
     )
 
 
@@ -181,11 +192,5 @@ def _session_for(selection: SelectedBackend) -> Session | None:
     return Session(profile=selection.profile, retry=_COMPLETION)
 
 
-JobId = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="The job's id, the beginning of it, its name, or - for the newest job.",
-        autocompletion=complete_job,
-    ),
-]
+JOB_HELP = "The job's id or name, the beginning of one, or - for the newest job."
+JobId = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)]

@@ -14,11 +14,15 @@ from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.submitting import Env, Set, job_file_of
 from pai_sdk.cli.tables import print_json, print_properties, print_table
+from pai_sdk.cli.usage.help import Commands
 
 if TYPE_CHECKING:
     from pai_sdk._wire.schedules import ScheduleRecord
 
-app = typer.Typer(help="Schedules: jobs that the service creates by cron.", no_args_is_help=True)
+app = Commands(
+    help="Schedules: jobs that the service creates by cron.",
+    example="pai-sdk schedule add nightly.yaml --cron '0 3 * * *' --zone Europe/Berlin",
+)
 
 _with_backend_options = partial(with_backend_options, with_local=False)
 

@@ -18,13 +18,17 @@ from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, service_on, session_on
 from pai_sdk.cli.tables import print_json, print_table
+from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
     from pai_sdk._client.api.users import ServiceUsers
     from pai_sdk._service.settings import ServiceInfo
 
-app = typer.Typer(no_args_is_help=True, help="The users of the service, each with keys and a bucket of their own.")
+app = Commands(
+    help="The users of the service, each with keys and a bucket of their own.",
+    example="pai-sdk service user add alice",
+)
 
 _NO_LIMIT = "none"
 _Endpoint = Annotated[

@@ -11,8 +11,12 @@ from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, service_on, session_on
 from pai_sdk.cli.tables import print_json, print_table
+from pai_sdk.cli.usage.help import Commands
 
-app = typer.Typer(no_args_is_help=True, help="The workspaces of the service, which separate teams.")
+app = Commands(
+    help="The workspaces of the service, which separate teams.",
+    example="pai-sdk service workspace list",
+)
 
 _Workspace = Annotated[str, typer.Argument(metavar="WORKSPACE", help="The id of the workspace.")]
 _User = Annotated[str, typer.Argument(metavar="USER", help="The user.")]

@@ -15,6 +15,7 @@ from typer import Typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from pai_sdk.cli import exit_codes
 from pai_sdk.cli.root import app
 
 
@@ -85,3 +86,63 @@ def test_a_command_starts_without_the_modules_of_others(words: list[str]) -> Non
         "assert not {'pai_sdk._client.session.session', 'pai_sdk.cli.jobs'} & sys.modules.keys()"
     )
     subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.parametrize(
+    ("words", "same"),
+    [
+        ("list --status Failed --help", "ps --help"),
+        ("jobs --help", "ps --help"),
+        ("log --help", "logs --help"),
+        ("cancel --help", "stop --help"),
+        ("kill --help", "stop --help"),
+        ("dashboard --help", "ui --help"),
+        ("help", "--help"),
+        ("help jobs", "ps --help"),
+        ("help service user add", "service user add --help"),
+        ("version", "--version"),
+        ("--verbose list --help", "ps --help"),
+    ],
+)
+def test_commands_have_the_names_that_people_type(words: str, same: str) -> None:
+    typed, expected = (CliRunner().invoke(app, text.split(), prog_name="pai-sdk") for text in (words, same))
+    assert (typed.exit_code, typed.stdout) == (0, expected.stdout)
+
+
+def test_another_name_of_a_command_starts_this_command_only() -> None:
+    program = (
+        "import sys; from pai_sdk.cli.root import run; sys.argv[1:] = ['help', 'migrate']\n"
+        "try:\n    run()\nexcept SystemExit as end:\n    assert not end.code\n"
+        "assert 'pai_sdk.cli.jobs' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True, stdout=subprocess.DEVNULL)
+
+
+def groups(of: Typer, *before: str) -> Iterator[tuple[str, ...]]:
+    yield before
+    for group in of.registered_groups:
+        if group.typer_instance is not None:
+            yield from groups(group.typer_instance, *before, group.name or "")
+
+
+@pytest.mark.parametrize("group", [*groups(app)], ids=" ".join)
+def test_every_group_shows_an_example_of_one_of_its_commands(group: tuple[str, ...]) -> None:
+    (shown,) = re.findall(r"Example: pai-sdk (.+)", _command(group).help)
+    words = shlex.split(shown)
+    command = (*group, words[len(group)])
+    assert command in [*commands(app)], shown
+    _parse(command, shown)
+
+
+@pytest.mark.parametrize("command", [*groups(app), *commands(app)], ids=" ".join)
+def test_help_names_values_as_people_do(command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    shown = CliRunner().invoke(app, [*command, "--help"], prog_name="pai-sdk").stdout
+    assert not re.search(r"<\w+>|<list|<int|\.\.\.\]", shown)
+
+
+def test_the_first_help_says_where_to_start_and_lists_the_exit_codes() -> None:
+    shown = CliRunner().invoke(app, ["--help"], prog_name="pai-sdk").stdout
+    assert shown.index("Start here") < shown.index("Run jobs") < shown.index("Exit codes")
+    codes = {int(code) for code in re.findall(r"(\d+)  \w", shown.partition("Exit codes")[2])}
+    assert codes == {value for value in vars(exit_codes).values() if isinstance(value, int)} | {2}

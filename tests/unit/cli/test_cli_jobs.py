@@ -55,7 +55,9 @@ def job(monkeypatch: pytest.MonkeyPatch, listed_by: dict[str, object], backend: 
         yield known
 
     monkeypatch.setattr(TrainingJob, "list", listed)
-    monkeypatch.setattr(TrainingJob, "get", lambda job_id: known)
+    monkeypatch.setattr(
+        TrainingJob, "get", lambda job_id: known if job_id == known.id else TrainingJob(job_id, backend)
+    )
     monkeypatch.setattr("pai_sdk._client.session.default._default", Session("cn-hangzhou"))
     monkeypatch.setenv("COLUMNS", "60")
     return known
@@ -164,14 +166,14 @@ def test_deleting_asks_first(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(FakeBackend, "delete", lambda self, job_id: deleted.append(job_id))
     refused = CliRunner().invoke(app, ["delete", job.id], input="n\n")
     assert (refused.exit_code, deleted) == (1, [])
-    assert LONG in refused.stdout
+    assert LONG in refused.stderr
     assert CliRunner().invoke(app, ["delete", job.id], input="y\n").exit_code == 0
-    assert pai("delete", job.id, job.id, "--yes") == f"deleted {job.id}\n" * 2
+    assert pai("delete", job.id, "train2", job.id, "--yes") == f"deleted {job.id}\ndeleted train2\n"
     assert len(deleted) == 3
 
 
 def test_a_job_that_cannot_be_deleted_does_not_keep_the_others(job: TrainingJob) -> None:
-    result = CliRunner().invoke(app, ["delete", job.id, job.id, "-y"])
+    result = CliRunner().invoke(app, ["delete", job.id, "train2", "-y"])
     assert result.exit_code == 1
     assert result.stderr.count("error: gone") == 2
 

@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from pai_sdk import Session
 from pai_sdk._client.display.commands import list_command, next_commands
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._wire.pai.job_names import without_suffix
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.cli.root import app
 from pai_sdk.cli.selection import job_names
@@ -29,6 +30,10 @@ JOBS = {  # id: name, minute of its creation
     "trainab33": ("digits-2", 3),
     "trainzz44": ("twice", 4),
     "trainzz55": ("twice", 5),
+    "trainhp66": ("hp-lr0.8-depth2-1a2b3c", 6),
+    "trainhp77": ("hp-lr0.8-depth3-1a2b3d", 7),
+    "trainhp88": ("hp-lr0.8-depth3-1a2b3e", 8),
+    "trainhp99": ("hp-lr0.8-depth20-1a2b3f", 8),
 }
 LOCAL = {"local-cc66": ("here", 9), "local-dd77": ("words-here", 0)}
 
@@ -95,6 +100,9 @@ def meant(*arguments: str) -> str:
         ("local-cc66", "local-cc66"),
         ("local-d", "local-dd77"),
         ("here", "local-cc66"),
+        ("digits-", "trainab33"),  # the beginning of a name
+        ("hp-lr0.8-depth2", "trainhp66"),  # as tables of runs print it
+        ("hp-lr0.8-depth3 (p77)", "trainhp77"),
     ],
 )
 def test_what_names_a_job(given: str, job_id: str) -> None:
@@ -106,11 +114,13 @@ def test_a_whole_name_comes_before_the_beginning_of_an_id(service: ManyJobs) -> 
     assert meant("trainab") == "other"
 
 
-@pytest.mark.parametrize("given", ["trainab", "twice", "train"])
+@pytest.mark.parametrize("given", ["trainab", "twice", "trainhp", "hp-lr0.8-depth3"])
 def test_what_fits_several_jobs_names_them(given: str) -> None:
     error = pai("stop", given).exception
     assert isinstance(error, InvalidInputError)
-    fitting = [job_id for job_id, (name, _) in JOBS.items() if job_id.startswith(given) or name == given]
+    fitting = [
+        job_id for job_id, (name, _) in JOBS.items() if job_id.startswith(given) or without_suffix(name) == given
+    ]
     assert f"{given!r} fits {len(fitting)} jobs" in str(error)
     assert all(job_id in str(error) for job_id in fitting)
 
@@ -147,7 +157,7 @@ def test_a_machine_that_has_only_docker_needs_no_service(monkeypatch: pytest.Mon
 def test_a_place_that_is_named_is_the_only_one() -> None:
     assert meant("-", "--local") == "local-cc66"
     with refused(NotFoundError, code="TrainingJobNotFound"):
-        raise pai("status", "words", "--local").exception or AssertionError
+        raise pai("status", "digits", "--local").exception or AssertionError
     assert pai("ps", "-q", "--local").stdout.split() == ["local-cc66", "local-dd77"]
 
 
@@ -199,6 +209,66 @@ def test_run_local_is_an_instance_type(monkeypatch: pytest.MonkeyPatch) -> None:
     assert '"EcsSpec": "local"' in pai(*run).stdout
     assert '"EcsSpec": "local_gpu"' in pai(*run, "-t", "local_gpu").stdout
     assert pai(*run, "-t", "ecs.c6.large").exit_code == 2
+
+
+# ---- stopping
+
+
+@pytest.fixture
+def stopped(service: ManyJobs, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The jobs that are stopped; those in `ENDED` have ended before."""
+    stopped: list[str] = []
+
+    def get(self: ManyJobs, job_id: str, **_: Any) -> JobRecord:
+        self.status = "Terminated" if job_id in stopped else "Succeed" if job_id == "trainab33" else "Running"
+        return ManyJobs.get(self, job_id)
+
+    monkeypatch.setattr(service, "get", get.__get__(service))
+    monkeypatch.setattr(service, "stop", stopped.append, raising=False)
+    return stopped
+
+
+def test_several_jobs_are_stopped_at_once(stopped: list[str]) -> None:
+    result = pai("stop", "words", "trainaa", "digits", "trainab33")
+    assert result.exit_code == 0, result.exception
+    assert stopped == ["trainab22", "trainaa11"]
+    assert result.stdout == "trainab22 Terminated\ntrainaa11 Terminated\ntrainab33 Succeed\n"
+
+
+def test_an_unknown_job_stops_none(stopped: list[str]) -> None:
+    assert isinstance(pai("stop", "words", "nothing").exception, NotFoundError)
+    assert not stopped
+
+
+def test_matching_jobs_are_stopped_after_a_question(stopped: list[str]) -> None:
+    refused_once = CliRunner().invoke(app, ["stop", "--name", "digits"], input="n\n")
+    assert (refused_once.exit_code, stopped) == (1, [])
+    assert "trainaa11" in refused_once.stderr
+    assert "trainab33" not in refused_once.stderr  # it has ended
+    assert pai("stop", "--name", "digits", "--yes").stdout == "trainaa11 Terminated\n"
+    assert pai("stop", "--name", "digits", "--yes").stdout == "no running job matches\n"
+    assert pai("stop", "--name", "digits", "--json").stdout == ""
+
+
+@pytest.mark.parametrize("words", [(), ("words", "--name", "digits")])
+def test_stop_takes_either_jobs_or_filters(stopped: list[str], words: tuple[str, ...]) -> None:
+    assert pai("stop", *words).exit_code == 2
+    assert not stopped
+
+
+def test_a_job_that_cannot_be_stopped_does_not_keep_the_others(
+    stopped: list[str], service: ManyJobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(job_id: str) -> None:
+        if job_id == "trainab22":
+            raise NotFoundError("gone", code="TrainingJobNotFound", status_code=404)
+        stopped.append(job_id)
+
+    monkeypatch.setattr(service, "stop", stop)
+    result = pai("stop", "words", "trainaa")
+    assert (result.exit_code, stopped) == (1, ["trainaa11"])
+    assert "error: gone" in result.stderr
+    assert "trainaa11 Terminated" in result.stdout
 
 
 # ---- completion

@@ -1,0 +1,1 @@
+"""How commands are called: their other names, and the look of their help."""

@@ -1,0 +1,83 @@
+"""Commands and groups of commands whose help names the values of options as people do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from pai_sdk.cli import exit_codes
+from pai_sdk.cli.usage.aliases import canonical
+
+_VALUES = {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}  # by the name of the type
+
+
+class _Command(TyperCommand):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _labelled(super().get_params(ctx))
+
+
+class _Group(TyperGroup):
+    def get_params(self, ctx: Any) -> list[Any]:
+        return _labelled(super().get_params(ctx))
+
+
+class RootGroup(_Group):
+    """The group of all commands, which accepts other names of commands too."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses arguments whose first word may be another name of a command."""
+        return super().parse_args(ctx, canonical(args))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Writes the help, with the exit codes at its end."""
+        super().format_help(ctx, formatter)
+        formatter.write(exit_codes.DESCRIPTION)
+
+
+class Commands(typer.Typer):
+    """A group of commands with this help."""
+
+    def __init__(
+        self,
+        *,
+        help: str,
+        example: str,
+        cls: type[TyperGroup] = _Group,
+        no_args_is_help: bool = True,
+        **settings: Any,
+    ) -> None:
+        """Creates the group; without a command it prints its help, which ends with the example."""
+        super().__init__(
+            cls=cls, help=f"{help}\n\nExample: {example}", no_args_is_help=no_args_is_help, **settings
+        )
+
+    def command(  # type: ignore[override]  # the other parameters are passed on
+        self, name: str | None = None, **settings: Any
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Adds a command; the arguments are those of `Typer.command`."""
+        return super().command(name, cls=_Command, **settings)
+
+
+def _labelled(parameters: list[Any]) -> list[Any]:
+    """Names the values of options by one word, and leaves types out where the name of an argument says enough."""
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            vars(parameter)["display_type_rich"] = _no_type
+        elif parameter.metavar is None:
+            parameter.metavar = "" if parameter.is_flag else _value_of(parameter)
+    return parameters
+
+
+def _no_type(ctx: Any) -> None:
+    """Returns no type to display."""
+
+
+def _value_of(option: Any) -> str | None:
+    """Returns a word for the value of an option; None for choices, which name themselves."""
+    kind = getattr(option, "type_descriptor", None)
+    if kind is None or kind.is_choice:  # releases of Typer without descriptors use such words already
+        return None
+    return next((word for name, word in _VALUES.items() if name in option.bare_type()), "TEXT")
