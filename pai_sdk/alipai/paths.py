@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pai_sdk._core.names.peer_modules import MODULES
+from pai_sdk.alipai.replacements import ABSENT, INSTEAD
+
 _CLIENT = ("experiment", "image", "tensorboard")
 _MODULES = (
     "common",
@@ -40,3 +43,9 @@ PATHS = {
     **{f"pai_sdk.{name}": f"pai_sdk.alipai.pai.{name}" for name in _MODULES},
 }
 """Former path to module."""
+
+REPLACED = {
+    **{f"pai_sdk.{name}": text for name, text in MODULES.items()},
+    **{f"pai_sdk{name.removeprefix('pai')}": text for name, text in {**INSTEAD, **ABSENT}.items()},
+}
+"""Paths of modules that are left out, each with its replacement; paths of their names too, which does no harm."""

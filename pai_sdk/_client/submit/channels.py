@@ -13,6 +13,7 @@ from pai_sdk._client.backend.base import Backend, Upload
 from pai_sdk._client.submit.parameter_types import type_problem
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import did_you_mean, is_of_type, nearest, wrong_type
+from pai_sdk._core.names.peer_names import value_hint
 from pai_sdk._core.paths import expanded
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri, remote_uri_problems, uri_scheme
@@ -133,9 +134,7 @@ class ChannelResolver:
             # It would be the current folder, with all that lies in it.
             raise InvalidInputError([Problem("", "is empty", "give a URI, a local path or a DatasetConfig")])
         if path is None or not exists:
-            siblings = path.parent.iterdir() if path is not None and path.parent.is_dir() else ()
-            hint = did_you_mean(nearest(path.name, (entry.name for entry in siblings))) if path else ""
-            raise InvalidInputError([Problem("", f"no such file or folder: {source}", hint)])
+            raise InvalidInputError([_missing_source(source, path)])
         tree = FileTree.scan(path, links="follow")  # data is where the user keeps it, such as a cache of links
         if not tree.entries:
             raise InvalidInputError([Problem("", f"the folder {source} is empty")])
@@ -214,3 +213,12 @@ def channel_definitions(channels: Sequence[Channel | Mapping[str, Any]], where: 
         problems.add(f"{where}[{name!r}]", "is defined more than once", "give each channel a name of its own")
     problems.raise_if_any()
     return checked
+
+
+def _missing_source(source: str | os.PathLike[str], path: Path | None) -> Problem:
+    """Returns the problem of an input that is neither a URI nor an existing path."""
+    if (wrong := value_hint(source)) is not None:
+        return Problem("", *wrong)
+    siblings = path.parent.iterdir() if path is not None and path.parent.is_dir() else ()
+    hint = did_you_mean(nearest(path.name, (entry.name for entry in siblings))) if path else ""
+    return Problem("", f"no such file or folder: {source}", hint)

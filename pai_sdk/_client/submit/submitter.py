@@ -282,6 +282,13 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         return self.session
 
 
+class _Hyperparameters(dict[str, Any]):
+    """Hyperparameters that can be called, as SageMaker's method `hyperparameters()`."""
+
+    def __call__(self) -> dict[str, Any]:
+        return {**self}
+
+
 @short_tracebacks
 class EstimatorBase(JobSubmitter):
     """Submits jobs that train a model; use `Estimator` or `AlgorithmEstimator`."""
@@ -290,13 +297,13 @@ class EstimatorBase(JobSubmitter):
     hyperparameters: Mapping[str, Any] | None
 
     def __post_init__(self) -> None:
-        # For `estimator.hyperparameters["lr"] = 0.1`.
-        if self.hyperparameters is None:
-            self.hyperparameters = {}
+        # None becomes a dict for `estimator.hyperparameters["lr"] = 0.1`. Other mappings and wrong types stay.
+        if self.hyperparameters is None or type(self.hyperparameters) is dict:
+            self.hyperparameters = _Hyperparameters(self.hyperparameters or {})
 
     def set_hyperparameters(self, **hyperparameters: Any) -> None:
         """Add or replace hyperparameters of the jobs to come."""
-        self.hyperparameters = {**(self.hyperparameters or {}), **hyperparameters}
+        self.hyperparameters = _Hyperparameters({**(self.hyperparameters or {}), **hyperparameters})
 
     @checks_keywords
     def fit(

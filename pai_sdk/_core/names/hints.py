@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from itertools import islice
+from types import MethodType
 
 from pai_sdk.errors import Problem
 
@@ -34,6 +35,8 @@ def name_hint(name: str, candidates: Iterable[str], *, max_names: int = 8, intro
 
 def is_of_type(value: object) -> str:
     """Returns the type of a value, as the predicate of a message."""
+    if isinstance(value, MethodType):
+        return f"is a method; call it: {value.__name__}()"
     return f"is of type {type(value).__name__}"
 
 

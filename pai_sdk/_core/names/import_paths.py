@@ -102,14 +102,18 @@ def shipped_lacks(name: str) -> str:
 
 def install(aliases: str = "") -> None:
     """Adds the finders of former paths."""
-    paths: Mapping[str, str] = import_module(aliases).PATHS if aliases else {}
+    tables: Any = import_module(aliases) if aliases else None
+    paths: Mapping[str, str] = tables.PATHS if tables else {}
+    replaced: Mapping[str, str] = tables.REPLACED if tables else {}
     # A program may have removed the package from `sys.modules` and import it again.
     mine = (_Finder.__module__, _Finder.__qualname__)
     usual = [f for f in sys.meta_path if (type(f).__module__, type(f).__qualname__) != mine]
     # The first is asked before the usual finders: the `__path__` of an alias is that of the module behind it, so
     # they would load a submodule a second time. The last is for modules that do not exist. `aliases` is the path
-    # of a module with a mapping `PATHS`, former path to module; empty in jobs.
-    sys.meta_path[:] = [_Finder(paths, is_first=True), *usual, _Finder(paths, is_first=False)]
+    # of a module with the mappings `PATHS`, former path to module, and `REPLACED`, path to text.
+    # It is empty in jobs.
+    first, last = (_Finder(paths, replaced, is_first=is_first) for is_first in (True, False))
+    sys.meta_path[:] = [first, *usual, last]
 
 
 # The classes below have no bases from importlib.abc: that module imports 24 others, in each job that reports.
@@ -121,8 +125,9 @@ class _Finder:
     # `find_spec` imports nothing: Python calls it with the lock of all imports (3.8 to 3.13), so an import that
     # waits in it for a module of another thread, which waits for this lock, would never return.
 
-    def __init__(self, paths: Mapping[str, str], *, is_first: bool) -> None:
+    def __init__(self, paths: Mapping[str, str], replaced: Mapping[str, str], *, is_first: bool) -> None:
         self._paths = paths
+        self._replaced = replaced
         self._is_first = is_first
 
     def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
@@ -144,9 +149,17 @@ class _Finder:
             return _spec(fullname, _EmptyLoader(), is_package=True)
         if _is_earlier_job() and (target := _in_wing(fullname)):
             return _spec(fullname, _AliasLoader(target))
+        self._refuse(fullname, parent)
+        return None
+
+    def _refuse(self, fullname: str, parent: str) -> None:
+        """Raises the error of a module that does not exist, if there is more to say than that."""
+        # Not for programs that only ask whether the module exists.
+        if fullname in self._replaced and sys._getframe(3).f_code.co_name == "_find_and_load_unlocked":
+            message = f"{fullname} is not part of pai_sdk; use instead: {self._replaced[fullname]}"
+            raise ModuleNotFoundError(message, name=fullname)
         if not self._paths and parent == "pai_sdk":
             raise ModuleNotFoundError(shipped_lacks(fullname), name=fullname)
-        return None
 
 
 def _spec(fullname: str, loader: Any, *, is_package: bool = False) -> ModuleSpec:

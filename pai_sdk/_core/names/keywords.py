@@ -7,7 +7,8 @@ Standard library only: this is loaded with `Estimator` and `Processor`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from inspect import signature
 from types import FunctionType
@@ -41,7 +42,7 @@ def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
         unknown = [name for name in kwargs if name not in names]
         missing = [name for name in needed[len(args) :] if name not in kwargs]
         if unknown or missing:
-            arguments = [*names[: len(args)], *(name for name in kwargs)]
+            arguments = {**dict(zip(names, args, strict=False)), **kwargs}
             call = _Call(plain.__name__, args[0] if args else None, names, arguments)
             raise WrongCallError(call.problems(unknown, missing))
         return function(*args, **kwargs)
@@ -101,7 +102,7 @@ class _Call(NamedTuple):
     name: str
     owner: object  # the object whose method it is; for a function, its first argument or None
     parameters: Sequence[str]  # of the function
-    arguments: Collection[str]  # the names of the arguments
+    arguments: Mapping[str, object]
 
     def problems(self, unknown: Sequence[str], missing: Sequence[str]) -> list[Problem]:
         """Returns the problems; an argument that is missing because it was misspelt is reported once."""
@@ -127,6 +128,8 @@ class _Call(NamedTuple):
             return Problem(name, _UNKNOWN, f"{instead}{where}"), ()
         free = [each for each in self.parameters[1:] if each not in self.arguments]
         near = nearest(name, [each for each in free if not _differs_by_word(name, each)], cutoff=_NEAR)
+        if not near and "inputs" in self.parameters and isinstance(self.arguments[name], str | os.PathLike):
+            return Problem(name, _UNKNOWN, f"inputs are a dict: {self.name}({{{name!r}: …}})"), ()
         return Problem(name, _UNKNOWN, did_you_mean(near)), near
 
     def _is_of_owner(self, name: str) -> bool:

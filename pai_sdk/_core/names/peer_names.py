@@ -1,4 +1,4 @@
-"""Names of SageMaker, Azure ML and Vertex AI with their replacements: the only list of them.
+"""Names of SageMaker, Azure ML and Vertex AI with their replacements: the only list of them but for modules.
 
 `keywords` reads it for arguments, `lazy_names` for imports, and `aliases` for attributes. A test compares it with
 the pages "Coming from …".
@@ -83,17 +83,20 @@ OF_JOBS = "instance_type"
 """A parameter of everything that describes jobs; keywords that concern none of ours are explained beside it."""
 
 _COMMAND = "the command names it: command='python train.py'"
+_COUNT = "instance_count=2"
 _DISK = "the disk comes with the instance_type; large data goes to channels"
 _GPU = "GPUs are part of the instance_type"
 _IMAGE = "the image decides: image_uri=retrieve('PyTorch', '1.12').image_uri"
 _INPUTS = "inputs of fit() or run(): {'train': 'oss://bucket/data/'}; values such as lr are hyperparameters"
 _USE_REPORT = "leave it out: report() in the job keeps values, and job.metrics() reads them"
+_MAX_WAIT = "the queue has no limit; job.wait(timeout=…) limits the waiting"
 _NOT_SERVED = "leave it out: pai_sdk does not serve models"
 _PARALLEL = "parallel=4"
 _BUCKET_ENCRYPTION = "leave it out: the encryption of files is a setting of the bucket"
 _RETRIES = "max_retries=3; retry_on=[…] names the endings; fallback=[…] is for a lack of capacity"
 _RESUME = "resume=True, resume='<job id>' or resume='<uri>'"
 _SEVERAL = "job_type='PyTorchJob' and instance_count=…, with torchrun in the command"
+_SIZE = "processors and memory are part of the instance_type; in a quota of your own, instance_spec has them"
 _SPOT = "spot_spec=SpotSpec(spot_strategy='SpotAsPriceGo')"
 _TRIALS = "trials=20"
 _USER_ARGS = "hyperparameters={'lr': 0.1}, which $PAI_USER_ARGS in the command passes on as --lr 0.1"
@@ -101,6 +104,28 @@ _VARIABLES = "environments={'NAME': 'value'} are the variables of the job; image
 _VPC = "user_vpc_config=UserVpcConfig(vpc_id=…, switch_id=…, security_group_id=…)"
 _FOLDER_INPUTS = "leave it out: an input is a folder at $PAI_INPUT_<CHANNEL>"
 _WORKSPACE = "workspace_id='12345'; session.workspaces.list() shows the ids"
+
+# Of no SDK: what people try first.
+_GUESSES: Mapping[str, Keyword] = {
+    **dict.fromkeys(
+        ("hparams", "hyper_params", "params"), Keyword("hyperparameters", "hyperparameters={'lr': 0.1}")
+    ),
+    **dict.fromkeys(("gpu", "gpus", "num_gpus", "gpu_count"), Keyword("instance_type", _GPU)),
+    **dict.fromkeys(("cpu", "cpus", "mem", "memory"), Keyword("instance_type", _SIZE)),
+    **dict.fromkeys(("machine", "instance", "vm_size"), Keyword("instance_type", "instance_type='ecs.c6.large'")),
+    **dict.fromkeys(("use_spot", "spot_instance", "spot_instances", "preemptible"), Keyword("spot_spec", _SPOT)),
+    **dict.fromkeys(("nodes", "num_nodes", "num_instances", "workers"), Keyword("instance_count", _COUNT)),
+    **dict.fromkeys(("channels", "data", "input_channels", "train_data"), Keyword("", _INPUTS)),
+    **dict.fromkeys(("container_image", "docker_image", "image"), Keyword("image_uri", "image_uri='python:3.11'")),
+    **dict.fromkeys(("cmd", "script"), Keyword("command", _COMMAND)),
+    **dict.fromkeys(("env_vars", "envs", "variables"), Keyword("environments", _VARIABLES)),
+    **dict.fromkeys(("code_dir", "code_path", "source"), Keyword("source_dir", "source_dir='src'")),
+    **dict.fromkeys(("output", "output_uri"), Keyword("output_path", "output_path='oss://bucket/folder/'")),
+    **dict.fromkeys(("budget", "cost_limit"), Keyword("max_cost", "max_cost=5.0, with max_run_time=3600")),
+    "bucket": Keyword("oss_bucket_name", "oss_bucket_name='models'"),
+    "region": Keyword("region_id", "region_id='cn-hangzhou'"),
+    "workspace": Keyword("workspace_id", _WORKSPACE),
+}
 
 KEYWORDS: Mapping[str, Keyword] = {
     # Accepted, where the value means the same.
@@ -147,6 +172,11 @@ KEYWORDS: Mapping[str, Keyword] = {
     "training_job_id": Keyword("job_id", "job_id='train-…'", _same),  # alipai's
     "training_image": Keyword("image_uri", "image_uri='python:3.11'", _same),
     "use_spot_instances": Keyword("spot_spec", _SPOT, _spot_spec_of),
+    # of SageMaker's first version
+    "train_instance_count": Keyword("instance_count", "instance_count=2", _same),
+    "train_instance_type": Keyword("instance_type", "instance_type='ecs.c6.large'", _same),
+    "train_max_run": Keyword("max_run_time", "max_run_time=3600", _same),
+    "train_use_spot_instances": Keyword("spot_spec", _SPOT, _spot_spec_of),
     "enable_managed_spot_training": Keyword("spot_spec", _SPOT, _spot_spec_of),
     # Searches.
     "hyperparameter_ranges": Keyword("search", "search={'lr': LogUniform(1e-5, 1e-1)}"),
@@ -205,7 +235,7 @@ KEYWORDS: Mapping[str, Keyword] = {
     "identity": Keyword("role_arn", "the role that the job assumes is role_arn"),
     "service_account": Keyword("role_arn", "the role that the job assumes is role_arn"),
     # How long, and what if.
-    "max_wait": Keyword("max_run_time", "the queue has no limit; job.wait(timeout=…) limits the waiting"),
+    "max_wait": Keyword("max_run_time", _MAX_WAIT),
     "stopping_condition": Keyword("max_run_time", "max_run_time=3600, in seconds"),
     "limits": Keyword("max_run_time", "max_run_time=3600, in seconds"),
     "timeout": Keyword("max_run_time", "max_run_time=3600 limits the job, job.wait(timeout=…) the waiting"),
@@ -254,6 +284,10 @@ KEYWORDS: Mapping[str, Keyword] = {
     "enable_web_access": Keyword("", "leave it out: job.logs(follow=True) shows a running job"),
     "model_display_name": Keyword("", _NOT_SERVED),
     "model_serving_container_image_uri": Keyword("", _NOT_SERVED),
+    "train_max_wait": Keyword("max_run_time", _MAX_WAIT),
+    "train_volume_size": Keyword("instance_type", _DISK),
+    "train_volume_kms_key": Keyword("", _BUCKET_ENCRYPTION),
+    **_GUESSES,
     # Of a session.
     "boto_session": Keyword(
         "credentials", "region_id='cn-hangzhou', and a key in environment variables or credentials=…"
@@ -431,6 +465,10 @@ _VALUES = {
     r".*\$\{\{\s*(inputs|outputs)\.": (
         "has a placeholder of Azure ML",
         "write $PAI_INPUT_<CHANNEL>, $PAI_OUTPUT_<CHANNEL>, and $PAI_USER_ARGS for the hyperparameters",
+    ),
+    r".*<bound method ": (
+        "contains a method that was not called",
+        "write it with brackets: estimator.model_data()",
     ),
     r"(s3|gs|azureml|wasbs|abfss)://": ("is a URI of another cloud", "here it is oss://bucket/folder/"),
 }

@@ -6,6 +6,8 @@ from pai_sdk.alipai.unsupported import SERVING, unsupported_names
 
 __all__ = ["ModelRecipe", "ModelRecipeType", "ModelTrainingRecipe", "RegisteredModel"]
 
+__path__: list[str] = []  # so that Python looks for alipai's `model._model_recipe`, whose error names this module
+
 __getattr__ = unsupported_names(
     __name__,
     (

@@ -107,6 +107,15 @@ def test_two_names_of_one_parameter_are_refused() -> None:
     assert "tags" in problems(lambda: Estimator("img", "true", tags=["team"]))
 
 
+def test_inputs_as_keywords_are_a_dict(tmp_path: Path) -> None:
+    made = Estimator("img", "true", instance_type="t")
+    assert problems(lambda: made.fit(train="oss://models/a/", test=tmp_path, seed=3)) == {  # type: ignore[call-arg]
+        "train": "inputs are a dict: fit({'train': …})",
+        "test": "inputs are a dict: fit({'test': …})",
+        "seed": "is an unknown keyword argument",
+    }
+
+
 def test_logs_of_fit_is_show_logs() -> None:
     estimator = Estimator("img", "true", instance_type="ecs.x", session=FakeSession())
     assert estimator.fit(wait=False, logs=False).id

@@ -18,6 +18,7 @@ from pai_sdk.model import ModelRecipe
 import pai_sdk
 from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, Tuner, setup_default_session
 from pai_sdk._client.submit.submitter import EstimatorBase, JobSubmitter
+from pai_sdk._core.names.peer_modules import MODULES
 from pai_sdk._core.names.peer_names import (
     ATTRIBUTES,
     KEYWORDS,
@@ -60,6 +61,7 @@ MEANS_THE_SAME = {
     "tags": {"team": "vision"},
     "use_spot_instances": True,
     "enable_managed_spot_training": True,
+    "train_use_spot_instances": True,
 }
 
 
@@ -245,6 +247,34 @@ def test_hints_name_what_there_is() -> None:
 def test_strings_of_other_clouds_have_a_replacement() -> None:
     assert value_hint("s3://bucket/data/") == ("is a URI of another cloud", "here it is oss://bucket/folder/")
     assert value_hint("python train.py") is None
+
+
+@pytest.mark.parametrize("name", [*MODULES, "model._model_recipe", "job._local_training_job", "api.job"])
+def test_a_module_that_is_left_out_says_what_replaces_it(name: str) -> None:
+    with pytest.raises(ModuleNotFoundError, match="use instead: ") as caught:
+        import_module(f"pai_sdk.{name}")
+    assert caught.value.name == ("pai_sdk.api" if name == "api.job" else f"pai_sdk.{name}")
+
+
+def test_other_modules_are_unknown_as_usual() -> None:
+    for name in ("pai_sdk.colour", "pai_sdk.model.colour", "pai_sdk.estimator.colour"):
+        with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
+            import_module(name)
+
+
+def test_hyperparameters_can_be_called() -> None:
+    made = Estimator("img", "true", hyperparameters={"lr": 0.1})
+    assert made.hyperparameters() == made.hyperparameters == {"lr": 0.1}  # type: ignore[misc, operator]
+    made.set_hyperparameters(epochs=3)
+    assert made.hyperparameters() == {"lr": 0.1, "epochs": 3}  # type: ignore[misc, operator]
+
+
+def test_a_method_that_is_not_called_is_named() -> None:
+    session = Session("cn-hangzhou", "12345", oss_bucket_name="models", access_key_id="i", access_key_secret="s")
+    made = Estimator("img", "true", instance_type="ecs.c6.large", session=session)
+    for value in (made.model_data, f"{made.model_data}"):
+        with pytest.raises(InvalidInputError, match=r"model_data\(\)"):
+            made.plan({"model": value})  # type: ignore[dict-item]
 
 
 def test_keywords_of_other_sdks_have_a_replacement() -> None:
