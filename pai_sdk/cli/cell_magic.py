@@ -48,12 +48,12 @@ def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
 
     The image is that of this Python by default, and the command `python cell.py $PAI_USER_ARGS`.
 
-    `--session NAME` names a variable that holds the session; the default session is taken without it.
+    `--session NAME` names a variable that holds the session; without it, the default session is used.
 
-    With `--no-wait` the cell returns at once, and its card goes on updating. With `--dry-run` nothing is
+    With `--no-wait` the cell returns at once, and its card continues to update. With `--dry-run` nothing is
     submitted, and the plan is shown.
 
-    The job is kept in the variable `pai_job`.
+    The job is stored in the variable `pai_job`.
 
     Example:
         %%pai_job --instance-type ecs.c6.large --set lr=0.1

@@ -113,7 +113,7 @@ def profiles(as_json: Json = False) -> None:
             print_json({"profile": name, "used": name == used, **{key: settings.get(key) for key in CHECKS}})
         return
     if not profiles_by_name:
-        typer.echo(f"no profiles in {file}; to make one: pai-sdk config set region_id … --profile NAME")
+        typer.echo(f"no profiles in {file}; to create one: pai-sdk config set region_id … --profile NAME")
         return
     columns = [*map(Column, ("", "PROFILE", "REGION", "WORKSPACE")), Column("ENDPOINT", drop=1)]
     rows = [
@@ -125,7 +125,7 @@ def profiles(as_json: Json = False) -> None:
 
 @app.command()
 def path() -> None:
-    """Print the path of the config file; it need not exist.
+    """Print the path of the config file, which may not exist yet.
 
     Example: pai-sdk config path
     """
@@ -135,7 +135,7 @@ def path() -> None:
 @app.command("set")
 def set_(
     name: Name,
-    value: Annotated[str, typer.Argument(help="Its value.")],
+    value: Annotated[str, typer.Argument(help="The value of the setting.")],
     profile: Profile = None,
     no_check: Annotated[
         bool, typer.Option("--no-check", help="Accept a region that this release does not know.")

@@ -39,7 +39,7 @@ _SHORT_COMMAND = 300  # characters; `describe` prints the complete command
 
 
 def status(job_id: JobId, as_json: Json = False) -> None:
-    """Show a job; the exit code says its status.
+    """Show the state of a job; the exit code is that of its status.
 
     Example: pai-sdk status train129f212o89d
     """
@@ -89,13 +89,13 @@ def describe(job_id: JobId, as_json: Json = False) -> None:
 
 
 def diff(
-    first: Annotated[str, typer.Argument(metavar="A", help="A job.", autocompletion=complete_job)],
-    second: Annotated[str, typer.Argument(metavar="B", help="Another one.", autocompletion=complete_job)],
+    first: Annotated[str, typer.Argument(metavar="A", help="The first job.", autocompletion=complete_job)],
+    second: Annotated[str, typer.Argument(metavar="B", help="The second job.", autocompletion=complete_job)],
     as_json: Json = False,
 ) -> None:
-    """Show the differences of two jobs: image, command, code, hyperparameters, channels, labels, results.
+    """Show the differences between two jobs: image, command, code, hyperparameters, channels, labels, results.
 
-    The exit code is 0 in any case.
+    The exit code is 0 also if they differ.
 
     Example: pai-sdk diff train129f212o89d train7k2o89d129f2
     """
@@ -232,15 +232,16 @@ def _print_reason(job: TrainingJob) -> None:
 
 def logs(
     job_id: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue until the job has ended.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")] = False,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", min=0, help="Begin with the last lines of each instance.")
+        int | None,
+        typer.Option("--tail", "-n", min=0, help="Show only the last lines of each instance."),
     ] = None,
     timestamps: Annotated[
         bool, typer.Option("--timestamps", "-t", help="Show when each line was written (UTC).")
     ] = False,
     since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Begin with lines written since then: 10m, 2h, or a time.")
+        str | None, typer.Option(metavar="WHEN", help="Show only lines written since then: 10m, 2h, or a time.")
     ] = None,
     instance: Annotated[str | None, typer.Option(help="One instance: `master-0`, `worker-1`, …")] = None,
     as_json: Json = False,

@@ -165,7 +165,7 @@ def wait(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the reason of a failure.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Wait for a job's end; the exit code says how it ended: 0 succeeded, 100 failed, 103 stopped.
+    """Wait until a job ends; the exit code is that of its status: 0 succeeded, 100 failed, 103 stopped.
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """

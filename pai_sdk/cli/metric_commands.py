@@ -45,7 +45,7 @@ def metrics(
     points: Annotated[bool, typer.Option("--points", help="Print each value instead of a summary.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the metrics of a run: a row for each, or each value.
+    """Show the metrics of a run: a row per metric, or with --points each value.
 
     Example: pai-sdk metrics runs/first --follow
     """
@@ -83,7 +83,7 @@ def tensorboard(
     job_id: JobId,
     port: Annotated[int, typer.Option(help="TensorBoard's port; a free one by default.", min=0, max=65535)] = 0,
 ) -> None:
-    """Open TensorBoard on what a job has reported, until Ctrl-C.
+    """Open TensorBoard with the metrics of a job, until Ctrl-C.
 
     Example: pai-sdk tensorboard train129f212o89d --port 6006
     """

@@ -35,14 +35,14 @@ def migrate(
     write: Annotated[
         bool, typer.Option("--write", "-w", help="Change the files; without it, only show the changes.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a file, for scripts.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object per file, for scripts.")] = False,
 ) -> None:
-    """Rewrite programs and notebooks that use alipai: `pai` becomes `pai_sdk`. Shows the changes and what is left.
+    """Rewrite programs and notebooks that use alipai: `pai` becomes `pai_sdk`. Shows the changes and what remains.
 
     For DLC jobs, of `dlc submit` or the official client, it shows an Estimator that does the same. Those files are
     not changed: `pai-sdk dlc` runs scripts as they are.
 
-    Imports and uses of the package are changed; texts and comments are not. Names that pai_sdk lacks are listed
+    Imports and uses of the package are changed; strings and comments are not. Names that pai_sdk lacks are listed
     with their replacements. The exit code is 1 if a file cannot be read.
 
     Example: pai-sdk migrate train.py notebooks/ --write

@@ -92,7 +92,7 @@ def moment_of(text: str, option: str) -> datetime:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
         examples = "examples: 10m, 2h, 2026-11-22T05:00:00"
-        raise typer.BadParameter(f"{text!r} is no duration and no time; {examples}", param_hint=option) from None
+        raise typer.BadParameter(f"{text!r} is not a duration or a time; {examples}", param_hint=option) from None
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
 
 

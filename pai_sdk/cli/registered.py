@@ -39,7 +39,7 @@ def create_algorithm(
     name: Name,
     version: Annotated[str, typer.Argument(help="The new version, such as v1.")],
     spec: Annotated[Path, typer.Option(help="A JSON file with the AlgorithmSpec: Image, Command, …")],
-    description: Annotated[str | None, typer.Option(help="What it does, for people.")] = None,
+    description: Annotated[str | None, typer.Option(help="A description.")] = None,
 ) -> None:
     """Register a version of an algorithm, and the algorithm if none has that name.
 
@@ -76,7 +76,7 @@ def list_algorithms(provider: Provider = None, as_json: Json = False) -> None:
 @algorithms.command("show")
 @_with_backend_options
 def show_algorithm(name: Name, version: Version = None, provider: Provider = None) -> None:
-    """Show what a version of an algorithm takes and does, as JSON.
+    """Show a version of an algorithm as JSON: image, command, channels, hyperparameters.
 
     Example: pai-sdk algorithm show digits v1
     """
@@ -92,7 +92,7 @@ def show_algorithm(name: Name, version: Version = None, provider: Provider = Non
 @_with_backend_options
 def create_model(
     name: Name,
-    uri: Annotated[str, typer.Argument(help="Where its files are: oss://bucket/folder/.")],
+    uri: Annotated[str, typer.Argument(help="Where the files of the model are: oss://bucket/folder/.")],
     version: Annotated[
         str | None, typer.Option(help="The new version, such as 1.0.0; by default, the service numbers it.")
     ] = None,
@@ -100,7 +100,7 @@ def create_model(
         Path | None, typer.Option(help="A JSON file with the TrainingSpec: AlgorithmSpec or AlgorithmName, …")
     ] = None,
     task: Annotated[str | None, typer.Option(help="What the model is for.")] = None,
-    description: Annotated[str | None, typer.Option(help="What it is, for people.")] = None,
+    description: Annotated[str | None, typer.Option(help="A description.")] = None,
 ) -> None:
     """Register a version of a model, and the model if none has that name.
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -31,9 +31,9 @@ from pai_sdk._wire.pai.record import MetricPoint
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.cli.jobs import status_text
-from pai_sdk.cli.options import Json
+from pai_sdk.cli.options import Json, LabelFilter, pairs
 from pai_sdk.cli.selection.backend import selected_backend
-from pai_sdk.cli.selection.job_names import find_job
+from pai_sdk.cli.selection.job_names import LAST, find_job
 from pai_sdk.cli.tables import print_json, print_table, table_console
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 
@@ -59,21 +59,24 @@ Prefixes = Annotated[
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", "-t", help="A metric to show; may be repeated. --json has all.")
 ]
+Filter = Annotated[
+    str, typer.Option("--filter", "-f", help="Conditions: `status=Running loss<0.3 hparams.lr=0.1 name~res`.")
+]
+Sort = Annotated[
+    str,
+    typer.Option(
+        help="id, name, created, updated, status, a metric or hparams.NAME; a leading - reverses the order."
+    ),
+]
 
 
 def runs(
     prefixes: Prefixes = None,
-    filter_by: Annotated[
-        str, typer.Option("--filter", "-f", help="Conditions: `status=Running loss<0.3 hparams.lr=0.1 name~res`.")
-    ] = "",
-    sort: Annotated[
-        str,
-        typer.Option(
-            help="id, name, created, updated, status, a metric or hparams.NAME; a leading - reverses the order."
-        ),
-    ] = "-updated",
+    filter_by: Filter = "",
+    label: LabelFilter = None,
+    sort: Sort = "-updated",
     tag: Tags = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The most runs to show.")] = 20,
+    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of runs.")] = 20,
     as_json: Json = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Update the table as runs grow, until Ctrl-C.")
@@ -85,7 +88,7 @@ def runs(
 
     Example: pai-sdk runs ./runs --filter "loss<0.3" --sort loss --tag loss --tag eval/acc
     """
-    query = _Query(filter_by, sort, limit, tuple(tag or ()))
+    query = _Query(filter_by, sort, limit, tuple(tag or ()), pairs(label, "--label"))
     with _manager_of(prefixes or []) as manager:
         manager.refresh()
         _raise_if_failed(manager)
@@ -93,13 +96,13 @@ def runs(
             with suppress(KeyboardInterrupt):
                 _watch(manager, query, as_json=as_json)
             return
-        page = manager.runs(filter_by, sort, limit)
+        page = query.page(manager)
         all_runs = manager.runs(limit=_MAX_RUNS).runs
         _check_folders(prefixes or [], len(all_runs))
         check_names(all_runs, filter_by, sort, query.tags)
         _print_links(manager)
         if not page.runs and not as_json:
-            typer.echo(_no_runs(prefixes or [], all_runs, filter_by))
+            typer.echo(_no_runs(prefixes or [], all_runs, query))
             return
         _print_page(page, query, as_json=as_json)
 
@@ -112,6 +115,9 @@ def compare(
     tag: Annotated[
         str | None, typer.Option("--tag", "-t", help="The metric; not needed where all runs have just one.")
     ] = None,
+    filter_by: Filter = "",
+    label: LabelFilter = None,
+    sort: Sort = "created",
     x: Annotated[str, typer.Option(help="step, relative_step, relative_time or wall.")] = "step",
     smooth: Annotated[float, typer.Option(min=0.0, max=0.999, help="The weight of smoothing.")] = 0.0,
     save: Annotated[
@@ -120,18 +126,21 @@ def compare(
     log_y: Annotated[bool, typer.Option("--log-y", help="A logarithmic axis in that file.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare one metric of several runs: last, smallest and largest value, and the curve.
+    """Compare one metric of several runs: last, minimum and maximum value, and the curve.
 
-    Example: pai-sdk compare runs/a runs/b train129f212o89d --tag loss --save loss.svg
+    Example: pai-sdk compare --label sweep=lr --tag loss --sort loss --save loss.svg
     """
+    query = _Query(filter_by, sort, _MAX_RUNS, labels=pairs(label, "--label"))
     with _manager_of(run or []) as manager:
         manager.refresh()
         _raise_if_failed(manager)
-        runs = manager.runs(sort="id", limit=_MAX_RUNS).runs
-        _check_folders(run or [], len(runs))
+        all_runs = manager.runs(limit=_MAX_RUNS).runs
+        _check_folders(run or [], len(all_runs))
+        check_names(all_runs, filter_by, sort)
         _print_links(manager)
+        runs = query.page(manager).runs
         if not runs and not as_json:
-            typer.echo(_no_runs(run or [], runs, ""))
+            typer.echo(_no_runs(run or [], all_runs, query))
             return
         tag = _tag_to_compare(runs, tag)
         comparable = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
@@ -158,12 +167,28 @@ def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
     if tag is None:
         common = [name for name in tags if all(name in brief.tags for brief in runs)]
         if len(tags) > 1 and len(common) != 1:
-            raise InvalidInputError([Problem("--tag", "is needed: which metric?", f"one of {_some(tags)}")])
+            raise InvalidInputError([Problem("--tag", "is required", f"the metrics are: {_some(tags)}")])
         tag = tags[0] if len(tags) == 1 else common[0]
     return tag
 
 
-# ---- for `metrics`
+# ---- for `metrics` and `ui`
+
+
+def run_id_in(folder: str, run: str) -> str:
+    """Returns the id of a run in a folder by its id, by its name in tables, or by `-` for the newest run."""
+    with _manager_of([folder]) as manager:
+        manager.refresh()
+        _raise_if_failed(manager)
+        runs = manager.runs(limit=_MAX_RUNS).runs
+    ids = {brief.id: brief.id for brief in runs}
+    if run == LAST and runs:
+        return max(runs, key=lambda brief: (brief.created_at or 0, brief.updated_at or 0)).id
+    by_name = {**{name: run_id for run_id, name in run_names(runs).items()}, **ids}
+    if run not in by_name:
+        hint = name_hint(run, by_name, intro="there are") or "there are no runs yet"
+        raise NotFoundError(f"there is no run {run!r} in {folder}; {hint}", code="RunNotFound", status_code=404)
+    return by_name[run]
 
 
 def is_folder(run: str) -> bool:
@@ -291,7 +316,7 @@ def _watch(manager: RunManager, query: _Query, *, as_json: bool) -> None:
     version = -1
     console = table_console()
     while True:
-        page = manager.runs(query.filter, query.sort, query.limit)
+        page = query.page(manager)
         if as_json:
             for brief in page.runs:
                 if brief.version > version:
@@ -312,12 +337,21 @@ def _watch(manager: RunManager, query: _Query, *, as_json: bool) -> None:
 
 @dataclass(frozen=True)
 class _Query:
-    """The options of `runs`."""
+    """The options of `runs` and `compare` that select runs."""
 
     filter: str
     sort: str
     limit: int
-    tags: tuple[str, ...]
+    tags: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def page(self, manager: RunManager) -> RunPage:
+        """Returns the runs that match, in the requested order."""
+        return manager.runs(self.filter, self.sort, self.limit, labels=self.labels)
+
+    def __str__(self) -> str:
+        labels = [f"{name}={value}" for name, value in self.labels.items()]
+        return " ".join(filter(None, [self.filter, *labels]))
 
 
 def _print_page(page: RunPage, query: _Query, *, as_json: bool) -> None:
@@ -425,7 +459,7 @@ class _RunTable:
         }
         if any(replaced.values()):
             counts = [f"{count:,} of {name}" for name, count in replaced.items() if count]
-            typer.echo(f"points replaced by those of later event files: {_some(counts)}")
+            typer.echo(f"points replaced by later event files: {_some(counts)}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -439,13 +473,16 @@ def _print_links(manager: RunManager) -> None:
     links = manager.state.links
     if links:
         subject = "a symbolic link is" if len(links) == 1 else f"{len(links):,} symbolic links are"
-        typer.echo(f"{subject} not followed: {_some(links)}; give what they lead to as further folders", err=True)
+        typer.echo(
+            f"{subject} not followed: {_some(links)}; to include their targets, give them as further folders",
+            err=True,
+        )
 
 
-def _no_runs(names: Sequence[str], runs: Sequence[RunBrief], filter_by: str) -> str:
+def _no_runs(names: Sequence[str], runs: Sequence[RunBrief], query: _Query) -> str:
     """Returns the reason for an empty table."""
     if runs:
-        return f"no run matches {filter_by!r}, of {len(runs)}"
+        return f"no run matches {str(query)!r}, of {len(runs)}"
     if not names:
         return "no jobs"
     return f"no runs in {_some(names)}: there are no event files, which `report` and TensorBoard write"

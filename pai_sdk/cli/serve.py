@@ -38,7 +38,7 @@ logger = logging.getLogger(__name__)
 _DAY_S = 24 * 3600.0
 _DATABASE_VARIABLE = "PAI_SERVICE_DATABASE"
 _where = partial(typer.Option, rich_help_panel="Where it runs")
-_how_much = partial(typer.Option, rich_help_panel="How much it takes")
+_how_much = partial(typer.Option, rich_help_panel="Limits")
 
 
 def _checked_executor(name: str) -> str:
@@ -134,10 +134,10 @@ def serve(
         ),
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"], _where(help="Log lines of text, or JSON objects, one a line, to stderr.")
+        Literal["text", "json"], _where(help="Log lines of text, or JSON objects, one per line, to stderr.")
     ] = "text",
     access_log: Annotated[bool, _where("--access-log", help="Log a line for each request.")] = False,
-    slots: Annotated[int, _how_much(min=1, help="The most instances that run at once.")] = 16,
+    slots: Annotated[int, _how_much(min=1, help="The maximum number of instances that run at once.")] = 16,
     cpus: Annotated[
         float | None,
         _how_much(min=0.1, help="CPUs that running instances may request in total; no limit by default."),
@@ -148,8 +148,8 @@ def serve(
             min=0.1, metavar="GIB", help="Memory that running instances may request in total; no limit by default."
         ),
     ] = None,
-    rate: Annotated[float, _how_much(min=1, help="The most requests a second with the key.")] = 1000,
-    connections: Annotated[int, _how_much(min=10, max=100_000, help="The most open connections.")] = 1000,
+    rate: Annotated[float, _how_much(min=1, help="Maximum requests per second with the key.")] = 1000,
+    connections: Annotated[int, _how_much(min=10, max=100_000, help="Maximum number of open connections.")] = 1000,
     upload_life: Annotated[
         float,
         _how_much(
@@ -245,9 +245,7 @@ def _executor_options(executor: str, options: list[str], ray_address: str | None
         if executor != "ray":
             raise typer.BadParameter("it is for --executor ray only.", param_hint="--ray-address")
         if "address" in parsed:
-            raise typer.BadParameter(
-                "give it, or --executor-option address=…, not both.", param_hint="--ray-address"
-            )
+            raise typer.BadParameter("give either it or --executor-option address=….", param_hint="--ray-address")
         parsed["address"] = ray_address
     return parsed
 
@@ -347,7 +345,7 @@ def status(data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
 
 @app.command()
 def stop(data: Data = EMBEDDED_DATA) -> None:
-    """Stop the service. Running jobs go on; the next command or session that needs it starts it again.
+    """Stop the service. Running jobs continue; the next command or session that needs it starts it again.
 
     Example: pai-sdk service stop
     """
@@ -362,7 +360,7 @@ def stop(data: Data = EMBEDDED_DATA) -> None:
 @app.command()
 def clean(
     older_than: Annotated[
-        str, typer.Option(help="Only what ended, or was last used, longer ago than this: 7d, 12h, 30m, 0.")
+        str, typer.Option(help="Only data that ended, or was last used, longer ago than this: 7d, 12h, 30m, 0.")
     ] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     data: Data = EMBEDDED_DATA,
@@ -411,7 +409,7 @@ def restore(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Make a data folder of a backup; `pai-sdk serve --data` then serves it.
+    """Restore a backup into a new data folder; `pai-sdk serve --data` then serves it.
 
     The folder must not exist yet. Every file is compared with its checksum first. With a URL in
     PAI_SERVICE_DATABASE or --database-file, the jobs go into that database, which must be empty.

@@ -19,8 +19,9 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
 from pai_sdk.cli.options import Api, Json, pairs
 from pai_sdk.cli.selection.backend import selected_backend
+from pai_sdk.cli.selection.files import check_is_job_file, check_is_plan
 from pai_sdk.cli.selection.job_names import JobId, find_job
-from pai_sdk.cli.tables import print_error
+from pai_sdk.cli.tables import print_error, print_plan
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ JobName = Annotated[str | None, _content("--name", help="The job's name.")]
 InstanceType = Annotated[
     str | None, _location("--instance-type", "-t", help="Such as ecs.c6.large; local means Docker here.")
 ]
-InstanceCount = Annotated[int | None, _location("--instance-count", min=1, help="How many instances.")]
+InstanceCount = Annotated[int | None, _location("--instance-count", min=1, help="The number of instances.")]
 MaxRunTime = Annotated[
     int | None, _location("--max-run-time", min=1, help="Stop the job after this number of seconds.")
 ]
-DryRun = Annotated[bool, _action("--dry-run", help="Print the plan, and submit nothing.")]
+DryRun = Annotated[bool, _action("--dry-run", help="Print the request as JSON, and submit nothing.")]
 Wait = Annotated[bool, _action("--wait/--no-wait", help="Show the log until the job has ended.")]
 
 
@@ -119,11 +120,13 @@ def run(
         typer.echo(json.dumps(job_file_schema(), ensure_ascii=False, indent=1))
         return
     if not (file or image or kind or parameter):
-        raise typer.BadParameter("give a job file, or options such as --image, --command and --instance-type")
+        raise typer.BadParameter("give a job file such as job.yaml, or --image, --command and --instance-type")
+    if file is not None:
+        check_is_job_file(file)
     job_file = job_file_of({**context.params, "instance_type": _effective_type(instance_type)})
     submitter, plan = job_file.plan()
     if dry_run:
-        typer.echo(str(plan))
+        print_plan(plan)
     elif save is not None:
         _upload_and_save(plan, submitter.instance_type, save)
     else:
@@ -169,9 +172,10 @@ def submit(
 
     Example: pai-sdk submit plan.json --no-wait
     """
+    check_is_plan(plan_file)
     plan = Plan.load(plan_file)
     if dry_run:
-        typer.echo(str(plan))
+        print_plan(plan)
     else:
         _submit(plan, None, wait=wait, as_json=as_json)
 
@@ -205,7 +209,7 @@ def clone(
 
     plan = plan_copy(find_job(job_id), **job_file_of(context.params).values)
     if dry_run:
-        typer.echo(str(plan))
+        print_plan(plan)
     else:
         _submit(plan, None, wait=wait, as_json=as_json)
 

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
+    from pai_sdk._client.backend.base import Plan
+
 _WIDE = 1000
 _MIN_VALUE_WIDTH = 24  # terminal cells that are reserved for a value beside its name
 
@@ -84,6 +86,13 @@ def wrapped(text: str, width: int) -> list[str]:
             line, max(20, width), break_long_words=False, break_on_hyphens=False, subsequent_indent=indent
         ) or [""]
     return lines or [""]
+
+
+def print_plan(plan: Plan) -> None:
+    """Prints a request as one JSON document on stdout, and what else the plan says on stderr."""
+    typer.echo(json.dumps(plan.masked_body(), ensure_ascii=False, indent=2))
+    for remark in plan.remarks():
+        typer.echo(remark, err=True)
 
 
 def print_json(value: Any) -> None:

@@ -41,13 +41,12 @@ class RowFormat(str, Enum):
 Run = Annotated[
     str, typer.Argument(metavar="RUN", help="A job, or the folder or URI of a trace.", autocompletion=complete_job)
 ]
-Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The most rows to print.")]
+Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The maximum number of rows.")]
 Format = Annotated[
-    RowFormat, typer.Option("--format", "-f", help="table, csv, or json: one object a line, nan and inf as text.")
+    RowFormat,
+    typer.Option("--format", "-f", help="table, csv, or json: an object per line, nan and inf as strings."),
 ]
-Uncommitted = Annotated[
-    bool, typer.Option("--uncommitted", help="Also rows that were sent, but are not committed yet.")
-]
+Uncommitted = Annotated[bool, typer.Option("--uncommitted", help="Also rows that are not committed yet.")]
 
 
 @app.command()

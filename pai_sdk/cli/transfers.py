@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.tree import FileTree
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
-Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with everything below it.")]
+Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with all its subfolders.")]
 _LOCATION_HELP = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
 
 
@@ -40,7 +40,7 @@ def cp(
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Copy a file, or with --recursive what is in a folder.
+    """Copy a file, or with --recursive the content of a folder.
 
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """
@@ -64,12 +64,10 @@ def cp(
 
 def ls(
     location: Annotated[str, typer.Argument(metavar="PLACE", help=_LOCATION_HELP)] = ".",
-    recursive: Annotated[
-        bool, typer.Option("--recursive", "-r", help="All files below, not only what is directly in the folder.")
-    ] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Also the files of subfolders.")] = False,
     as_json: Json = False,
 ) -> None:
-    """List a folder, or show the facts about a file.
+    """List a folder, or show size, time and ETag of a file.
 
     Example: pai-sdk ls -r oss://models/digits/
     """
@@ -115,7 +113,7 @@ def rm(
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Delete a file, or with --recursive a folder with all that is below it. Links are not followed.
+    """Delete a file, or with --recursive a folder with its content. Links are not followed.
 
     Example: pai-sdk rm -r oss://models/digits/ --dry-run
     """
@@ -264,7 +262,7 @@ def pack(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
 ) -> None:
-    """Show which files of a code folder are uploaded for a job, which are not, and why.
+    """Show which files of a code folder are uploaded for a job, which are left out, and why.
 
     Example: pai-sdk pack src --all
     """

@@ -26,8 +26,9 @@ from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import host_names, token_in
+from pai_sdk.cli.run_commands import run_id_in
 from pai_sdk.cli.selection.backend import selected_backend, service_on, session_on
-from pai_sdk.cli.selection.job_names import complete_job, find_job
+from pai_sdk.cli.selection.job_names import JOB_HELP, complete_job, find_job
 
 if TYPE_CHECKING:
     from pai_sdk._service.web.ui_app import UiServer
@@ -51,7 +52,7 @@ def ui(
         str | None,
         _of_service(
             metavar="JOB",
-            help="Show this job: its id, the beginning of it, its name, or - for the newest.",
+            help=f"Show this job. {JOB_HELP}",
             autocompletion=complete_job,
         ),
     ] = None,
@@ -61,7 +62,9 @@ def ui(
             metavar="FOLDER", help="The service that runs on this data folder, in place of the one in use."
         ),
     ] = None,
-    run: Annotated[str | None, typer.Option(metavar="RUN", help="Show the run with this id.")] = None,
+    run: Annotated[
+        str | None, typer.Option(metavar="RUN", help="Show this run: an id, a name, or - for the newest.")
+    ] = None,
     host: Annotated[
         str | None,
         _of_folder(
@@ -85,7 +88,7 @@ def ui(
     ] = None,
     open_browser: Annotated[bool, typer.Option("--open", help="Open the page in the browser.")] = False,
 ) -> None:
-    """Show jobs, logs and curves in the browser: of the service in use, or of a folder of runs.
+    """Show jobs, logs and curves in the browser: of the current service, or of a folder of runs.
 
     Without DIR, this prints a link to the page of the service and ends. The embedded service is started if needed.
 
@@ -143,7 +146,8 @@ def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> No
         raise typer.BadParameter("give one of --job and --run")
     session = get_default_session()
     _require_page(session)
-    link = session.new_page_link(_id_of(job) if job is not None else run)
+    shown = job or run
+    link = session.new_page_link(_id_of(shown) if shown is not None else None)
     typer.echo(f"The page of {selected_backend().describe()}. Open this link within a minute; it works once:")
     typer.echo(f"  {link}")
     address = urlsplit(link)
@@ -196,11 +200,12 @@ def _serve_folder(
     location = root if uri_scheme(root) is not None else expanded(Path(root))
     if isinstance(location, Path) and not location.is_dir():
         raise typer.BadParameter(f"there is no folder {str(location)!r}", param_hint="DIR")
+    run_id = run_id_in(str(location), run) if run is not None else None
     token = token_in(token_file.expanduser()) if token_file is not None else ""
     pipelines = FolderRuns(location) if isinstance(location, Path) else None
     server = UiServer(UiSettings(location, host, port, tuple(names or ()), token, pipelines))
     with contextlib.suppress(KeyboardInterrupt):
-        server.run(lambda: _print_link(server, location, run, open_browser=open_browser))
+        server.run(lambda: _print_link(server, location, run_id, open_browser=open_browser))
 
 
 def _print_link(server: UiServer, location: str | Path, run: str | None, *, open_browser: bool) -> None:

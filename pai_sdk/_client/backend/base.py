@@ -128,10 +128,11 @@ class Plan:
     def to_json(self) -> str:
         """Returns the body as it will be sent, indented for reading; that of a DLC job without secrets."""
         if self.render is not None:
-            return json.dumps(self._public_body(), ensure_ascii=False, indent=2)
+            return json.dumps(self.masked_body(), ensure_ascii=False, indent=2)
         return self.request.to_json(indent=2)
 
-    def _public_body(self) -> dict[str, Any]:
+    def masked_body(self) -> dict[str, Any]:
+        """Returns the body with masked secrets, for display."""
         return public_request(self.request) if self.render is None else public_body(self.body)
 
     def save(self, path: str | Path) -> Path:
@@ -158,7 +159,10 @@ class Plan:
         return replace(self, request=self.request.with_label(SUBMISSION_LABEL, str(self.submission)))
 
     def __str__(self) -> str:
-        request_json = json.dumps(self._public_body(), ensure_ascii=False, indent=2)
+        return "\n".join([json.dumps(self.masked_body(), ensure_ascii=False, indent=2), *self.remarks()])
+
+    def remarks(self) -> list[str]:
+        """Returns a line for each upload, copy, fallback, warning and note: what the body does not say."""
         lines = [f"upload: {line}" for line in self._upload_lines()]
         if self.resume is not None:
             lines.append(f"resume: {self.resume}")
@@ -166,7 +170,7 @@ class Plan:
         lines += [f"without capacity: {', then '.join(kinds)}"] if kinds else []
         lines += [f"warning: {warning}" for warning in self.warnings]
         lines += [f"note: {note}" for note in self.notes]
-        return "\n".join([request_json, *lines])
+        return lines
 
     def __repr__(self) -> str:
         uploads = "".join(f", {line}" for line in self._upload_lines())
@@ -175,7 +179,7 @@ class Plan:
     def _repr_html_(self) -> str:
         notes = [f"upload {line}" for line in self._upload_lines()]
         notes += [f"resume {self.resume}"] if self.resume is not None else []
-        return plan_card_html(self._public_body(), notes)
+        return plan_card_html(self.masked_body(), notes)
 
     def _upload_lines(self) -> list[str]:
         return [f"{u.origin or u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]

@@ -58,7 +58,7 @@ def dlc(
         list[str] | None, typer.Argument(metavar="COMMAND", help="submit, get, logs, stop, delete, events, …")
     ] = None,
 ) -> None:
-    """Run a command of the command line `dlc`: its scripts run with `alias dlc="pai-sdk dlc"`.
+    """Run a command of PAI's `dlc` command line: scripts for it run with `alias dlc="pai-sdk dlc"`.
 
     `pai-sdk dlc help submit` shows the flags of a command. Exit codes: 0 accepted or succeeded, 1 refused or
     failed, 2 wrong usage.
@@ -91,7 +91,7 @@ def _run(tokens: Sequence[str]) -> int:
     before.check()
     name, *remaining = before.positionals or ["help"]
     if name not in _COMMANDS:
-        raise InvalidInputError([Problem(name, "is no command of dlc", name_hint(name, _COMMANDS))])
+        raise InvalidInputError([Problem(name, "is not a command of dlc", name_hint(name, _COMMANDS))])
     command = _COMMANDS[name]
     shorts = {flag.short for flag in command.flags}
     globals_ = (Flag(f.name, f.help, f.kind, "" if f.short in shorts else f.short) for f in GLOBAL_FLAGS)
@@ -138,7 +138,7 @@ def _help(arguments: Arguments, _: Callable[[], DlcConnection]) -> int:
     arguments.check()
     name = next(iter(arguments.positionals), "")
     if name and name not in _COMMANDS:
-        raise InvalidInputError([Problem(name, "is no command of dlc", name_hint(name, _COMMANDS))])
+        raise InvalidInputError([Problem(name, "is not a command of dlc", name_hint(name, _COMMANDS))])
     _print_help(name)
     return 0
 

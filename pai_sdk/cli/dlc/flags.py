@@ -140,7 +140,7 @@ def read_job_file(path: Path, flags: Mapping[str, Flag]) -> dict[str, list[str]]
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not a text in UTF-8"
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8 text"
         raise InvalidInputError([Problem(where, f"cannot be read: {reason}")]) from error
     values: dict[str, list[str]] = {}
     problems = []

@@ -104,7 +104,7 @@ def _pattern(arguments: Arguments) -> re.Pattern[str] | None:
     try:
         return None if text is None else re.compile(text)
     except re.error as error:
-        arguments.problems.append(Problem("--display_name_regex", f"is no regular expression: {error}"))
+        arguments.problems.append(Problem("--display_name_regex", f"is not a regular expression: {error}"))
         return None
 
 

@@ -98,7 +98,7 @@ def follow(
                 break
             (sleep or time.sleep)(MIN_POLL_S)
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the job goes on; to stop it: pai-sdk dlc stop job {job_id}") from None
+        raise KeyboardInterrupt(f"the job continues; to stop it: pai-sdk dlc stop job {job_id}") from None
     if last == "Succeeded":
         return SUCCEEDED
     if last == "Stopped" and stopped_code is not None:

@@ -88,7 +88,7 @@ def _file_body(arguments: Arguments) -> dict[str, Any]:
         arguments.problems.append(Problem("--body-json", "is not JSON", "write @FILE for a file"))
         return {}
     if not isinstance(content, dict):
-        arguments.problems.append(Problem("--body-json", "is no object with the fields of CreateJob"))
+        arguments.problems.append(Problem("--body-json", "is not an object with the fields of CreateJob"))
         return {}
     return dict(content)
 
@@ -99,7 +99,9 @@ def _roles(arguments: Arguments) -> Iterator[dict[str, Any]]:
     worker_flags = [flag for flag in VENDOR_FLAGS if flag.role and flag.name in arguments]
     if roles:
         arguments.problems += (
-            Problem(f"--{flag.name}", "is given beside --role") for flag in worker_flags if flag.name != "image"
+            Problem(f"--{flag.name}", "is not allowed with --role")
+            for flag in worker_flags
+            if flag.name != "image"
         )
         for text in roles:
             name, _, settings = text.partition(":")
@@ -119,7 +121,7 @@ def _role(arguments: Arguments, name: str, fields: Mapping[str, str]) -> dict[st
         if text:
             put_field(spec, path, text)
     if not spec["pod_count"].isdecimal():
-        arguments.problems.append(Problem("--role", f"the count {spec['pod_count']!r} of {name} is no number"))
+        arguments.problems.append(Problem("--role", f"the count {spec['pod_count']!r} of {name} is not a number"))
         spec["pod_count"] = 1
     return spec
 

@@ -36,14 +36,14 @@ def top(
         str | None,
         typer.Argument(
             metavar="JOB",
-            help="Only this job: its id, the beginning of it, its name, or -.",
+            help="Only this job: its id or name, the beginning of one, or - for the newest.",
             autocompletion=complete_job,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once, not until Ctrl-C.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show what each instance of the running jobs uses: processor, memory, GPU.
+    """Show CPU, memory and GPU use of each instance of the running jobs.
 
     CPU is in percent of all cores of the machine. `-` means that a value is not measured there, or not yet:
     services measure every ten seconds; Docker has no values of GPUs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -50,10 +51,11 @@ def run(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pipeline; may be repeated."),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Check everything, and print the request of each job; run nothing.")
+        bool,
+        typer.Option("--dry-run", help="Check everything, print the request of each job as JSON; run nothing."),
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Run every step, also those that an earlier run has made.")
+        bool, typer.Option("--no-cache", help="Run every step, also those with a result of an earlier run.")
     ] = False,
     quiet: NoShow = False,
 ) -> None:
@@ -64,9 +66,12 @@ def run(
     pipeline, parameters = pipeline_of(file), parameters_of(set_ or [])
     if dry_run:
         plans = pipeline.plans(**parameters)
+        requests = {name: plan.masked_body() for name, plan in plans.items()}
+        typer.echo(json.dumps(requests, ensure_ascii=False, indent=2))
         for name, plan in plans.items():
-            typer.echo(f"# step {name}\n{plan}")
-        typer.echo(f"# steps: {len(pipeline.steps)}, requests: {len(plans)}; nothing was sent", err=True)
+            for remark in plan.remarks():
+                typer.echo(f"step {name}: {remark}", err=True)
+        typer.echo(f"steps: {len(pipeline.steps)}, requests: {len(plans)}; nothing was sent", err=True)
         return
     pipeline.check(**parameters)
     _run_and_exit(lambda: pipeline.run(show=not quiet, cache=not no_cache, **parameters))
@@ -81,7 +86,7 @@ def resume(
     ] = None,
     quiet: NoShow = False,
 ) -> None:
-    """Go on with a run whose process has ended; failed steps run again.
+    """Continue a run whose process has ended; failed steps run again.
 
     Example: pai-sdk pipeline resume digits.py
     """
@@ -108,14 +113,14 @@ def show(
     else:
         typer.echo(repr(run))
     if run.status == "interrupted":
-        typer.echo("no process works on it; `pai-sdk pipeline resume FILE` continues it", err=True)
+        typer.echo("no process is running it; `pai-sdk pipeline resume FILE` continues it", err=True)
     raise typer.Exit(_CODES.get(run.status, exit_codes.ERROR))
 
 
 @app.command("stop")
 @_with_backend_options
 def stop(uri: Uri) -> None:
-    """Stop a run and its jobs, also where the process that ran it is gone.
+    """Stop a run and its jobs, even if the process that started it no longer exists.
 
     Example: pai-sdk pipeline stop ~/.pai/pipelines/digits/runs/20261124-044926-9911a2b
     """
@@ -134,7 +139,7 @@ def schedule(
     file: File,
     cron: Cron,
     zone: Zone = "UTC",
-    name: Annotated[str | None, typer.Option("--name", help="By default that of the pipeline.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="The name; by default that of the pipeline.")] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pipeline; may be repeated."),

@@ -26,7 +26,10 @@ app = Commands(
 
 _with_backend_options = partial(with_backend_options, with_local=False)
 
-Cron = Annotated[str, typer.Option("--cron", help="Minute, hour, day of month, month, day of week: '0 3 * * *'.")]
+Cron = Annotated[
+    str,
+    typer.Option("--cron", help="Minute, hour, day, month, day of week; '0 3 * * *' is daily at 3:00."),
+]
 Zone = Annotated[str, typer.Option("--zone", help="The time zone, such as Europe/Berlin.")]
 _Name = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The name or the id of the schedule.")]
 
@@ -37,7 +40,9 @@ def add(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A job file in YAML.")],
     cron: Cron,
     zone: Zone = "UTC",
-    name: Annotated[str | None, typer.Option("--name", help="By default that of the file, without .yaml.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", help="By default the name of the file, without .yaml.")
+    ] = None,
     values: Set = None,
     env: Env = None,
     as_json: Json = False,
@@ -112,7 +117,7 @@ def show(schedule: _Name, as_json: Json = False) -> None:
 @app.command()
 @_with_backend_options
 def pause(schedule: _Name, as_json: Json = False) -> None:
-    """Create no jobs until `resume`; jobs that are there go on.
+    """Pause a schedule: it creates no jobs until `resume`; running jobs continue.
 
     Example: pai-sdk schedule pause nightly
     """
@@ -123,7 +128,7 @@ def pause(schedule: _Name, as_json: Json = False) -> None:
 @app.command()
 @_with_backend_options
 def resume(schedule: _Name, as_json: Json = False) -> None:
-    """Create jobs again, from the next time on.
+    """Resume a schedule: it creates jobs again, from the next time on.
 
     Example: pai-sdk schedule resume nightly
     """

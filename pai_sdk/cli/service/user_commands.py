@@ -41,7 +41,7 @@ _Endpoint = Annotated[
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.")]
 _Right = Annotated[
     Literal["read", "submit", "admin"],
-    typer.Option(help="read: look at jobs and files; submit: also run jobs; admin: everything, users too."),
+    typer.Option(help="read: read jobs and files; submit: also run jobs; admin: everything, users too."),
 ]
 
 
@@ -74,7 +74,7 @@ def add(
 
 @app.command()
 def key(name: _Name, endpoint: _Endpoint = None, data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
-    """Make another key for a user, and print their settings with it.
+    """Create another key for a user, and print the settings with it.
 
     Example: pai-sdk service user key alice
     """
@@ -128,7 +128,7 @@ def quota(
 ) -> None:
     """Show the quota of a user and how much of it is used; with options, change it first.
 
-    Jobs that run already go on, whatever they use.
+    Running jobs continue, whatever they use.
 
     Example: pai-sdk service user quota alice --cpus 8 --gpus 1 --running 4
     """
@@ -154,7 +154,7 @@ def quota(
 def revoke(
     name: _Name, access_key_id: Annotated[str, typer.Argument(metavar="KEY")], data: Data = EMBEDDED_DATA
 ) -> None:
-    """Make a key worthless, at once.
+    """Revoke a key. It takes effect at once.
 
     Example: pai-sdk service user revoke alice LTAI0123456789abcdefghij
     """
@@ -176,11 +176,11 @@ def remove(name: _Name, data: Data = EMBEDDED_DATA) -> None:
 
 def audit(
     user: Annotated[str | None, typer.Option(help="Only requests of this user.")] = None,
-    limit: Annotated[int, typer.Option("--most", min=1, help="How many are shown.")] = 100,
+    limit: Annotated[int, typer.Option("--most", min=1, help="The maximum number of entries.")] = 100,
     data: Data = EMBEDDED_DATA,
     as_json: Json = False,
 ) -> None:
-    """Show who changed what, and who was refused, the newest first.
+    """Show the audit log, the newest entries first: who changed what, and which requests were refused.
 
     Example: pai-sdk service audit --user alice
     """

@@ -71,11 +71,11 @@ def member(
     user: _User,
     role: Annotated[
         Literal["WorkspaceAdmin", "AlgoDeveloper", "WorkspaceGuest"],
-        typer.Option(help="As on PAI: guests look, developers submit jobs, administrators manage all jobs."),
+        typer.Option(help="As on PAI: guests read, developers submit jobs, administrators manage all jobs."),
     ] = "AlgoDeveloper",
     data: Data = EMBEDDED_DATA,
 ) -> None:
-    """Make a user a member of a workspace, or change their role in it.
+    """Add a user to a workspace, or change their role in it.
 
     Example: pai-sdk service workspace member 2 alice --role WorkspaceAdmin
     """
@@ -86,7 +86,7 @@ def member(
 
 @app.command()
 def leave(workspace: _Workspace, user: _User, data: Data = EMBEDDED_DATA) -> None:
-    """End the membership of a user. Their jobs stay in the workspace.
+    """Remove a user from a workspace. Their jobs stay in it.
 
     Example: pai-sdk service workspace leave 1 alice
     """
@@ -97,7 +97,7 @@ def leave(workspace: _Workspace, user: _User, data: Data = EMBEDDED_DATA) -> Non
 
 @app.command()
 def remove(workspace: _Workspace, data: Data = EMBEDDED_DATA) -> None:
-    """Remove a workspace in which there is nothing any more.
+    """Remove an empty workspace.
 
     Example: pai-sdk service workspace remove 2
     """

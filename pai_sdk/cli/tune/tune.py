@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.tables import print_error
+from pai_sdk.cli.tables import print_error, print_plan
 from pai_sdk.errors import TuningFailed
 
 if TYPE_CHECKING:
@@ -26,8 +26,10 @@ def tune(
     search: Annotated[
         Path, typer.Option("--search", metavar="FILE", help="A YAML file with the range of each hyperparameter.")
     ],
-    trials: Annotated[int | None, typer.Option(help="How many trials; 20 by default.")] = None,
-    parallel: Annotated[int | None, typer.Option(help="How many jobs run at once; 4 by default.")] = None,
+    trials: Annotated[int | None, typer.Option(help="The number of trials; 20 by default.")] = None,
+    parallel: Annotated[
+        int | None, typer.Option(help="The maximum of jobs that run at once; 4 by default.")
+    ] = None,
     objective: Annotated[str | None, _how(metavar="METRIC", help="The metric; loss by default.")] = None,
     direction: Annotated[str | None, _how(help="minimize or maximize.")] = None,
     sampler: Annotated[
@@ -36,23 +38,23 @@ def tune(
     pruner: Annotated[str | None, _how(help="Ends poor trials early: asha, median or hyperband.")] = None,
     seed: Annotated[int | None, _how(help="Decides which values are tried.")] = None,
     warm_start: Annotated[
-        str | None, _how(metavar="URI", help="Begin with the trials of this study or run store.")
+        str | None, _how(metavar="URI", help="Start from the trials of this study or run store.")
     ] = None,
     study: Annotated[
-        str | None, _then(metavar="URI", help="The folder of the study; one that is there is continued.")
+        str | None, _then(metavar="URI", help="The folder of the study; an existing study is continued.")
     ] = None,
-    max_failures: Annotated[int | None, _then(help="End when more trials have failed; 5 by default.")] = None,
+    max_failures: Annotated[int | None, _then(help="Stop when more trials have failed; 5 by default.")] = None,
     timeout: Annotated[
-        float | None, _then(help="End after this time, in seconds; jobs that run are stopped.", min=0)
+        float | None, _then(help="Stop after this number of seconds, with the running jobs.", min=0)
     ] = None,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A fixed hyperparameter; may be repeated."),
     ] = None,
-    dry_run: Annotated[bool, _then("--dry-run", help="Print the plan of a trial.")] = False,
+    dry_run: Annotated[bool, _then("--dry-run", help="Print the request of a trial as JSON.")] = False,
     as_json: Annotated[bool, _then("--json", help="Print each trial as a JSON object.")] = False,
 ) -> None:
-    """Search for the hyperparameters with which a metric is best; each trial is a job.
+    """Search for the best hyperparameters for a metric; each trial is a job.
 
     Example: pai-sdk tune job.yaml --search space.yaml --trials 50 --parallel 8
     """
@@ -60,7 +62,7 @@ def tune(
 
     tuner, inputs = described_search(file, search, values, context.params)
     if dry_run:
-        typer.echo(str(tuner.plan(inputs)))
+        print_plan(tuner.plan(inputs))
         return
     typer.echo(f"study: {tuner.study}", err=True)
     try:

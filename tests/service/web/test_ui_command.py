@@ -80,8 +80,8 @@ def test_the_link_of_the_command_signs_in(in_use: Client) -> None:
 @pytest.mark.parametrize("option", ["--job", "--run"])
 def test_the_link_may_lead_to_a_job(in_use: Client, option: str) -> None:
     job_id = in_use.create(job_body(TrainingJobName=f"digits{option}"))
-    given = f"digits{option}" if option == "--job" else job_id
-    assert parse_qs(urlsplit(link_in(ui(option, given))).fragment)["run"] == [job_id]
+    for name in (job_id, f"digits{option}", "-"):
+        assert parse_qs(urlsplit(link_in(ui(option, name))).fragment)["run"] == [job_id]
     assert type(ui(option, "nothing").exception).__name__ == "NotFoundError"
     assert ui("--job", job_id, "--run", job_id).exit_code == 2
 

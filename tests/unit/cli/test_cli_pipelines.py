@@ -91,8 +91,7 @@ def test_a_run_whose_process_is_gone_is_stopped_from_here(pai: Pai, file: Path) 
 def test_a_dry_run_prints_every_request_and_runs_nothing(pai: Pai, file: Path, tmp_path: Path) -> None:
     file.write_text(FILE + JOB)
     done = pai("pipeline", "run", file, "--dry-run")
-    assert "# step job" in done.stdout
-    assert '"EcsSpec": "ecs.c6.large"' in done.stdout
+    assert json.loads(done.stdout)["job"]["ComputeResource"]["EcsSpec"] == "ecs.c6.large"
     assert "steps: 3, requests: 1; nothing was sent" in done.stderr
     assert not (tmp_path / "store" / "runs").exists()
 

@@ -286,6 +286,40 @@ def test_a_comparison_is_saved(pai: Pai, folder: Path) -> None:
     assert "<svg" in Path("loss.svg").read_text(encoding="utf-8")
 
 
+def names_of(output: str) -> list[str]:
+    return [json.loads(line)["Id"] for line in output.splitlines()]
+
+
+def test_runs_to_compare_are_selected_and_sorted(pai: Pai, folder: Path) -> None:
+    compare = ("compare", folder, "--tag", "loss", "--json")
+    ids = [f"{NAME}/lr-{number}" for number in range(3)]
+    assert names_of(pai(*compare, "--sort", "loss").stdout) == ids[::-1]
+    assert names_of(pai(*compare, "--sort", "-id", "--filter", "loss<0.5").stdout) == [ids[2], ids[1]]
+    shown = pai(*compare[:-1], "--sort", "loss").stdout.splitlines()
+    assert [row.split()[0] for row in shown[1:]] == ids[::-1]
+    assert pai(*compare[:-1], "--filter", "loss>9").stdout == "no run matches 'loss>9', of 3\n"
+    with refused(InvalidInputError, "sort"):
+        pai(*compare, "--sort", "los")
+
+
+def test_runs_are_selected_by_the_labels_of_their_jobs(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
+    backend = jobs["train2"].backend
+    assert isinstance(backend, WithOutput)
+    backend.extra["Labels"] = [{"Key": "sweep", "Value": "lr"}]
+    for command in ("runs", "compare"):
+        output = pai(command, "--tag", "loss", "--label", "sweep=lr", "--json").stdout
+        assert names_of(output) == ["train2"]
+        assert pai(command, "--label", "sweep=x").stdout == "no run matches 'sweep=x', of 2\n"
+
+
+def test_a_run_of_a_folder_is_named_by_its_id_its_name_or_the_newest(folder: Path) -> None:
+    write_run(folder / "new", {"loss": [0.5]}, hparams={"lr": 0.1})
+    for name, run_id in ((f"{NAME}/lr-1", f"{NAME}/lr-1"), ("new", "new"), ("-", "new")):
+        assert run_commands.run_id_in(str(folder), name) == run_id
+    with refused(NotFoundError, code="RunNotFound"):
+        run_commands.run_id_in(str(folder), "neww")
+
+
 def test_a_metric_that_is_missing_names_the_others(pai: Pai, folder: Path) -> None:
     with refused(InvalidInputError, "--tag"):
         pai("compare", folder, "--tag", "los")
@@ -561,7 +595,7 @@ def test_points_that_a_later_file_replaces_are_counted(pai: Pai, tmp_path: Path)
         )
     write_run(tmp_path / "b", {"loss": [1.0]})
     for command in ("runs", "compare"):
-        assert "replaced by those of later event files: 10 of a" in pai(command, tmp_path).stdout
+        assert "replaced by later event files: 10 of a" in pai(command, tmp_path).stdout
     lines = [json.loads(line) for line in pai("runs", tmp_path, "--json").stdout.splitlines()]
     counts = {one["Id"]: one["Metrics"]["loss"].get("ReplacedCount") for one in lines}
     assert counts == {"a": 10, "b": None}

@@ -92,8 +92,43 @@ def test_ctrl_c_leaves_a_job_of_a_service_running(pai: Pai, memory: FakeBackend)
 
 def test_a_dry_run_prints_the_plan_and_sends_nothing(pai: Pai, memory: FakeBackend) -> None:
     result = pai("run", *OPTIONS, "-e", "TOKEN=secret", "--dry-run")
-    assert '"Image": "python:3.11"' in result.stdout
+    assert json.loads(result.stdout)["AlgorithmSpec"]["Image"] == "python:3.11"
     assert "secret" not in result.stdout
+    assert memory.calls == []
+
+
+def test_what_else_a_plan_says_is_not_in_its_json(pai: Pai, tmp_path: Path) -> None:
+    tmp_path.joinpath("train.py").write_text("print(1)")
+    result = pai("run", *OPTIONS, "--source-dir", tmp_path, "--dry-run")
+    assert json.loads(result.stdout)["TrainingJobName"]
+    assert "upload: " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [
+        (("run", "my code/train.py"), "run --command 'python train.py' --source-dir 'my code' --image "),
+        (("submit", "my code/train.py"), "run --command 'python train.py' --source-dir 'my code' --image "),
+        (("submit", "job.yaml"), "pai-sdk run job.yaml"),
+        (("run", "plan.json"), "pai-sdk submit plan.json"),
+    ],
+)
+def test_a_file_of_another_kind_is_answered_by_its_command(
+    pai: Pai,
+    memory: FakeBackend,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    words: tuple[str, ...],
+    command: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("my code").mkdir()
+    Path("my code/train.py").write_text("print(1)")
+    Path("job.yaml").write_text("image_uri: python:3.11")
+    pai("run", *OPTIONS, "--save", "plan.json")
+    with pytest.raises(InvalidInputError) as caught:
+        pai(*words)
+    assert command in (caught.value.problems[0].hint or "")
     assert memory.calls == []
 
 
@@ -133,7 +168,7 @@ def test_the_schema_is_printed(pai: Pai) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("run",), "give a job file, or options"),
+        (("run",), "give a job file such as"),
         (("run", *OPTIONS, "--set", "lr"), "'lr' is not KEY=VALUE"),
         (("clone", "train1", "--label", "=x"), "'=x' is not KEY=VALUE"),
     ],

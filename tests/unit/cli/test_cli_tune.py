@@ -54,7 +54,7 @@ def test_a_search_from_two_files_and_options(pai: Pai, jobs: FakeJobs, files: tu
 def test_a_dry_run_shows_the_request_of_a_trial(pai: Pai, jobs: FakeJobs, files: tuple[Path, Path]) -> None:
     job, space = files
     result = pai("tune", job, "--search", space, "--dry-run")
-    assert '"Name": "lr"' in result.output
+    assert "lr" in {each["Name"] for each in json.loads(result.stdout)["HyperParameters"]}
     assert not jobs.jobs
 
 
