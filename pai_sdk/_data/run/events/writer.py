@@ -37,6 +37,7 @@ EVENTS_PART = re.compile(rf"rank-(?P<rank>[0-9]{{1,9}})|{LOG_METRICS}")
 """The folders in `tensorboard` that belong to the run itself; any other folder there is a run of its own."""
 
 _FLUSH_S = 0.3
+_MIN_FLUSH_S = 0.01  # the reports of one step are written together
 _MAX_PENDING_BYTES = 32 << 20
 _MAX_TEMPLATES = 256
 SESSION_STOP = 2  # a status of TensorFlow's SessionLog
@@ -224,9 +225,9 @@ _writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
 class EventWriter:
     """Appends events to a file of its own in a folder. Safe to use from several threads, and after a fork.
 
-    Events are collected in memory, and a thread appends them to the file three times a second: a process that is
-    killed loses less than the last second. A call waits only when the file system accepts no data for so long that
-    32 MiB are pending.
+    Events are collected in memory, and a thread appends them to the file, at once after a pause and at most three
+    times a second: a process that is killed loses less than the last second, and nothing if it writes rarely. A
+    call waits only when the file system accepts no data for so long that 32 MiB are pending.
 
     Args:
         folder: the folder that TensorBoard reads; it is created with the first event.
@@ -461,12 +462,16 @@ class EventWriter:
             raise failure
 
     def _run(self) -> None:
-        """Waits for the first event, then `flush_s` for further ones, and writes them together."""
+        """Writes events together: those of `flush_s`, or of a moment where none was written for so long."""
+        flushed_at = -math.inf
         while not self._is_closed:
             self._wakeup.wait()
             # Cleared before the flush: an event that is added during the flush sets it again.
             self._wakeup.clear()
-            self._closing.wait(self._flush_s)
+            # Rare events are written almost at once: SIGTERM may end the process before `flush_s` have passed.
+            pause_s = max(min(_MIN_FLUSH_S, self._flush_s), flushed_at + self._flush_s - time.monotonic())
+            self._closing.wait(pause_s)
+            flushed_at = time.monotonic()
             try:
                 self.flush()
             except OSError:  # raised by the next call

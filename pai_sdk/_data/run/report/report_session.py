@@ -419,6 +419,14 @@ def _folder_of(checkpoint: Any) -> str:
     return os.fspath(path)
 
 
+def check_checkpoint(checkpoint: Any, options: SaveOptions) -> None:
+    """Checks the checkpoint of a report outside a job as in one, but for its place in the folder of a run."""
+    if checkpoint is not None:
+        folder = Path(_folder_of(checkpoint))
+        FolderState.of(folder)
+        options.check(folder, folder if options.mode == "NO_UPLOAD" else folder / "copy")
+
+
 def _is_temporary(folder: Path, *, but_for: Path) -> bool:
     """Returns True if a folder is, or is in, one of `tempfile`, which is likely to be removed after `report`."""
     # Parents of the run's folder exist for the complete run.

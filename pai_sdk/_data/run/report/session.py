@@ -28,6 +28,7 @@ from pai_sdk._data.run.report.metrics import flat_metrics
 from pai_sdk._data.run.report.report_session import (
     ReportSession,
     bound_session,
+    check_checkpoint,
     truncated_traceback,
 )
 from pai_sdk.errors import CheckpointError
@@ -39,6 +40,8 @@ _NO_SESSION = (
     "this code runs outside a job, so report() and the functions beside it have no effect; within "
     "`with ReportSession(folder).bound():` metrics and checkpoints are kept in a folder"
 )
+
+_DEFAULT_OPTIONS = SaveOptions()
 
 _job_lock = threading.Lock()
 _job_session: _JobSession | None = None
@@ -117,8 +120,8 @@ def report(
 
     It does not wait, unless a scheduler has requested lock-step, or four checkpoints are not saved yet.
 
-    Outside a job and a session, the first call logs a warning, and no call has an effect; metrics and step are
-    checked as in a job.
+    Outside a job and a session, the first call logs a warning, and no call has an effect; arguments are checked
+    as in a job.
 
     Args:
         metrics: name to number, also of NumPy or another library, or an array with one element. A
@@ -152,23 +155,24 @@ def report(
         session = _session()
         if more:
             metrics = {**(metrics or {}), **more}
+        if checkpoint is None:
+            if validation:
+                raise CheckpointError("validation needs a checkpoint: give it in the same report")
+            options = _DEFAULT_OPTIONS
+        else:
+            if checkpoint_dir_name is not None:
+                step = _step_from_name(checkpoint_dir_name, step)
+            options = SaveOptions(
+                getattr(checkpoint_upload_mode, "name", checkpoint_upload_mode),
+                bool(delete_local_checkpoint_after_upload),
+                checkpoint_upload_fn,
+                validation or None,
+            )
         if session is None:  # raises outside a job too, so that the error shows before the job is submitted
             check_scalars(flat_metrics(metrics or {}), 1 if step is None else step)
-            return
-        if checkpoint is None and not validation:
-            session.report(metrics or {}, step)
-            return
-        if checkpoint is None:
-            raise CheckpointError("validation needs a checkpoint: give it in the same report")
-        if checkpoint_dir_name is not None:
-            step = _step_from_name(checkpoint_dir_name, step)
-        options = SaveOptions(
-            getattr(checkpoint_upload_mode, "name", checkpoint_upload_mode),
-            bool(delete_local_checkpoint_after_upload),
-            checkpoint_upload_fn,
-            validation or None,
-        )
-        session.report(metrics or {}, step, checkpoint, options=options)
+            check_checkpoint(checkpoint, options)
+        else:
+            session.report(metrics or {}, step, checkpoint, options=options)
 
 
 def _step_from_name(name: str, step: int | None) -> int:

@@ -260,6 +260,13 @@ def test_a_killed_process_loses_what_is_younger_than_the_interval(tmp_path: Path
         assert writer._flush_s <= 0.5
 
 
+def test_a_rare_event_does_not_wait_for_the_interval(tmp_path: Path) -> None:
+    """SIGTERM ended a process before its last value was in the file."""
+    with EventWriter(tmp_path, flush_s=3600) as writer:
+        writer.scalars({"a": 1}, 1)
+        until(lambda: all_scalars(tmp_path) == [("a", 1, 1.0)])
+
+
 def test_an_event_reaches_the_file_while_the_process_goes_on(tmp_path: Path) -> None:
     writer = EventWriter(tmp_path)
     writer.scalars({"a": 1}, 1)

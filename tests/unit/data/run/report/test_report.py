@@ -869,17 +869,22 @@ def test_a_later_report_of_the_step_gives_its_metrics_to_the_checkpoint(tmp_path
 
 
 def test_outside_a_job_there_is_one_warning_and_no_effect(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("PAI_")]:
         monkeypatch.delenv(name)
     monkeypatch.setattr("pai_sdk._data.run.report.session._has_warned", False)
+    checkpoint = tmp_path_factory.mktemp("checkpoint")
+    (checkpoint / "weights").write_text("1")
     with caplog.at_level(logging.WARNING):
         assert not is_session_enabled()  # a question, not a use: no warning
         assert caplog.records == []
         for _ in range(3):
-            report({"loss": 0.1, "eval": {"acc": 1}}, checkpoint="nowhere")
+            report({"loss": 0.1, "eval": {"acc": 1}}, checkpoint=checkpoint)
         assert get_checkpoint() is None
         assert get_all_reported_checkpoints() == []
         assert get_context() == Context()
@@ -899,6 +904,7 @@ WRONG_CALLS: list[tuple[dict[Any, Any], Any, type[Exception]]] = [
     ({1: 1.0}, None, TypeError),
     ({"": 1.0}, None, TypeError),
     ({"a\0": 1.0}, None, TypeError),
+    ([1], None, TypeError),  # type: ignore[list-item]
     ({"a": 10**400}, None, OverflowError),
     ({"a": 1.0}, 1.5, TypeError),
     ({"a": 1.0}, 2**63, OverflowError),
@@ -916,4 +922,31 @@ def test_what_is_an_error_in_a_job_is_one_outside(
         report(metrics, step)
     with pytest.raises(kind) as outside:
         report(metrics, step)
+    assert str(outside.value) == str(inside.value)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"checkpoint": "nowhere"},
+        {"checkpoint": 5},
+        {"checkpoint": "", "checkpoint_upload_mode": "FAST"},
+        {"checkpoint": "", "checkpoint_dir_name": "last"},
+        {"checkpoint": "", "validation": 5},
+        {"validation": print},
+    ],
+)
+def test_a_wrong_checkpoint_is_one_outside_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: dict[str, Any]
+) -> None:
+    for name in [name for name in os.environ if name.startswith("PAI_")]:
+        monkeypatch.delenv(name)
+    (tmp_path / "weights").write_text("1")
+    if arguments.get("checkpoint") == "":
+        arguments = {**arguments, "checkpoint": tmp_path}
+    kinds = (CheckpointError, TypeError)
+    with ReportSession(tmp_path / "run") as session, session.bound(), pytest.raises(kinds) as inside:
+        report({"a": 1.0}, **arguments)
+    with pytest.raises(type(inside.value)) as outside:
+        report({"a": 1.0}, **arguments)
     assert str(outside.value) == str(inside.value)
