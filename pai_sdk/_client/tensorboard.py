@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk._client.job.board import open_board
 from pai_sdk._core.names.keywords import checks_keywords
+from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk._wire.pai.arguments import seconds_or_none
@@ -44,6 +45,7 @@ class TensorBoardStatus:
         return status == cls.Running
 
 
+@short_tracebacks
 class TensorBoard:
     """TensorBoard on a folder; `create` starts it. It runs until `stop`, `delete`, or the exit of this process.
 

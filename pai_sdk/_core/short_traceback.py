@@ -23,7 +23,7 @@ from pai_sdk.errors import PaiError, RemoteTraceback
 logger = logging.getLogger(__name__)
 
 _PACKAGE = __name__.partition(".")[0]
-_SPECIAL = ("__call__", "__init__", "__iter__", "__next__")
+_SPECIAL = ("__bool__", "__call__", "__getitem__", "__init__", "__iter__", "__len__", "__next__", "__repr__")
 _LIBRARY = re.compile(rf"{re.escape(sysconfig.get_path('stdlib'))}|.*[/\\](?:site|dist)-packages[/\\]|<frozen ")
 # From Python 3.11 on, a bare `raise` takes the traceback that the error has now, and adds no frame to it. Before,
 # it takes the one that was caught, so the error is raised anew, which adds the one frame of the wrapper.

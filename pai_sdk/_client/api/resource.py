@@ -9,6 +9,7 @@ from pydantic import BaseModel
 
 from pai_sdk._client.api.responses import ApiResponse, read_items
 from pai_sdk._client.api.transport import Transport
+from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
 from pai_sdk._wire.pai.wire import Received
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
@@ -20,6 +21,10 @@ _NO_SUCH_ACTION = "InvalidAction.NotFound"
 
 class Resource:
     """Calls the actions on one kind of resource."""
+
+    def __init_subclass__(cls, **arguments: Any) -> None:
+        super().__init_subclass__(**arguments)
+        short_tracebacks(cls)
 
     def __init__(self, transport: Transport, workspace_id: str | None = None) -> None:
         self._transport = transport

@@ -15,6 +15,7 @@ import requests
 from pydantic import ValidationError
 from pydantic.alias_generators import to_camel, to_pascal
 
+from pai_sdk._core.short_traceback import short_traceback
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.pai.wire import Received, problems_of
 from pai_sdk.errors import (
@@ -242,6 +243,7 @@ def read_item(model: type[_Record], content: Any, action: str, **defaults: Any) 
         return None
 
 
+@short_traceback
 def read_items(
     model: type[_Record], pages: Iterable[list[Any]], action: str, **defaults: Any
 ) -> Iterator[_Record]:

@@ -27,6 +27,11 @@ def choose_display(*, job: CardJob | None = None, instead_of: Display | None = N
     return TerminalDisplay(job=job)
 
 
+def prints_lines(display: Display) -> bool:
+    """Returns True for a display that prints the log above the error of a failed job."""
+    return isinstance(display, TerminalDisplay)
+
+
 _BEAT_INTERVAL_S = 0.5
 _JOIN_TIMEOUT_S = 1.0  # the last beat may be blocked by the terminal, which must not delay the end of the wait
 

@@ -16,7 +16,7 @@ from pai_sdk._client.job.gather import check_jobs
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.extras import import_pandas
 from pai_sdk._core.names.hints import name_hint, wrong_type
-from pai_sdk._core.short_traceback import short_traceback
+from pai_sdk._core.short_traceback import short_traceback, short_tracebacks
 from pai_sdk._core.tables.html import table_html
 from pai_sdk._core.tables.table import Cell, Table, text_columns
 from pai_sdk._core.tables.terminal import table_text
@@ -65,6 +65,7 @@ class ComparedJob:
         return self.job.download(channel, target, progress=progress)
 
 
+@short_tracebacks
 @dataclass(frozen=True)
 class JobComparison:
     """A comparison of jobs; it prints as a table, and displays as one in a notebook.

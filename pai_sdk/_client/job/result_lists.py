@@ -11,6 +11,7 @@ from pai_sdk._client.display.curves import MetricCurves
 from pai_sdk._client.display.job_listing import job_table, job_table_html
 from pai_sdk._client.job.stopping import Stoppable, stop_unfinished
 from pai_sdk._core.extras import import_pandas
+from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._core.tables.html import table_html
 from pai_sdk._core.tables.table import Cell, Column, Table, text_columns
 from pai_sdk._core.tables.terminal import table_text
@@ -28,6 +29,7 @@ _MAX_ROWS = 200  # of a table in a notebook
 Item = TypeVar("Item", bound=JobRecord | Stoppable)
 
 
+@short_tracebacks
 class ResultList(list[Item]):
     """Jobs, or their snapshots; as the value of a notebook's cell and in a terminal, they are a table.
 

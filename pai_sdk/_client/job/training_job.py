@@ -15,6 +15,7 @@ from pai_sdk._client.backend.base import Backend, JobUpdates
 from pai_sdk._client.backend.queueing import ReportsQueue, WaitingReason
 from pai_sdk._client.backend.specs import backend_for_job
 from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed_s
+from pai_sdk._client.display.choice import prints_lines
 from pai_sdk._client.job.failure.explain import job_failure, stopped_error
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.stream import LogStream, select_instances
@@ -270,7 +271,8 @@ class TrainingJob(Aliased):
         active_display.ended(waiting.wait(timeout_s, show_logs=show_logs, stops=on_interrupt == "stop"))
         try:
             if waiting.has_read_log:  # the wait included that for late lines
-                self._raise_for_status(waited_s=policy.failed_quiet_s if waiting.gave_up else None)
+                waited_s = policy.failed_quiet_s if waiting.gave_up else None
+                self._raise_for_status(waited_s=waited_s, is_log_printed=prints_lines(active_display))
             else:
                 self._raise_for_status(policy)
         except (JobFailed, JobStopped) as error:
@@ -608,10 +610,10 @@ class TrainingJob(Aliased):
         """
         self._raise_for_status()
 
-    def _raise_for_status(self, policy: FollowPolicy | None = None, *, waited_s: float | None = None) -> None:
+    def _raise_for_status(self, policy: FollowPolicy | None = None, **already: Any) -> None:
         record = self.record
         if record.status.is_failure:
-            raise job_failure(self.backend, record, policy, waited_s=waited_s)
+            raise job_failure(self.backend, record, policy, **already)
         if record.status.is_stopped:
             raise stopped_error(record)
 

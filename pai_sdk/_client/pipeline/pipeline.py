@@ -37,6 +37,7 @@ from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._client.tune.tuner import Tuner
 from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.keywords import checks_keywords
+from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ class _Steps(dict[str, PipelineStep]):
         return [{"name": s.name, "kind": s.kind, "needs": [n.name for n in s.needs]} for s in self.values()]
 
 
+@short_tracebacks
 class Pipeline:
     """Jobs and calls of functions, in the order that their inputs and outputs demand.
 

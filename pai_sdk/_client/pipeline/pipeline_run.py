@@ -13,6 +13,7 @@ from pai_sdk._client.pipeline.picture import run_svg
 from pai_sdk._client.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk._client.pipeline.table import run_table
 from pai_sdk._core.names.hints import name_hint
+from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.storage.claims import claimed, is_claimed
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InUseError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.session import Session
 
 
+@short_tracebacks
 class PipelineRun:
     """The state of a run. `PipelineRun.load(uri)` reads it from any process.
 

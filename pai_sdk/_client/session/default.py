@@ -13,6 +13,7 @@ from typing import Any
 from pai_sdk._client.session.session import Session
 from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.keywords import shows_parameters_of
+from pai_sdk._core.short_traceback import short_traceback
 from pai_sdk.errors import InvalidInputError, SettingsError
 
 logger = logging.getLogger(__name__)
@@ -24,6 +25,7 @@ _default_lock = threading.Lock()
 _opening = threading.Lock()  # guards `_opened` of all references
 
 
+@short_traceback
 @shows_parameters_of(Session)
 def setup_default_session(
     region_id: str | None = None, workspace_id: str | None = None, **settings: Any

@@ -18,6 +18,7 @@ from pai_sdk._client.submit import request_fields
 from pai_sdk._client.submit.job_names import name_of_copy, new_folder
 from pai_sdk._client.submit.parameter_types import check_strings
 from pai_sdk._client.submit.problems import Problems
+from pai_sdk._core.short_traceback import short_traceback
 from pai_sdk._data.storage.uri import remote_uri_problems
 from pai_sdk._wire.pai.job_names import folder_pattern
 from pai_sdk._wire.pai.record import JobRecord
@@ -38,6 +39,7 @@ class CopiesDlcJobs(MountTargets, Protocol):
         ...
 
 
+@short_traceback
 def clone(
     job: TrainingJob,
     *,

@@ -22,6 +22,7 @@ from pai_sdk._client.submit.yaml_file import KeyPath, YamlFile, read_yaml
 from pai_sdk._core.names.hints import is_of_type, name_hint
 from pai_sdk._core.names.peer_names import keyword_hint
 from pai_sdk._core.paths import expanded
+from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -56,6 +57,7 @@ def parameters_of(kind: type[JobSubmitter]) -> list[str]:
     return [*init_fields, *CALL, *(CHANNELS if kind is Processor else ())]
 
 
+@short_tracebacks
 @dataclass(frozen=True)
 class JobFile:
     """A job as a file describes it, or as the options of a command do.

@@ -53,6 +53,30 @@ def test_a_refusal_ends_in_its_message(tmp_path: Path) -> None:
     assert frames_of_the_package(ended.stderr) == []
 
 
+@pytest.mark.parametrize(
+    "use",
+    [
+        "[*session.algorithms.list()]",
+        "session.algorithms.get('algo-1')",
+        "session.list_jobs()[0]",
+        "len(session.list_jobs())",
+        "print(session.list_jobs())",
+    ],
+)
+def test_so_do_those_of_lists_and_resources(tmp_path: Path, use: str) -> None:
+    """45 lines of ours and of tenacity came before "no access key was found"."""
+    server = ScriptedServer()
+    server.answer = lambda asked: Reply({"Code": "Forbidden.RAM", "Message": "may not list"}, 403)
+    try:
+        path = script(tmp_path, server.endpoint)
+        path.write_text("\n".join([*path.read_text().splitlines()[:-1], use]))
+        ended = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=60, check=False)
+    finally:
+        server.close()
+    assert "may not list" in ended.stderr.splitlines()[-1]
+    assert frames_of_the_package(ended.stderr) == []
+
+
 def frames(said: str) -> list[str]:
     """The lines of a traceback that show frames; on Python 3.10, without that of the wrapper."""
     found = [line for line in said.splitlines() if line.lstrip().startswith("File ")]

@@ -14,6 +14,7 @@ from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.display.commands import next_commands, page_url
 from pai_sdk._client.job.failure.missing_modules import missing_module_hint
+from pai_sdk._client.job.failure.missing_variables import missing_variable_hint
 from pai_sdk._client.job.follow.follower import Follower, LogError, Update
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.read_pace import shows_reason
@@ -57,19 +58,27 @@ class _Tail:
     # The root causes in the logs of the other instances.
     other_causes: Mapping[str, str] = field(default_factory=dict)
     gave_up: bool = False  # the log was waited for, and shows no reason
+    is_printed: bool = False  # the user has just seen the lines
 
 
 def job_failure(
-    backend: Backend, record: JobRecord, policy: FollowPolicy | None = None, *, waited_s: float | None = None
+    backend: Backend,
+    record: JobRecord,
+    policy: FollowPolicy | None = None,
+    *,
+    waited_s: float | None = None,
+    is_log_printed: bool = False,
 ) -> JobFailed:
     """Builds the error of a failed job; data that cannot be read is left out.
 
     `policy` is for a job that has just ended and whose log may lag behind; without it, the log is read once.
-    `waited_s` were already spent waiting for the log after the end; the message reports them.
+    `waited_s` were already spent waiting for the log after the end; the message reports them. Where the log of the
+    only instance was printed, the message does not repeat its end.
     """
     info = _error_info_or_none(backend, record.training_job_id)
     reading = _Reading(record, info, policy)
     tail = reading.read(backend)
+    tail.is_printed = is_log_printed and len(record.instance_names) <= 1
     return _failure(record, info, tail, policy.failed_quiet_s if tail.gave_up and policy is not None else waited_s)
 
 
@@ -219,6 +228,8 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
     cause = root_cause(failure.traceback)
     if module := missing_module([cause] if cause else tail.lines[-_EXCERPT_LINES:]):
         lines.append(f"  {missing_module_hint(module)}")
+    elif variable_hint := missing_variable_hint(cause, record):
+        lines.append(f"  {variable_hint}")
     if details := _details(record, failure):
         lines.append("  " + ", ".join(details))
     lines += _excerpt(job_id, failure, tail)
@@ -264,7 +275,7 @@ def _excerpt(job_id: str, failure: JobFailed, tail: _Tail) -> list[str]:
         title, excerpt = f"the traceback in {log_title}:", shortened(failure.traceback)
     else:
         title, excerpt = "its last lines:", tail.lines[-_EXCERPT_LINES:]
-    if not excerpt:
+    if not excerpt or tail.is_printed:
         return []
     causes = [
         f"  in the log of {short_instance(job_id, name)}: {cause}" for name, cause in tail.other_causes.items()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pytest
 
+from pai_sdk._client.display.terminal import TerminalDisplay
 from pai_sdk._client.job.follow.read_pace import shows_reason
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._wire.pai.record import ErrorInfo
 from pai_sdk.errors import JobFailed
-from tests.support.fake_backend import FakeBackend
+from tests.support.fake_backend import FAST, FakeBackend
 from tests.unit.client.job.failure.test_tracebacks import BAD_JSON, MISSING, launched
 
 CAUSE = "FileNotFoundError: [Errno 2] No such file or directory: '/data/points.csv'"
@@ -86,6 +88,50 @@ def test_without_a_traceback_of_that_program_its_last_lines_are_shown(fake_backe
         "  the lines before the traceback, from the program that was started:",
         *[f"    {line}" for line in ("ready", *usage)],
     ]
+
+
+def raising(error: str) -> list[str]:
+    return ["Traceback (most recent call last):", '  File "train.py", line 1, in <module>', error]
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [
+        ("PAI_HPS_LR", "the job has no hyperparameter for PAI_HPS_LR; it has: PAI_HPS_LEARNING_RATE"),
+        ("PAI_HPS_LEARNING_RAT", "did you mean 'PAI_HPS_LEARNING_RATE'?"),
+        ("PAI_INPUT_TRAIN", "the job has no inputs: fit({'train': 'data/'}) sets $PAI_INPUT_TRAIN"),
+        ("PAI_OUTPUT_FIGURES", "the job has no output for PAI_OUTPUT_FIGURES; it has: PAI_OUTPUT_MODEL"),
+    ],
+)
+def test_a_missing_variable_of_the_job_is_explained(
+    fake_backend: FakeBackend, variable: str, expected: str
+) -> None:
+    fake_backend.lines = {"train1-master-0": raising(f"KeyError: {variable!r}")}
+    fake_backend.extra = {
+        "HyperParameters": [{"Name": "learning-rate", "Value": "1"}],
+        "OutputChannels": [{"Name": "model", "OutputUri": "oss://b/m/"}],
+    }
+    assert expected in str(failure_of(fake_backend)).splitlines()[1]
+    fake_backend.lines = {"train1-master-0": raising("KeyError: 'PATH'")}
+    assert "the job has" not in str(failure_of(fake_backend))
+
+
+def test_a_traceback_that_was_just_printed_is_not_repeated(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": raising("ValueError: bad")}
+    fake_backend.status = "Failed"
+    stream = io.StringIO()
+    with pytest.raises(JobFailed) as caught:
+        TrainingJob("train1", fake_backend).wait(display=TerminalDisplay(stream), policy=FAST)
+    assert stream.getvalue().count("Traceback") == 1
+    assert "Failed: ValueError: bad" in str(caught.value)
+    assert "Traceback" not in str(caught.value)
+    assert "Traceback" in caught.value.traceback
+    for show_logs, lines in ((False, fake_backend.lines), (True, {**fake_backend.lines, "train1-worker-0": []})):
+        fake_backend.lines = lines
+        with pytest.raises(JobFailed, match="Traceback"):
+            TrainingJob("train1", fake_backend).wait(
+                display=TerminalDisplay(io.StringIO()), show_logs=show_logs, policy=FAST
+            )
 
 
 @pytest.mark.parametrize(

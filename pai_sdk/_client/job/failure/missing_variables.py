@@ -1,0 +1,35 @@
+"""Explains the KeyError of a variable that the job contract does not define for this job."""
+
+from __future__ import annotations
+
+import re
+
+from pai_sdk._core.names.hints import did_you_mean, nearest
+from pai_sdk._wire.pai.names import variable_name
+from pai_sdk._wire.pai.record import JobRecord
+
+_MISSING = re.compile(r"KeyError: ['\"](PAI_(HPS|INPUT|OUTPUT)_\w+)['\"]")
+_KINDS = {
+    "HPS": ("hyperparameter", "Estimator(hyperparameters={'lr': 0.1}) sets $PAI_HPS_LR"),
+    "INPUT": ("input", "fit({'train': 'data/'}) sets $PAI_INPUT_TRAIN"),
+    "OUTPUT": ("output", "fit(outputs={'figures': 'oss://bucket/figures/'}) sets $PAI_OUTPUT_FIGURES"),
+}
+
+
+def missing_variable_hint(cause: str, record: JobRecord) -> str | None:
+    """Returns why a variable of a hyperparameter, an input or an output is missing; None for other errors."""
+    match = _MISSING.match(cause)
+    if match is None:
+        return None
+    variable, kind = match[1], match[2]
+    title, example = _KINDS[kind]
+    names = {
+        "HPS": [*record.hyperparameter_values],
+        "INPUT": [channel.name for channel in record.input_channels if channel.name],
+        "OUTPUT": [channel.name for channel in record.output_channels if channel.name],
+    }[kind]
+    existing = [f"PAI_{kind}_{variable_name(name)}" for name in names]
+    if not existing:
+        return f"the job has no {title}s: {example}"
+    hint = did_you_mean(nearest(variable, existing, cutoff=0.75)) or f"it has: {', '.join(existing[:8])}"
+    return f"the job has no {title} for {variable}; {hint}"
