@@ -48,8 +48,8 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
         )
     if exit_code == _KILLED:
         return REASON_KILLED_BY_SIGNAL, (
-            f"Instance {instance} was killed by signal SIGKILL (exit code 137). The kernel did not kill it for "
-            "lack of memory."
+            f"Instance {instance} was killed by signal SIGKILL (exit code 137). It was not killed because memory "
+            "ran out."
         )
     if exit_code == 127:
         return REASON_COMMAND_NOT_FOUND, (

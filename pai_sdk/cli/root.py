@@ -90,6 +90,7 @@ _WITHOUT_BACKEND = {"migrate", "pack", "serve", "wheel"}
 _WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui", "dlc"}
 # What follows these is of another command, or parsed by the command itself.
 _SETTINGS = {
+    "run": {"allow_extra_args": True},  # which it answers by the command for a program
     "exec": {"allow_interspersed_args": False},
     "dlc": {"allow_interspersed_args": False, "ignore_unknown_options": True},
 }

@@ -19,7 +19,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
 from pai_sdk.cli.options import Api, Json, pairs
 from pai_sdk.cli.selection.backend import selected_backend
-from pai_sdk.cli.selection.files import check_is_job_file, check_is_plan
+from pai_sdk.cli.selection.files import check_is_job_file, check_is_plan, run_command
 from pai_sdk.cli.selection.job_names import JobId, find_job
 from pai_sdk.cli.tables import print_error, print_plan
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
@@ -121,6 +121,9 @@ def run(
         return
     if not (file or image or kind or parameter):
         raise typer.BadParameter("give a job file such as job.yaml, or --image, --command and --instance-type")
+    if file is not None and context.args:
+        hint = run_command([str(file), *context.args])
+        raise typer.BadParameter(f"takes one job file. To run a program: {hint}", param_hint="FILE")
     if file is not None:
         check_is_job_file(file)
     job_file = job_file_of({**context.params, "instance_type": _effective_type(instance_type)})

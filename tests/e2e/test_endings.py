@@ -52,7 +52,7 @@ class Ending:
 ENDINGS = [
     Ending("traceback", "python train.py", "NonZeroExit", 1, ("KeyError: 'rate'", "train.py", "exit code 1")),
     Ending("segv", "kill -SEGV $$", "KilledBySignal", 139, ("SIGSEGV", "exit code 139")),
-    Ending("kill", "kill -KILL $$", "KilledBySignal", 137, ("SIGKILL", "did not kill it for lack of memory")),
+    Ending("kill", "kill -KILL $$", "KilledBySignal", 137, ("SIGKILL", "not killed because memory ran out")),
     Ending("term", "kill -TERM $$", "KilledBySignal", 143, ("SIGTERM",)),
     Ending("not-found", "no-such-program --x", "CommandNotFound", 127, ("no-such-program: not found", "spelling")),
     Ending("not-executable", "./train.py", "NotExecutable", 126, ("Permission denied", "x bit")),

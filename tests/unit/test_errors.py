@@ -108,7 +108,7 @@ def test_a_wait_that_is_over_is_a_timeout() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        InvalidInputError([Problem("command", "is empty"), Problem("labels", "is a text", "give a dict")]),
+        InvalidInputError([Problem("command", "is empty"), Problem("labels", "is a string", "give a dict")]),
         WrongCallError([Problem("instance_typ", "is an unknown keyword argument")]),
         ConnectionFailedError("nothing listens", endpoint="http://127.0.0.1:9", maybe_arrived=True),
         InvalidResponseError("HTML", status_code=502, retry_after_s=3.0),

@@ -131,5 +131,5 @@ def _as_int(value: object) -> object:
 def type_problem(value: object) -> str:
     """Describes a value of a wrong type, without the value itself."""
     if isinstance(value, str):
-        return "is a text" if value.strip() else "is empty"  # it may be a token
+        return "is a string" if value.strip() else "is empty"  # it may be a token
     return "is None" if value is None else is_of_type(value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -40,14 +41,14 @@ def _refuse_program(file: Path, expected: str) -> None:
     interpreter = _INTERPRETERS.get(file.suffix.lower())
     if interpreter is None or not file.exists():
         return
-    command = shlex.join(
-        [
-            *("pai-sdk", "run", "--command", f"{interpreter} {shlex.quote(file.name)}"),
-            *("--source-dir", str(file.parent)),
-            *("--image", f"python:3.{sys.version_info.minor}", "--instance-type", "ecs.c6.large"),
-        ]
-    )
+    command = run_command([interpreter, file.name], file.parent)
     raise _wrong_file(file, f"is a program, not {expected}", command)
+
+
+def run_command(program: Sequence[str], folder: Path = Path()) -> str:
+    """Returns the command that runs a program of a folder as a job."""
+    words = ["pai-sdk", "run", "--command", shlex.join(program), "--source-dir", str(folder)]
+    return shlex.join([*words, "--image", f"python:3.{sys.version_info.minor}", "--instance-type", "ecs.c6.large"])
 
 
 def _wrong_file(file: Path, problem: str, command: str) -> InvalidInputError:

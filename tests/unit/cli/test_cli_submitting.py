@@ -132,6 +132,16 @@ def test_a_file_of_another_kind_is_answered_by_its_command(
     assert memory.calls == []
 
 
+def test_a_program_with_arguments_is_answered_by_its_command(
+    pai: Pai, memory: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    result = pai("run", "python", "train.py", "0.1")
+    assert result.exit_code == 2
+    assert "pai-sdk run --command 'python train.py 0.1' --source-dir . --image python:3." in result.stderr
+    assert memory.calls == []
+
+
 def test_without_waiting_the_id_is_printed_first(pai: Pai, memory: FakeBackend) -> None:
     result = pai("run", *OPTIONS, "--no-wait")
     assert result.stdout == "train1\n"
