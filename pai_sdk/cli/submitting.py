@@ -16,6 +16,7 @@ from pai_sdk._client.display.base import Silent
 from pai_sdk._client.display.choice import choose_display
 from pai_sdk._client.session import get_default_session
 from pai_sdk.cli import exit_codes
+from pai_sdk.cli.instances.by_hand import run_by_hand
 from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
 from pai_sdk.cli.options import Api, Json, pairs
 from pai_sdk.cli.selection.backend import selected_backend
@@ -106,6 +107,9 @@ def run(
     save: Annotated[
         Path | None, _action(help="Upload the files and save the plan, for `pai-sdk submit`; submit nothing.")
     ] = None,
+    by_hand: Annotated[
+        bool, _action("--here", help="Run the command here as if it were in its job, without a service or Docker.")
+    ] = False,
     wait: Wait = True,
     schema: Annotated[bool, _action("--schema", help="Print the JSON schema of job files, for editors.")] = False,
     as_json: Json = False,
@@ -127,6 +131,8 @@ def run(
     if file is not None:
         check_is_job_file(file)
     job_file = job_file_of({**context.params, "instance_type": _effective_type(instance_type)})
+    if by_hand:
+        run_by_hand(job_file)
     submitter, plan = job_file.plan()
     if dry_run:
         print_plan(plan)

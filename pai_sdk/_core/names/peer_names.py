@@ -106,7 +106,7 @@ _FOLDER_INPUTS = "leave it out: an input is a folder at $PAI_INPUT_<CHANNEL>"
 _WORKSPACE = "workspace_id='12345'; session.workspaces.list() shows the ids"
 
 # Of no SDK: what people try first.
-_GUESSES: Mapping[str, Keyword] = {
+GUESSES: Mapping[str, Keyword] = {
     **dict.fromkeys(
         ("hparams", "hyper_params", "params"), Keyword("hyperparameters", "hyperparameters={'lr': 0.1}")
     ),
@@ -287,7 +287,7 @@ KEYWORDS: Mapping[str, Keyword] = {
     "train_max_wait": Keyword("max_run_time", _MAX_WAIT),
     "train_volume_size": Keyword("instance_type", _DISK),
     "train_volume_kms_key": Keyword("", _BUCKET_ENCRYPTION),
-    **_GUESSES,
+    **GUESSES,
     # Of a session.
     "boto_session": Keyword(
         "credentials", "region_id='cn-hangzhou', and a key in environment variables or credentials=…"

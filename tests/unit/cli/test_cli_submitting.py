@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pai_sdk._client.code.package import package_code
 from pai_sdk._client.job.waiting import Waiting
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import InvalidInputError
@@ -198,3 +201,68 @@ def test_all_mistakes_of_options(pai: Pai) -> None:
         "instance_type",
         "priority",
     ]
+
+
+SCRIPT = """
+import json, os, sys
+from pathlib import Path
+from pai_sdk import report
+
+report({"loss": 0.5}, step=1)
+found = {
+    "args": sys.argv[1:],
+    "lr": os.environ["PAI_HPS_LR"],
+    "data": Path(os.environ["PAI_INPUT_DATA"]).read_text(),
+    "config": json.loads(Path(os.environ["PAI_CONFIG_DIR"], "hyperparameters.json").read_text()),
+    "rank": os.environ["RANK"],
+}
+Path(os.environ["PAI_OUTPUT_MODEL"], "found.json").write_text(json.dumps(found))
+sys.exit(3)
+"""
+
+
+def here(*options: str) -> subprocess.CompletedProcess[str]:
+    program = [sys.executable, "-m", "pai_sdk", "run", "--here", *options]
+    return subprocess.run(program, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_a_script_runs_here_as_in_its_job(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("src").mkdir()
+    Path("src/train.py").write_text(SCRIPT)
+    Path("points.csv").write_text("1,2")
+    command = f"{sys.executable} train.py $PAI_USER_ARGS"
+    options = ("--image", "i", "--command", command, "--name", "try", "-d", "src", "-s", "lr=0.1")
+    for _ in range(2):  # the second run uses the folders of the first
+        assert here(*options, "-i", "data=points.csv").returncode == 3
+    output = tmp_path / "pai-here" / "try" / "output"
+    assert json.loads((output / "model" / "found.json").read_text()) == {
+        "args": ["--lr", "0.1"],
+        "lr": "0.1",
+        "data": "1,2",
+        "config": {"lr": "0.1"},
+        "rank": "0",
+    }
+    assert len([*(output / "tensorboard").iterdir()]) == 2
+    # It is no part of the code of later jobs.
+    assert all("pai-here" not in entry.path for entry in package_code(tmp_path).entries)
+
+
+@pytest.mark.parametrize(
+    ("options", "where"),
+    [
+        (("--input", "data=oss://models/a.csv"), "inputs['data']"),
+        (("--instance-count", "2"), "instance_count"),
+        (("--source-dir", "oss://models/code/"), "source_dir"),
+    ],
+)
+def test_what_cannot_run_here_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, str], where: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = here("--image", "i", "--command", "true", *options)
+    assert result.returncode == 1
+    assert where in result.stderr
+    assert not (tmp_path / "pai-here").exists()
