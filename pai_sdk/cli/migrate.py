@@ -30,7 +30,7 @@ _SKIPPED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages", "v
 def migrate(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH…", help="Programs, notebooks, shell scripts, or folders with them."),
+        typer.Argument(metavar="PATH", help="Programs, notebooks, shell scripts, or folders with them."),
     ],
     write: Annotated[
         bool, typer.Option("--write", "-w", help="Change the files; without it, only show the changes.")

@@ -126,7 +126,12 @@ def _ambiguous(name: str, jobs: list[TrainingJob]) -> InvalidInputError:
 
 
 def _absent(name: str, jobs: list[TrainingJob]) -> NotFoundError:
-    near = nearest(name, {text for job in jobs for text in (job.id, job.name)}, max_count=2, cutoff=0.8)
+    near = nearest(
+        name,
+        {text for job in jobs for text in (job.id, job.name, without_suffix(job.name))},
+        max_count=2,
+        cutoff=0.8,
+    )
     selection = selected_backend()
     command = f"pai-sdk ps {selection.option}".rstrip()
     other = "" if selection.is_explicit else "; other places: --embedded, --profile NAME"

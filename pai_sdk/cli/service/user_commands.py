@@ -46,7 +46,7 @@ _Right = Annotated[
 
 
 def _limit_option(of: str) -> Any:
-    return typer.Option(metavar="NUMBER", help=f"The most {of}; {_NO_LIMIT!r}: no limit.")
+    return typer.Option(metavar="NUMBER", help=f"Maximum number of {of}; {_NO_LIMIT!r}: no limit.")
 
 
 @app.command()
@@ -119,10 +119,10 @@ def right(
 @app.command()
 def quota(
     name: _Name,
-    cpus: Annotated[str | None, _limit_option("CPUs of all their jobs that run")] = None,
-    gpus: Annotated[str | None, _limit_option("GPUs of all their jobs that run")] = None,
-    running: Annotated[str | None, _limit_option("jobs that run")] = None,
-    queued: Annotated[str | None, _limit_option("jobs that wait in the queue")] = None,
+    cpus: Annotated[str | None, _limit_option("CPUs of all their running jobs")] = None,
+    gpus: Annotated[str | None, _limit_option("GPUs of all their running jobs")] = None,
+    running: Annotated[str | None, _limit_option("running jobs")] = None,
+    queued: Annotated[str | None, _limit_option("jobs in the queue")] = None,
     data: Data = EMBEDDED_DATA,
     as_json: Json = False,
 ) -> None:

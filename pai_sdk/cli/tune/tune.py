@@ -27,9 +27,7 @@ def tune(
         Path, typer.Option("--search", metavar="FILE", help="A YAML file with the range of each hyperparameter.")
     ],
     trials: Annotated[int | None, typer.Option(help="The number of trials; 20 by default.")] = None,
-    parallel: Annotated[
-        int | None, typer.Option(help="The maximum of jobs that run at once; 4 by default.")
-    ] = None,
+    parallel: Annotated[int | None, typer.Option(help="Maximum number of jobs at once; 4 by default.")] = None,
     objective: Annotated[str | None, _how(metavar="METRIC", help="The metric; loss by default.")] = None,
     direction: Annotated[str | None, _how(help="minimize or maximize.")] = None,
     sampler: Annotated[

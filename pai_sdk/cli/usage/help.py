@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import typer
@@ -58,17 +60,31 @@ class Commands(typer.Typer):
         self, name: str | None = None, **settings: Any
     ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
         """Adds a command; the arguments are those of `Typer.command`."""
-        return super().command(name, cls=_Command, **settings)
+
+        def add(function: Callable[..., Any]) -> Callable[..., Any]:
+            # Typer keeps the line ends of a docstring after its first paragraph.
+            paragraphs = (inspect.getdoc(function) or "").split("\n\n")
+            text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+            return super(Commands, self).command(name, cls=_Command, help=text, **settings)(function)
+
+        return add
 
 
 def _labelled(parameters: list[Any]) -> list[Any]:
-    """Names the values of options by one word, and leaves types out where the name of an argument says enough."""
+    """Names the values of options by one word, and arguments by their names in capitals, without their types."""
     for parameter in parameters:
         if parameter.param_type_name == "argument":
-            vars(parameter)["display_type_rich"] = _no_type
+            parameter.metavar = parameter.metavar or parameter.name.upper()
+            vars(parameter).update(display_type_rich=_no_type, get_usage_pieces=partial(_usage_of, parameter))
         elif parameter.metavar is None:
             parameter.metavar = "" if parameter.is_flag else _value_of(parameter)
     return parameters
+
+
+def _usage_of(argument: Any, ctx: Any) -> list[str]:
+    """Returns an argument as it is in the line `Usage:`."""
+    name = argument.metavar if argument.required else f"[{argument.metavar}]"
+    return [name if argument.nargs == 1 else f"{name}..."]
 
 
 def _no_type(ctx: Any) -> None:

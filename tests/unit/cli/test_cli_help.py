@@ -139,6 +139,8 @@ def test_help_names_values_as_people_do(command: tuple[str, ...], monkeypatch: p
     monkeypatch.setenv("COLUMNS", "200")
     shown = CliRunner().invoke(app, [*command, "--help"], prog_name="pai-sdk").stdout
     assert not re.search(r"<\w+>|<list|<int|\.\.\.\]", shown)
+    (usage,) = re.findall("Usage: (.+)", shown)
+    assert not set(usage) & set("{}…<>")
 
 
 def test_the_first_help_says_where_to_start_and_lists_the_exit_codes() -> None:

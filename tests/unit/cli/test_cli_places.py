@@ -125,6 +125,10 @@ def test_what_fits_several_jobs_names_them(given: str) -> None:
     assert all(job_id in str(error) for job_id in fitting)
 
 
+def test_a_misspelt_run_name_suggests_the_nearest() -> None:
+    assert "did you mean 'hp-lr0.8-depth2'" in str(pai("status", "hp-lr0.8-detph2").exception)
+
+
 def test_what_fits_no_job_says_where_it_looked() -> None:
     error = pai("status", "trainxx").exception
     assert isinstance(error, NotFoundError)
