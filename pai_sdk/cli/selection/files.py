@@ -47,8 +47,10 @@ def _refuse_program(file: Path, expected: str) -> None:
 
 def run_command(program: Sequence[str], folder: Path = Path()) -> str:
     """Returns the command that runs a program of a folder as a job."""
-    words = ["pai-sdk", "run", "--command", shlex.join(program), "--source-dir", str(folder)]
-    return shlex.join([*words, "--image", f"python:3.{sys.version_info.minor}", "--instance-type", "ecs.c6.large"])
+    arguments = ["pai-sdk", "run", "--command", shlex.join(program), "--source-dir", str(folder)]
+    return shlex.join(
+        [*arguments, "--image", f"python:3.{sys.version_info.minor}", "--instance-type", "ecs.c6.large"]
+    )
 
 
 def _wrong_file(file: Path, problem: str, command: str) -> InvalidInputError:
