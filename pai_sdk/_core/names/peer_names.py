@@ -116,7 +116,9 @@ GUESSES: Mapping[str, Keyword] = {
     **dict.fromkeys(("use_spot", "spot_instance", "spot_instances", "preemptible"), Keyword("spot_spec", _SPOT)),
     **dict.fromkeys(("nodes", "num_nodes", "num_instances", "workers"), Keyword("instance_count", _COUNT)),
     **dict.fromkeys(("channels", "data", "input_channels", "train_data"), Keyword("", _INPUTS)),
-    **dict.fromkeys(("container_image", "docker_image", "image"), Keyword("image_uri", "image_uri='python:3.11'")),
+    **dict.fromkeys(
+        ("container_image", "docker_image", "image"), Keyword("image_uri", "did you mean 'image_uri'?")
+    ),
     **dict.fromkeys(("cmd", "script"), Keyword("command", _COMMAND)),
     **dict.fromkeys(("env_vars", "envs", "variables"), Keyword("environments", _VARIABLES)),
     **dict.fromkeys(("code_dir", "code_path", "source"), Keyword("source_dir", "source_dir='src'")),
