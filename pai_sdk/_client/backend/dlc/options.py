@@ -113,7 +113,7 @@ class DlcOptions(Sent):
         'RO'
     """
 
-    accessibility: Literal["PUBLIC", "PRIVATE"] | None = None
+    accessibility: Literal["PRIVATE", "PUBLIC"] | None = None
     driver: str | None = None
     node_names: list[str] = Field(default_factory=list)
     avoid_nodes: list[str] = Field(default_factory=list)
