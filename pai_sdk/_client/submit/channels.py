@@ -99,7 +99,7 @@ class ChannelResolver:
     ) -> Mapping[str, _T]:
         """Returns the inputs or outputs of a call without invalid ones, which become problems."""
         if channels is not None and not isinstance(channels, Mapping):
-            self._problems.add(where, type_problem(channels), "give a dict of channel names and URIs or paths")
+            self._problems.add(where, type_problem("a mapping", channels), "of channel names to URIs or paths")
             channels = None
         channels = channels or {}
         self._problems.entries += name_problems(channels, where)

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 from pai_sdk._client.job.notifications import Notification
 from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._client.submit.problems import Problems
-from pai_sdk._core.names.hints import is_of_type
 from pai_sdk.errors import InvalidInputError, Problem
 
 
@@ -28,9 +27,9 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
 
 
-_NAME = _ParameterType(lambda value: isinstance(value, str) and bool(value.strip()), "a text that is not empty")
-_TEXT = _ParameterType(lambda value: isinstance(value, str), "a text")
-_MAPPING = _ParameterType(lambda value: isinstance(value, Mapping), "a dict")
+_NAME = _ParameterType(lambda value: isinstance(value, str) and bool(value.strip()), "a string that is not empty")
+_TEXT = _ParameterType(lambda value: isinstance(value, str), "a string")
+_MAPPING = _ParameterType(lambda value: isinstance(value, Mapping), "a mapping")
 _LIST = _ParameterType(_is_list, "a list")
 _BOOL = _ParameterType(lambda value: isinstance(value, bool), "True or False")
 _TYPES: dict[str, _ParameterType] = {
@@ -61,7 +60,7 @@ _TYPES: dict[str, _ParameterType] = {
     "source_dir": _ParameterType(
         # An empty text would be the current folder, with all that lies in it.
         lambda value: isinstance(value, str | os.PathLike) and isinstance(os.fspath(value), str) and value != "",
-        "a folder, as text or Path",
+        "a folder as a string or Path",
     ),
     "priority": _ParameterType(
         lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31,
@@ -94,7 +93,8 @@ def with_checked_types(parameters: _Parameters, problems: Problems) -> _Paramete
             continue
         if expected is None or expected.fits(value):
             continue
-        problems.add(parameter.name, type_problem(value), f"give {expected.hint}")
+        kind, _, example = expected.hint.partition(": ")
+        problems.add(parameter.name, type_problem(kind, value), example)
         needed = parameter.default is MISSING or parameter.name == "instance_type"
         setattr(checked, parameter.name, _STAND_IN if needed else parameter.default)
     return checked
@@ -128,8 +128,9 @@ def _as_int(value: object) -> object:
         return value
 
 
-def type_problem(value: object) -> str:
-    """Describes a value of a wrong type, without the value itself."""
+def type_problem(expected: str, value: object) -> str:
+    """Describes a value of a wrong type, without the value itself, which may be a token."""
+    kind = "None" if value is None else type(value).__name__
     if isinstance(value, str):
-        return "is a string" if value.strip() else "is empty"  # it may be a token
-    return "is None" if value is None else is_of_type(value)
+        kind = "a string" if value.strip() else "an empty string"
+    return f"expected {expected}, got {kind}"

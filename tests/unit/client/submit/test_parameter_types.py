@@ -87,7 +87,7 @@ def test_inputs_and_outputs_are_dicts(value: Any) -> None:
 
 
 def test_an_empty_path_is_not_the_current_folder() -> None:
-    assert "is empty" in problems(made(source_dir=""))["source_dir"]
+    assert "got an empty string" in problems(made(source_dir=""))["source_dir"]
     assert "is empty" in problems(made(), {"data": ""})["inputs['data']"]
 
 

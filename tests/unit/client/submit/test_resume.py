@@ -188,7 +188,9 @@ def test_a_file_of_the_plan_would_not_copy_so_none_is_written(
 
 @pytest.mark.parametrize("wrong", [3, "", " ", ["x"]])
 def test_other_types_are_errors(session: Session, wrong: object) -> None:
-    assert "give True, the id of a job, or the URI or path of checkpoints" in problem(session, resume=wrong)
+    assert "expected True, the id of a job, or the URI or path of checkpoints, got " in problem(
+        session, resume=wrong
+    )
 
 
 def test_a_file_system_that_only_the_service_reads_is_an_error(session: Session) -> None:

@@ -224,7 +224,7 @@ def test_all_mistakes_are_reported_at_once(session: Any) -> None:
         ({"user_vpc_config": {"vpc_id": "v"}}, "user_vpc_config.SecurityGroupId", "is missing"),
         ({"spot_spec": {"spot_strategy": "Cheap"}}, "spot_spec.spot_strategy", "SpotAsPriceGo"),
         ({"output_path": "/tmp/out"}, "output_path", "not a URI"),
-        ({"image_uri": None}, "image_uri", "is None"),
+        ({"image_uri": None}, "image_uri", "got None"),
     ],
 )
 def test_a_contradiction_is_refused(session: Any, given: dict[str, Any], where: str, words: str) -> None:
