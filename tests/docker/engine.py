@@ -32,7 +32,7 @@ BASE_IMAGE = "pai-sdk-test:base"
 
 _SUITE = "bookworm"
 _INCLUDE = "python3,python3-pip,python-is-python3,ca-certificates"
-CACHE = Path(os.environ.get("XDGCACHE_HOME") or Path.home() / ".cache") / "pai-sdk-tests" / "docker"
+CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pai-sdk-tests" / "docker"
 _UP_WITHIN_S = 120.0
 
 
