@@ -28,7 +28,7 @@ EVERY_PYTHON := $(subst $() ,:,$(wildcard $(PYENV)/versions/3.*/bin))
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-docker test test-service test-docker test-cluster test-postgres test-torch e2e trials check check-types check-windows check-layers check-page format page docs release-trial bench matrix lowest clean
+.PHONY: help demo demo-docker dev test test-service test-docker test-cluster test-postgres test-torch e2e trials check check-types check-windows check-layers check-page format page docs release-trial bench matrix lowest clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "make %-13s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -38,6 +38,8 @@ demo: $(VENV)/.demo ## train a real model: Processor and Estimator against the e
 
 demo-docker: $(VENV)/.dev ## the same demo in Docker, on its own engine (as root on Debian)
 	@$(BIN)/python -m tests.docker.demo
+
+dev: $(VENV)/.dev ## the tools of the tests, into .venv; the targets below install them first
 
 test: $(VENV)/.dev ## the fast tests; make e2e runs the slow ones
 	@$(BIN)/python -m pytest -q -n 4 $(ONCE_MORE) -m "not slow" $(FAST)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -28,3 +31,13 @@ def test_the_chinese_readme_has_the_same_examples() -> None:
     pages = [(ROOT / name).read_text(encoding="utf-8") for name in ("README.md", "README.zh.md")]
     english, chinese = (re.findall(r"^```.*?^```", page, re.DOTALL | re.MULTILINE) for page in pages)
     assert chinese == english
+
+
+def test_the_command_for_one_test_selects_one() -> None:
+    found = re.search(
+        r"`\.venv/bin/python (-m pytest -q tests/.*)`", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    )
+    assert found is not None
+    command = [sys.executable, *shlex.split(found[1]), "--collect-only"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=100, check=False)
+    assert done.returncode == 0, done.stdout
