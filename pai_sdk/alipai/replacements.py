@@ -1,7 +1,7 @@
 """Names of alipai that pai_sdk does not have, each with what replaces it.
 
 One list for the errors of the modules that are left out, for `pai-sdk migrate`, and for the table of
-docs/migrating.md. A test compares it with the names of alipai.
+docs/alipai-names.md. A test compares it with the names of alipai.
 """
 
 from __future__ import annotations

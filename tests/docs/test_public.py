@@ -151,11 +151,17 @@ INTERNAL = {
     "contributing",
     # These are about other packages.
     "migrating.md",
+    "alipai-differences.md",
+    "alipai-names.md",
     "from-dlc.md",
     "dlc-command.md",
     "from-sagemaker.md",
     "from-azure-ml.md",
     "from-vertex.md",
+    "from-submitit.md",
+    "from-skypilot.md",
+    "from-hf-jobs.md",
+    "from-trackers.md",
 }
 
 

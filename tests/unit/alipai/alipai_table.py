@@ -1,4 +1,4 @@
-"""Compares the names of alipai with those of pai_sdk, and writes the table of docs/migrating.md:
+"""Compares the names of alipai with those of pai_sdk, and writes the table of docs/alipai-names.md:
 
 python -m tests.unit.alipai.alipai_table
 
@@ -27,7 +27,7 @@ __all__ = ["NAMES", "PAGE", "PRESENT", "Compared", "compare", "new_page"]
 NAMES: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("alipai_names.json").read_text(encoding="utf-8")
 )
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "migrating.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "alipai-names.md"
 _BEGIN, _END = "<!-- names of alipai: begin -->\n", "<!-- names of alipai: end -->\n"
 PRESENT = "present"
 # Parameters that are accepted under alipai's name; tests of their own call them.

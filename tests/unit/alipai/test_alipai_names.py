@@ -1,4 +1,4 @@
-"""Every public name of alipai is here, or has a word that says what replaces it; docs/migrating.md lists all."""
+"""Every public name of alipai is here, or has a word that says what replaces it: docs/alipai-names.md."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_no_name_is_absent_without_a_word() -> None:
 
 def test_the_page_lists_all_names() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    assert page == new_page(page), "docs/migrating.md is stale: run  python -m tests.unit.alipai.alipai_table"
+    assert page == new_page(page), "docs/alipai-names.md is stale: run  python -m tests.unit.alipai.alipai_table"
 
 
 def test_each_replacement_is_of_a_name_that_alipai_has_and_pai_sdk_has_not() -> None:
