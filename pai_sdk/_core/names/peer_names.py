@@ -84,6 +84,7 @@ OF_JOBS = "instance_type"
 
 _COMMAND = "the command names it: command='python train.py'"
 _COUNT = "instance_count=2"
+_SHELL = "leave it out: `pai-sdk exec JOB` is a shell in a job on this machine, job.tensorboard() shows metrics"
 _DISK = "the disk comes with the instance_type; large data goes to channels"
 _GPU = "GPUs are part of the instance_type"
 _IMAGE = "the image decides: image_uri=retrieve('PyTorch', '1.12').image_uri"
@@ -213,9 +214,7 @@ KEYWORDS: Mapping[str, Keyword] = {
     "accelerator_type": Keyword("instance_type", _GPU),
     "accelerator_count": Keyword("instance_type", _GPU),
     "worker_pool_specs": Keyword("instance_type", "image_uri, command, instance_type and instance_count"),
-    "instance_groups": Keyword(
-        "instance_count", "all instances of a job are alike: instance_type, instance_count"
-    ),
+    "instance_groups": Keyword("roles", "roles={'Worker': Role(instance_count=2), 'Evaluator': Role()}"),
     "volume_size": Keyword("instance_type", _DISK),
     "volume_size_in_gb": Keyword("instance_type", _DISK),
     "boot_disk_size_gb": Keyword("instance_type", _DISK),
@@ -282,8 +281,8 @@ KEYWORDS: Mapping[str, Keyword] = {
     "rules": Keyword("", _USE_REPORT),
     "tensorboard": Keyword("", "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it"),
     "tensorboard_output_config": Keyword("", "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it"),
-    "services": Keyword("", "leave it out: job.tensorboard() and job.logs(follow=True) show a running job"),
-    "enable_web_access": Keyword("", "leave it out: job.logs(follow=True) shows a running job"),
+    "services": Keyword("", _SHELL),
+    "enable_web_access": Keyword("", _SHELL),
     "model_display_name": Keyword("", _NOT_SERVED),
     "model_serving_container_image_uri": Keyword("", _NOT_SERVED),
     "train_max_wait": Keyword("max_run_time", _MAX_WAIT),
