@@ -18,7 +18,9 @@ from pai_sdk.alipai.member_aliases import ALIASES
 from pai_sdk.alipai.session_names import SessionAliases
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PAGES = sorted(DOCS.glob("from-*.md"))
+# Of other tools, such as launchers and trackers, no name is accepted: their pages only compare.
+TOOLS = {"from-hf-jobs", "from-skypilot", "from-submitit", "from-trackers"}
+PAGES = sorted(page for page in DOCS.glob("from-*.md") if page.stem not in TOOLS)
 KINDS = (Estimator, AlgorithmEstimator, Processor, TrainingJob, Session)
 CALLS = (
     *KINDS,
