@@ -6,12 +6,16 @@ import re
 import shutil
 import subprocess
 import sys
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 import yaml
 
+from pai_sdk._core.extras import DISTRIBUTION
+
 ROOT = Path(__file__).resolve().parents[2]
+_OTHERS = ("in the log", "in the shell", "pip:")  # what other software prints
 BROKEN = "[a page](no-such-page.md) and [a heading](index.md#no-such-heading)\n"
 
 
@@ -67,3 +71,23 @@ def test_the_navigation_has_five_sections_of_at_most_eight_entries() -> None:
 def test_what_people_search_for_is_a_page(words: str) -> None:
     pages = (ROOT / "docs").glob("*.md")
     assert [page for page in pages if page.read_text(encoding="utf-8").lower().startswith(f"# {words}")]
+
+
+def first_cells(page: str) -> list[str]:
+    """Returns the first cell of each row of the tables of a page."""
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    return [line.split("|")[1].strip() for line in text.splitlines() if line.startswith("| ")]
+
+
+def test_the_table_of_extras_has_each_of_them() -> None:
+    listed = {name for cell in first_cells("extras.md") for name in re.findall("`([a-z0-9]+)`", cell)}
+    assert listed == set(distribution(DISTRIBUTION).metadata.get_all("Provides-Extra") or ())
+
+
+def test_the_messages_of_the_page_on_troubleshooting_are_those_of_the_package() -> None:
+    cells = [cell for cell in first_cells("troubleshooting.md") if not any(other in cell for other in _OTHERS)]
+    quoted = [text for cell in cells for text in re.findall("`([^`]+)`", cell)]
+    assert quoted
+    messages = (ROOT / "tests" / "golden" / "messages.txt").read_text(encoding="utf-8")
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "pai_sdk").rglob("*.py")]
+    assert [text for text in quoted if not any(text in each for each in (messages, *sources))] == []
