@@ -15,7 +15,9 @@ ROOT = Path(__file__).resolve().parents[2]
 # tests/docker and tests/cluster run these.
 NEED_ENGINES = {ROOT / "docs" / name for name in ("local.md", "ray.md", "slurm.md", "team.md")}
 FIRST = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "docs" / "index.md"]
-OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {*NEED_ENGINES, *FIRST})
+# The Chinese pages have the blocks of the English ones: test_chinese.py compares them.
+CHINESE = {*(ROOT / "docs" / "zh").iterdir()}
+OTHERS = sorted({*(ROOT / "docs").rglob("*.md")} - {*NEED_ENGINES, *FIRST, *CHINESE})
 # Nearly every page starts a service and runs jobs, so `make test` runs only what a reader meets first.
 PAGES = [*FIRST, *(pytest.param(page, marks=pytest.mark.slow) for page in OTHERS)]
 
