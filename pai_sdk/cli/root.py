@@ -19,6 +19,7 @@ from pai_sdk.cli.selection.backend import with_backend_options
 from pai_sdk.cli.tables import print_error
 from pai_sdk.cli.usage.aliases import canonical
 from pai_sdk.cli.usage.help import Commands, RootGroup
+from pai_sdk.cli.usage.language import translated
 from pai_sdk.errors import NotFoundError, ObjectNotFoundError, PaiError, RunNotFoundError
 
 # One line a command, in the order of the help: its module and its function. A new command is one line here.
@@ -120,11 +121,11 @@ def new_app(only: str | None = None) -> typer.Typer:
                 command: Callable[..., None] = _imported(target)
                 if name not in _WITHOUT_BACKEND:
                     command = with_backend_options(command, with_local=name not in _WITHOUT_LOCAL)
-                app.command(name, rich_help_panel=panel, context_settings=_SETTINGS.get(name))(command)
+                app.command(name, rich_help_panel=translated(panel), context_settings=_SETTINGS.get(name))(command)
     for panel, groups in _GROUPS.items():
         for name, target in groups.items():
             if only in (None, name):
-                app.add_typer(_imported(target), name=name, rich_help_panel=panel)
+                app.add_typer(_imported(target), name=name, rich_help_panel=translated(panel))
     return app
 
 

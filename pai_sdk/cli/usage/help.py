@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.usage.aliases import canonical
+from pai_sdk.cli.usage.language import translated
 
 _VALUES = {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}  # by the name of the type
 
@@ -36,7 +37,7 @@ class RootGroup(_Group):
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help, with the exit codes at its end."""
         super().format_help(ctx, formatter)
-        formatter.write(exit_codes.DESCRIPTION)
+        formatter.write(translated(exit_codes.DESCRIPTION))
 
 
 class Commands(typer.Typer):
@@ -53,7 +54,7 @@ class Commands(typer.Typer):
     ) -> None:
         """Creates the group; without a command it prints its help, which ends with the example."""
         super().__init__(
-            cls=cls, help=f"{help}\n\nExample: {example}", no_args_is_help=no_args_is_help, **settings
+            cls=cls, help=translated(f"{help}\n\nExample: {example}"), no_args_is_help=no_args_is_help, **settings
         )
 
     def command(  # type: ignore[override]  # the other parameters are passed on
@@ -65,7 +66,7 @@ class Commands(typer.Typer):
             # Typer keeps the line ends of a docstring after its first paragraph.
             paragraphs = (inspect.getdoc(function) or "").split("\n\n")
             text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-            return super(Commands, self).command(name, cls=_Command, help=text, **settings)(function)
+            return super(Commands, self).command(name, cls=_Command, help=translated(text), **settings)(function)
 
         return add
 
@@ -73,6 +74,8 @@ class Commands(typer.Typer):
 def _labelled(parameters: list[Any]) -> list[Any]:
     """Names the values of options by one word, and arguments by their names in capitals, without their types."""
     for parameter in parameters:
+        for text in ("help", "rich_help_panel"):
+            setattr(parameter, text, translated(getattr(parameter, text, None) or "") or None)
         if parameter.param_type_name == "argument":
             parameter.metavar = parameter.metavar or parameter.name.upper()
             vars(parameter).update(display_type_rich=_no_type, get_usage_pieces=partial(_usage_of, parameter))
