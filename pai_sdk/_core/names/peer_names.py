@@ -98,6 +98,7 @@ _RETRIES = "max_retries=3; retry_on=[…] names the endings; fallback=[…] is f
 _RESUME = "resume=True, resume='<job id>' or resume='<uri>'"
 _SEVERAL = "job_type='PyTorchJob' and instance_count=…, with torchrun in the command"
 _SIZE = "processors and memory are part of the instance_type; in a quota of your own, instance_spec has them"
+_SLURM = "Session.embedded(folder, executor='slurm', executor_options={'partition': 'gpu'}), for all of its jobs"
 _SPOT = "spot_spec=SpotSpec(spot_strategy='SpotAsPriceGo')"
 _TRIALS = "trials=20"
 _USER_ARGS = "hyperparameters={'lr': 0.1}, which $PAI_USER_ARGS in the command passes on as --lr 0.1"
@@ -106,27 +107,40 @@ _VPC = "user_vpc_config=UserVpcConfig(vpc_id=…, switch_id=…, security_group_
 _FOLDER_INPUTS = "leave it out: an input is a folder at $PAI_INPUT_<CHANNEL>"
 _WORKSPACE = "workspace_id='12345'; session.workspaces.list() shows the ids"
 
-# Of no SDK: what people try first.
+# Of launchers, or of no SDK: what people try first.
 GUESSES: Mapping[str, Keyword] = {
     **dict.fromkeys(
-        ("hparams", "hyper_params", "params"), Keyword("hyperparameters", "hyperparameters={'lr': 0.1}")
+        ("hparams", "hyper_params", "params", "config"), Keyword("hyperparameters", "hyperparameters={'lr': 0.1}")
     ),
-    **dict.fromkeys(("gpu", "gpus", "num_gpus", "gpu_count"), Keyword("instance_type", _GPU)),
-    **dict.fromkeys(("cpu", "cpus", "mem", "memory"), Keyword("instance_type", _SIZE)),
-    **dict.fromkeys(("machine", "instance", "vm_size"), Keyword("instance_type", "instance_type='ecs.c6.large'")),
+    **dict.fromkeys(
+        ("gpu", "gpus", "num_gpus", "gpu_count", "gpus_per_node", "accelerators"), Keyword("instance_type", _GPU)
+    ),
+    **dict.fromkeys(("cpu", "cpus", "mem", "memory", "mem_gb", "cpus_per_task"), Keyword("instance_type", _SIZE)),
+    **dict.fromkeys(
+        ("machine", "instance", "vm_size", "flavor"), Keyword("instance_type", "instance_type='ecs.c6.large'")
+    ),
     **dict.fromkeys(("use_spot", "spot_instance", "spot_instances", "preemptible"), Keyword("spot_spec", _SPOT)),
     **dict.fromkeys(("nodes", "num_nodes", "num_instances", "workers"), Keyword("instance_count", _COUNT)),
-    **dict.fromkeys(("channels", "data", "input_channels", "train_data"), Keyword("", _INPUTS)),
+    **dict.fromkeys(
+        ("channels", "data", "input_channels", "train_data", "file_mounts", "volumes"), Keyword("", _INPUTS)
+    ),
     **dict.fromkeys(
         ("container_image", "docker_image", "image"), Keyword("image_uri", "did you mean 'image_uri'?")
     ),
     **dict.fromkeys(("cmd", "script"), Keyword("command", _COMMAND)),
     **dict.fromkeys(("env_vars", "envs", "variables"), Keyword("environments", _VARIABLES)),
-    **dict.fromkeys(("code_dir", "code_path", "source"), Keyword("source_dir", "source_dir='src'")),
+    **dict.fromkeys(("code_dir", "code_path", "source", "workdir"), Keyword("source_dir", "source_dir='src'")),
     **dict.fromkeys(("output", "output_uri"), Keyword("output_path", "output_path='oss://bucket/folder/'")),
     **dict.fromkeys(("budget", "cost_limit"), Keyword("max_cost", "max_cost=5.0, with max_run_time=3600")),
+    **dict.fromkeys(("slurm_account", "slurm_partition", "slurm_qos"), Keyword("", _SLURM)),
+    "attempts": Keyword("max_retries", _RETRIES),
     "bucket": Keyword("oss_bucket_name", "oss_bucket_name='models'"),
+    "detach": Keyword("wait", "wait=False"),
+    "dry_run": Keyword("", "plan(), which takes the same inputs, gives the request and sends nothing"),
     "region": Keyword("region_id", "region_id='cn-hangzhou'"),
+    "secrets": Keyword("environments", "environments={'HF_TOKEN': Secret('HF_TOKEN')} reads it at submit time"),
+    "setup": Keyword("requirements", "requirements=['numpy'], or lines before the program in command"),
+    "timeout_min": Keyword("max_run_time", "max_run_time=3600, in seconds"),
     "workspace": Keyword("workspace_id", _WORKSPACE),
 }
 
@@ -375,7 +389,7 @@ NAMES: Mapping[str, str] = {
     "TensorFlowDistribution": "Estimator(job_type='TFJob', instance_count=2); the job has TF_CONFIG",
     "command": _ESTIMATOR,
     "dsl": _STEPS,
-    "load_job": "a job file: pai-sdk submit job.yaml",
+    "load_job": "a job file: pai-sdk run job.yaml",
     "sweep": _TUNER,
     # Vertex AI
     "CustomContainerTrainingJob": "Estimator(image_uri=…, command=[…], instance_type=…).fit()",

@@ -236,7 +236,7 @@ def test_hints_name_what_there_is() -> None:
     assert {f"{owner}.{name}" for owner, name in uses if not hasattr(owners[owner], name)} - {"job.yaml"} == set()
     known = set[str]().union(
         *(parameters(call) for call, _ in CALLS),
-        *(parameters(call) for call in (Processor.run, TrainingJob.logs, retrieve)),
+        *(parameters(call) for call in (Processor.run, Session.embedded, TrainingJob.logs, retrieve)),
         *(SpotSpec.model_fields, UserVpcConfig.model_fields),
         (name for name, entry in KEYWORDS.items() if entry.convert),
         ("loss",),  # in a regular expression
