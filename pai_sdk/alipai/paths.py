@@ -46,6 +46,7 @@ PATHS = {
 
 REPLACED = {
     **{f"pai_sdk.{name}": text for name, text in MODULES.items()},
-    **{f"pai_sdk{name.removeprefix('pai')}": text for name, text in {**INSTEAD, **ABSENT}.items()},
+    # No removeprefix: jobs import this module in images with Python 3.8.
+    **{f"pai_sdk{name[len('pai') :]}": text for name, text in {**INSTEAD, **ABSENT}.items()},
 }
 """Paths of modules that are left out, each with its replacement; paths of their names too, which does no harm."""

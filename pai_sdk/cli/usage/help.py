@@ -14,7 +14,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.usage.aliases import canonical
 from pai_sdk.cli.usage.language import translated
 
-_VALUES = {"int": "NUMBER", "float": "NUMBER", "Path": "PATH"}  # by the name of the type
+_VALUES = (("int", "NUMBER"), ("float", "NUMBER"), ("Path", "PATH"))  # by the name of the type
 
 
 class _Command(TyperCommand):
@@ -99,4 +99,4 @@ def _value_of(option: Any) -> str | None:
     kind = getattr(option, "type_descriptor", None)
     if kind is None or kind.is_choice:  # releases of Typer without descriptors use such words already
         return None
-    return next((word for name, word in _VALUES.items() if name in option.bare_type()), "TEXT")
+    return next((word for name, word in _VALUES if name in option.bare_type()), "TEXT")

@@ -21,7 +21,6 @@ OTHERS = {
     "_client/api/responses.py": "codes of errors",
     "_core/kernel.py": "the module IPython",
     "_core/names/peer_names.py": "classes of other libraries",
-    "cli/root.py": "groups of commands",
     "alipai/member_aliases.py": "classes of alipai",
     "_client/display/choice.py": "the module IPython",
     "errors.py": "former names of classes",

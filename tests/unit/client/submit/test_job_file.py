@@ -101,7 +101,7 @@ def test_all_mistakes_at_once_each_with_its_line(folder: Path, session: Session)
     said = [str(problem).removeprefix(f"{path}:") for problem in caught.value.problems]
     lines = [int(text.partition(":")[0]) for text in said]
     assert lines == [1, 2, 4, 5, 7, 9, 12, 14]
-    assert "image_uri=" in said[0]
+    assert "'image_uri'" in said[0]
     assert "did you mean 'hyperparameters'?" in said[3]
 
 
