@@ -25,7 +25,7 @@ def parse_path(path: object, where: str) -> Path:
     """Returns the path of an argument; `where` is the parameter's name, for the error."""
     name = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(name, str):
-        raise InvalidInputError([wrong_type(where, path, "give a text or a Path")])
+        raise InvalidInputError([wrong_type(where, path, "a string or a Path")])
     # An empty path would mean the complete current folder.
     if not name:
         raise InvalidInputError([Problem(where, "is empty", "give a path; '.' is the current folder")])

@@ -205,7 +205,7 @@ def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -
         ...     return compare(jobs, ["loss"]).best("loss", mode="min").hyperparameters["lr"]
     """
     if isinstance(metrics, str):
-        raise InvalidInputError([wrong_type("metrics", metrics, "give a list of names, such as ['loss']")])
+        raise InvalidInputError([wrong_type("metrics", metrics, "a list of names", "such as ['loss']")])
     checked_jobs = check_jobs(jobs)
     with ThreadPoolExecutor(_MAX_REQUESTS, thread_name_prefix="pai-compare") as pool:
         rows = [*pool.map(partial(_row, metrics=metrics), checked_jobs)]

@@ -350,12 +350,14 @@ class Gathering:
 
 def check_jobs(jobs: Iterable[TrainingJob]) -> list[TrainingJob]:
     """Returns the jobs as a list; raises InvalidInputError for an item that is no job."""
-    hint = "give the jobs that run() or fit() returned, or session.get_job(…)"
+    hint = "as run() or fit() return it, or session.get_job(…)"
     if isinstance(jobs, str | Mapping | TrainingJob) or not isinstance(jobs, Iterable):
-        raise InvalidInputError([wrong_type("jobs", jobs, hint)])
+        raise InvalidInputError([wrong_type("jobs", jobs, "a list of TrainingJob", hint)])
     checked = [*jobs]
     wrong = [
-        wrong_type(f"jobs[{n}]", job, hint) for n, job in enumerate(checked) if not isinstance(job, TrainingJob)
+        wrong_type(f"jobs[{n}]", job, "a TrainingJob", hint)
+        for n, job in enumerate(checked)
+        if not isinstance(job, TrainingJob)
     ]
     if wrong:
         raise InvalidInputError(wrong)

@@ -15,11 +15,12 @@ from pai_sdk._client.model.recipe import (
 from pai_sdk._client.session.default import session_or_default
 from pai_sdk._client.submit.algorithm_estimator import AlgorithmEstimator
 from pai_sdk._core.names.aliases import Aliased
+from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._wire.models import ModelRecord, ModelVersionRecord
 from pai_sdk._wire.pai.recipes import ModelRecipeSpec
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
@@ -75,7 +76,7 @@ class RegisteredModel(Aliased):
             InvalidInputError: there is no such model or version.
         """
         if not isinstance(model_name, str) or not model_name:
-            raise InvalidInputError([Problem("model_name", "must be a text that is not empty")])
+            raise InvalidInputError([wrong_type("model_name", model_name, "a string that is not empty")])
         session = session_or_default(session, local=False)
         self._set(session, *session.models.find_version(model_name, model_version, model_provider))
 

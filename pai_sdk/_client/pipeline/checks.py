@@ -17,7 +17,7 @@ from pai_sdk._client.pipeline.references import (
 )
 from pai_sdk._client.pipeline.searches import SearchCall
 from pai_sdk._client.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep, StepOutputs
-from pai_sdk._core.names.hints import name_hint, wrong_type
+from pai_sdk._core.names.hints import TYPE_NAMES, name_hint, wrong_type
 from pai_sdk.errors import InvalidInputError, Problem
 
 
@@ -27,18 +27,18 @@ def mapping_problems(arguments: Mapping[str, object]) -> Iterator[Problem]:
         if value is None:
             continue
         if not isinstance(value, Mapping):
-            yield wrong_type(where, value, "give a dict, such as {'name': value}")
+            yield wrong_type(where, value, "a mapping", "such as {'name': value}")
         else:
             wrong = [key for key in value if not isinstance(key, str)]
-            yield from (Problem(f"{where}[{key!r}]", "has no text as its name") for key in wrong)
+            yield from (Problem(f"{where}[{key!r}]", "expected a string as the name") for key in wrong)
 
 
 def outputs_problems(outputs: object) -> Iterator[Problem]:
     """Yields outputs that are neither names nor a dict."""
     if not isinstance(outputs, str | Sequence | Mapping):
-        yield wrong_type("outputs", outputs, "give a list of names, or a dict from name to URI")
+        yield wrong_type("outputs", outputs, "a list of names, or a mapping of names to URIs")
     elif not all(isinstance(output, str) for output in outputs):
-        yield Problem("outputs", f"is {outputs!r}", "give names as texts")
+        yield Problem("outputs", f"expected names as strings, got {outputs!r}")
 
 
 def steps_before(after: object) -> tuple[tuple[PipelineStep, ...], list[Problem]]:
@@ -99,7 +99,7 @@ def check_parameters(
         try:
             values[name] = _as_type(value, parameter.type)
         except (ValueError, OverflowError):
-            problems.append(Problem(name, f"{value!r} is not of type {parameter.type.__name__}"))
+            problems.append(Problem(name, f"expected {TYPE_NAMES[parameter.type]}, got {value!r}"))
     return values
 
 

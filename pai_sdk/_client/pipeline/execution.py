@@ -32,6 +32,7 @@ from pai_sdk._client.pipeline.references import (
 from pai_sdk._client.pipeline.searches import SearchCall
 from pai_sdk._client.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk._client.submit.job_names import new_folder
+from pai_sdk._core.names.hints import type_problem
 from pai_sdk._core.short_traceback import error_text
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
@@ -94,7 +95,7 @@ class StepExecution:
         if isinstance(step.work, EachWork):
             values = resolved(step.work.values, self._values)
             if not isinstance(values, list):
-                raise TypeError(f"values: {step.work.values!r} is of type {type(values).__name__}, not a list")
+                raise TypeError(f"values: {step.work.values!r}: {type_problem('a list', values)}")
             record.status, record.children, record.started_at = "running", len(values), time.time()
             self._records.write_step(record)
             return values
@@ -256,7 +257,7 @@ def _result(value: Any) -> Any:
     try:
         return as_json(value)
     except (TypeError, ValueError, RecursionError) as error:
-        hint = "return None, numbers, texts, lists and dicts"
+        hint = "return None, booleans, numbers, strings, lists and mappings"
         raise InvalidInputError(
             [Problem("the result of the function", f"cannot be kept: {error}", hint)]
         ) from error

@@ -510,7 +510,7 @@ def _work(
             raise InvalidInputError(wrong)
         return CallWork(work, dict(arguments or {}))
     raise InvalidInputError(
-        [wrong_type("work", work, "give an Estimator, a Processor, a Tuner, a function or a Pipeline")]
+        [wrong_type("work", work, "an Estimator, a Processor, a Tuner, a function or a Pipeline")]
     )
 
 

@@ -145,12 +145,10 @@ class EachWork:
     def problems(self) -> Iterator[Problem]:
         """Yields the problems of the values and of the work."""
         if not isinstance(self.values, Sequence | Reference) or isinstance(self.values, str | bytes):
-            yield Problem(
-                "values", f"is of type {type(self.values).__name__}", "give a list, or a result of a step"
-            )
+            yield wrong_type("values", self.values, "a list, or a result of a step")
             return
         if not isinstance(self.name, str):
-            yield wrong_type("value", self.name, "give the name of an argument or a hyperparameter")
+            yield wrong_type("value", self.name, "the name of an argument or a hyperparameter")
             return
         yield from self.of_value(None).problems()
 

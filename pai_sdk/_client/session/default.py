@@ -163,5 +163,5 @@ def session_or_default(session: Session | SessionReference | None, *, local: boo
     if session is None:
         return get_default_session(local=local)
     if not hasattr(session, "backend_for"):
-        raise InvalidInputError([wrong_type("session", session, "give a Session, or leave it out")])
+        raise InvalidInputError([wrong_type("session", session, "a Session or None")])
     return session

@@ -139,7 +139,7 @@ class Session(Aliased):
         self.credentials = provider_of(access_key_id, access_key_secret, security_token, credentials)
         self._default_key = not (access_key_id or credentials)
         if retry is not None and not isinstance(retry, RetryPolicy):
-            raise InvalidInputError([wrong_type("retry", retry, "give a RetryPolicy")])
+            raise InvalidInputError([wrong_type("retry", retry, "a RetryPolicy")])
         # No reference from the backends back to the session: one that is dropped closes its connections at once,
         # without waiting for the garbage collector.
         self._embedded = _EmbeddedService()
@@ -378,8 +378,7 @@ class Session(Aliased):
             LocalRunError: with `instance_type="local"`, there is no Docker engine or no such image.
         """
         if not isinstance(plan, Plan):
-            hint = "give what Processor.plan() or Estimator.plan() returned"
-            raise InvalidInputError([wrong_type("plan", plan, hint)])
+            raise InvalidInputError([wrong_type("plan", plan, "a Plan", "as Estimator.plan() returns it")])
         compute = plan.request.compute_resource
         backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None), plan.api)
         resume = plan.resume

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pai_sdk._client.backend.specs import backend_for_type
 from pai_sdk._client.submit.parameters import Description
 from pai_sdk._client.submit.submitter import EstimatorBase
+from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.keywords import init_checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
@@ -110,7 +111,7 @@ class AlgorithmEstimator(EstimatorBase):
         names = ("algorithm_name", "algorithm_version", "algorithm_provider")
         explicit = {name: value for name in names if (value := getattr(self, name)) is not None}
         problems = [
-            Problem(name, "must be a text that is not empty")
+            wrong_type(name, value, "a string that is not empty")
             for name, value in explicit.items()
             if not isinstance(value, str) or not value.strip()
         ]

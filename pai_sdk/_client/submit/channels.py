@@ -10,9 +10,8 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from pai_sdk._client.backend.base import Backend, Upload
-from pai_sdk._client.submit.parameter_types import type_problem
 from pai_sdk._client.submit.problems import Problems
-from pai_sdk._core.names.hints import did_you_mean, is_of_type, nearest, wrong_type
+from pai_sdk._core.names.hints import did_you_mean, nearest, type_problem, wrong_type
 from pai_sdk._core.names.peer_names import value_hint
 from pai_sdk._core.paths import expanded
 from pai_sdk._data.storage.tree import FileTree
@@ -129,7 +128,7 @@ class ChannelResolver:
         if remote is not None:
             return InputChannel(name=name, input_uri=remote)
         if not isinstance(source, str | os.PathLike):
-            raise InvalidInputError([wrong_type("", source, "give a URI, a local path or a DatasetConfig")])
+            raise InvalidInputError([wrong_type("", source, "a URI, a local path or a DatasetConfig")])
         if not os.fspath(source):
             # It would be the current folder, with all that lies in it.
             raise InvalidInputError([Problem("", "is empty", "give a URI, a local path or a DatasetConfig")])
@@ -162,7 +161,7 @@ class ChannelResolver:
             hint = "outputs go to oss://bucket/folder/"
             raise InvalidInputError([Problem("", f"{target!r} is not a URI", hint)])
         if remote is None:
-            raise InvalidInputError([wrong_type("", target, "give a URI or a DatasetConfig")])
+            raise InvalidInputError([wrong_type("", target, "a URI or a DatasetConfig")])
         if uri_scheme(remote) in _FOLDER_SCHEMES and not remote.endswith("/"):
             remote += "/"
         return OutputChannel(name=name, output_uri=remote)
@@ -201,7 +200,7 @@ def channel_definitions(channels: Sequence[Channel | Mapping[str, Any]], where: 
     """Returns the channel definitions of a submitter, whose names are unique; reports all problems."""
     problems = Problems()
     if not isinstance(channels, Sequence) or isinstance(channels, str | bytes):
-        problems.add(where, is_of_type(channels), "give a list: [Channel(name='data')]")
+        problems.add(where, type_problem("a list", channels), "such as [Channel(name='data')]")
         problems.raise_if_any()
     checked: list[Channel] = []
     for number, definition in enumerate(channels):

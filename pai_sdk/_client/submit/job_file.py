@@ -19,7 +19,7 @@ from pai_sdk._client.submit.estimator import Estimator
 from pai_sdk._client.submit.processor import Processor
 from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._client.submit.yaml_file import KeyPath, YamlFile, read_yaml
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, wrong_type
 from pai_sdk._core.names.peer_names import keyword_hint
 from pai_sdk._core.paths import expanded
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -246,7 +246,7 @@ def _define(processor: Processor, channels: Mapping[str, Any]) -> list[Problem]:
     problems: list[Problem] = []
     for name, definitions in channels.items():
         if not isinstance(definitions, list):
-            problems.append(Problem(name, is_of_type(definitions), "give a list, such as [data]"))
+            problems.append(wrong_type(name, definitions, "a list", "such as [data]"))
             continue
         # A name alone is a channel, too.
         channel_list: list[Any] = [{"name": each} if isinstance(each, str) else each for each in definitions]

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from pai_sdk._client.job.notifications import Notification
 from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._client.submit.problems import Problems
+from pai_sdk._core.names.hints import type_problem
 from pai_sdk.errors import InvalidInputError, Problem
 
 
@@ -51,11 +52,11 @@ _TYPES: dict[str, _ParameterType] = {
     **dict.fromkeys(
         ("roles", "environments", "labels", "prices", "hyperparameters", "parameters", "git_config"), _MAPPING
     ),
-    "requirements": _ParameterType(_is_list, "a list: ['numpy==2.1', 'tqdm']"),
+    "requirements": _ParameterType(_is_list, "a list: such as ['numpy==2.1', 'tqdm']"),
     **dict.fromkeys(("metric_definitions", "fallback", "retry_on"), _LIST),
     "notify": _ParameterType(
         lambda value: _is_list(value) and all(isinstance(each, Notification) for each in value),
-        "a list of notifications: [Webhook(url), DingTalk(url, secret)]",
+        "a list of notifications: such as [Webhook(url), DingTalk(url, secret)]",
     ),
     "source_dir": _ParameterType(
         # An empty text would be the current folder, with all that lies in it.
@@ -64,7 +65,7 @@ _TYPES: dict[str, _ParameterType] = {
     ),
     "priority": _ParameterType(
         lambda value: isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**31,
-        "a whole number",
+        "an integer",
     ),
     "resume": _ParameterType(
         lambda value: isinstance(value, bool | os.PathLike) or (isinstance(value, str) and bool(value.strip())),
@@ -126,11 +127,3 @@ def _as_int(value: object) -> object:
         return value if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         return value
-
-
-def type_problem(expected: str, value: object) -> str:
-    """Describes a value of a wrong type, without the value itself, which may be a token."""
-    kind = "None" if value is None else type(value).__name__
-    if isinstance(value, str):
-        kind = "a string" if value.strip() else "an empty string"
-    return f"expected {expected}, got {kind}"

@@ -21,7 +21,7 @@ from pai_sdk._client.code.script_text import (
 from pai_sdk._client.submit.job_names import new_name
 from pai_sdk._client.submit.parameters import Role
 from pai_sdk._client.submit.problems import Problems
-from pai_sdk._core.names.hints import is_of_type, name_hint, nearest
+from pai_sdk._core.names.hints import name_hint, nearest, type_problem
 from pai_sdk._core.names.peer_names import value_hint
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai import roles as roles_wire
@@ -185,11 +185,11 @@ def environment(variables: Mapping[str, str | Secret] | None, problems: Problems
     values: dict[str, str] = {}
     for name, value in (variables or {}).items():
         if not isinstance(name, str) or not _VARIABLE.fullmatch(name):
-            problems.add(f"environments[{name!r}]", "not a name of a variable")
+            problems.add(f"environments[{name!r}]", "is not the name of a variable")
         elif is_contract_variable(name):
             problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
         elif not isinstance(value, str | Secret):
-            problems.add(f"environments[{name!r}]", is_of_type(value), "environment variables are text")
+            problems.add(f"environments[{name!r}]", type_problem("a string", value))
         elif isinstance(value, str) and is_windows_line(value):
             problems.add(f"environments[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
         else:
@@ -205,7 +205,7 @@ def requirement_list(requirements: Sequence[str] | None, problems: Problems) -> 
     """Returns the requirements. An invalid one is not displayed: an index URL may contain a password."""
     for number, requirement in enumerate(requirements or ()):
         if not isinstance(requirement, str):
-            message = is_of_type(requirement)
+            message = type_problem("a string", requirement)
         elif not requirement.strip():
             message = "is empty"
         elif "\n" in requirement or "\r" in requirement:
@@ -281,7 +281,7 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
         return ["sh", "-c", unix_text(command)]
     parts = list(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else []
     if not parts or not all(isinstance(part, str) for part in parts):
-        problems.add("command", "must be text or a list of texts", "such as 'python train.py'")
+        problems.add("command", "expected a string or a list of strings", "such as 'python train.py'")
         return parts
     for number, part in enumerate(parts):
         if is_windows_line(part):

@@ -22,7 +22,7 @@ from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.short_traceback import short_traceback
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
-_HINT = "give estimators, processors or plans; to run the same one twice, give it twice"
+_HINT = "to run the same one twice, give it twice"
 
 
 @short_traceback
@@ -108,7 +108,9 @@ def _planned(
     """Returns the name of each job, and the function that submits it."""
     items: Sequence[object] = [] if isinstance(submitters, str | Mapping | JobSubmitter | Plan) else [*submitters]
     if not items and not isinstance(submitters, Sequence):
-        raise InvalidInputError([wrong_type("submitters", submitters, _HINT)])
+        raise InvalidInputError(
+            [wrong_type("submitters", submitters, "a list of estimators, processors or plans", _HINT)]
+        )
     planned: list[tuple[str, Callable[[], TrainingJob]]] = []
     problems: list[Problem] = []
     for number, submitter in enumerate(items):
@@ -122,7 +124,7 @@ def _planned(
                 continue
             planned.append((plan.request.training_job_name, partial(submitter.submit, plan, show_logs=False)))
         else:
-            problems.append(wrong_type(f"submitters[{number}]", submitter, _HINT))
+            problems.append(wrong_type(f"submitters[{number}]", submitter, "an estimator, a processor or a plan"))
     if problems:
         raise InvalidInputError(problems)
     return planned

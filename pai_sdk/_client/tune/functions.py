@@ -20,6 +20,7 @@ from pai_sdk._client.tune.objectives import UNNAMED, StepValue
 from pai_sdk._client.tune.study import LiveTrial, Study
 from pai_sdk._client.tune.template import is_suggestion, optuna_objective
 from pai_sdk._client.tune.trials import SearchLimits
+from pai_sdk._core.names.hints import type_name
 from pai_sdk._core.short_traceback import error_text
 from pai_sdk._core.threads import in_thread
 from pai_sdk._data.run.events.writer import as_float64
@@ -279,9 +280,9 @@ def _check_objective(error: BaseException) -> None:
 
 def _without_metrics(value: object) -> TypeError:
     """Returns the error of a function that has reported nothing, and has returned this value."""
-    description = "None" if value is None else f"a value of type {type(value).__name__}"
+    description = type_name(value)
     if isinstance(value, Mapping) and value:
-        description = f"a dict in which {next(filter(None, map(_metric_problem, value, value.values())), '')}"
+        description = f"a mapping in which {next(filter(None, map(_metric_problem, value, value.values())), '')}"
     return TypeError(
         f"the function has returned {description}, and reported nothing: return a number or a dict of numbers"
     )

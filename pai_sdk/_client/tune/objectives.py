@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
 
 from pai_sdk._client.submit.problems import Problems
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, type_problem
 from pai_sdk._data.run.events.sources import preferred_points
 from pai_sdk._wire.pai.record import MetricPoint
 
@@ -109,7 +109,7 @@ def _checked(objective: object, direction: Any, where: str, problems: Problems) 
     if isinstance(objective, str):
         objective = Objective(objective)
     if not isinstance(objective, Objective):
-        problems.add(where, is_of_type(objective), "give the name of a metric, such as 'loss', or an Objective")
+        problems.add(where, type_problem("the name of a metric, or an Objective", objective), "such as 'loss'")
         return None
     if not isinstance(objective.metric, str) or not objective.metric:
         problems.add(where, "has no metric", "give the name that the job reports, such as 'loss'")

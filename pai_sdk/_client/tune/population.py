@@ -18,7 +18,7 @@ from typing import Any
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.tune.objectives import Objective
 from pai_sdk._client.tune.space import Choice, Range, SearchSpace, Uniform
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, type_problem
 from pai_sdk.errors import Problem
 
 _NAME = "pbt"
@@ -155,7 +155,7 @@ def checked_population(sampler: object, problems: Problems) -> PopulationBased |
 def _from_mapping(settings: object, problems: Problems) -> PopulationBased:
     names = [item.name for item in fields(PopulationBased)]
     if not isinstance(settings, Mapping | None):
-        problems.add(f"sampler.{_NAME}", is_of_type(settings), "give the settings by name, such as size: 8")
+        problems.add(f"sampler.{_NAME}", type_problem("a mapping", settings), "settings by name, such as size: 8")
         return PopulationBased()
     arguments = {}
     for name, value in (settings or {}).items():
@@ -214,7 +214,7 @@ def check_combination(
         hint = "leave it out; resume= of the estimator starts from an earlier checkpoint"
         problems.add("warm_start", "does not go with population-based training", hint)
     if estimator is not None and not hasattr(estimator, "resume"):
-        problems.add("estimator", f"{is_of_type(estimator)}, whose jobs cannot resume", "give an Estimator")
+        problems.add("estimator", type_problem("an Estimator, whose jobs can resume", estimator))
 
 
 def _is_int(value: object, minimum: int) -> bool:

@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.tune.population import EndedMember, PopulationBased, Successor
 from pai_sdk._client.tune.space import Choice, IntRange, LogUniform, SearchSpace, Uniform
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, type_problem
 
 _FACTORIES: Mapping[str, Callable[[int], BaseSampler]] = {
     "tpe": lambda seed: optuna.samplers.TPESampler(seed=seed),
@@ -187,8 +187,8 @@ def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> 
         kind: Any = sampler
         make = lambda seed: kind(seed=seed)  # noqa: E731
     if not callable(make):
-        hint = name_hint(sampler, _SAMPLERS) if isinstance(sampler, str) else "give a name, such as 'tpe'"
-        message = f"{sampler!r} is not known" if isinstance(sampler, str) else is_of_type(sampler)
+        hint = name_hint(sampler, _SAMPLERS) if isinstance(sampler, str) else "such as 'tpe'"
+        message = f"{sampler!r} is not known" if isinstance(sampler, str) else type_problem("a name", sampler)
         problems.add("sampler", message, hint)
         return lambda seed, skipped: SeededSampler(_FACTORIES["random"], seed)
     missing = [name for name in _NEEDS.get(str(sampler), ()) if importlib.util.find_spec(name) is None]
@@ -249,5 +249,5 @@ def checked_pruner(pruner: object, objectives: int, problems: Problems) -> BaseP
     if isinstance(pruner, str):
         problems.add("pruner", f"{pruner!r} is not known", name_hint(pruner, _PRUNERS))
     else:
-        problems.add("pruner", is_of_type(pruner), "give 'asha', 'median' or a pruner of Optuna")
+        problems.add("pruner", type_problem("'asha', 'median' or a pruner of Optuna", pruner))
     return optuna.pruners.NopPruner()

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from typing import Any, TypeAlias
 
 from pai_sdk._client.submit.problems import Problems
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, type_problem, wrong_type
 from pai_sdk._wire.pai.values import python_value
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -209,7 +209,7 @@ def checked_space(search: object, problems: Problems | None = None) -> SearchSpa
     collected = Problems() if problems is None else problems
     ranges: dict[str, Range] = {}
     if not isinstance(search, Mapping):
-        collected.add("search", is_of_type(search), "give a dict: {'lr': LogUniform(1e-5, 1e-1)}")
+        collected.add("search", type_problem("a mapping", search), "such as {'lr': LogUniform(1e-5, 1e-1)}")
     elif not search:
         collected.add("search", "is empty", _HINT)
     else:
@@ -238,7 +238,7 @@ def _range_of(value: Any) -> Range:
     if isinstance(value, Mapping):
         return _from_mapping(value)
     hint = "a fixed value belongs to the hyperparameters of the estimator; " if isinstance(value, _SCALARS) else ""
-    raise InvalidInputError([Problem("", is_of_type(value), hint + _HINT)])
+    raise InvalidInputError([wrong_type("", value, "a range of values", hint + _HINT)])
 
 
 def _from_optuna(distribution: Any) -> Range:
@@ -297,7 +297,7 @@ def _checked(value_range: Range) -> Range:
 
 def _choice_problem(choice: Choice) -> Problem | None:
     if not isinstance(choice.values, tuple):
-        return Problem("", f"the values of a Choice are a list, and not of type {type(choice.values).__name__}")
+        return wrong_type("", choice.values, "a list as the values of a Choice")
     if not choice.values:
         return Problem("", "is a Choice without values")
     try:

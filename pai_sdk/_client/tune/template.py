@@ -15,7 +15,7 @@ from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.submit.submitter import EstimatorBase
 from pai_sdk._client.tune.objectives import Objective
 from pai_sdk._client.tune.space import Choice, SearchSpace
-from pai_sdk._core.names.hints import nearest
+from pai_sdk._core.names.hints import nearest, wrong_type
 from pai_sdk._data.run.store.stored_checkpoints import latest_checkpoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL
 from pai_sdk.errors import InvalidInputError, Problem
@@ -169,11 +169,8 @@ def _check_metrics(estimator: EstimatorBase, objectives: list[Objective], proble
 
 def no_estimator(value: object) -> Problem:
     """Returns the problem of a value that is neither an estimator nor a function."""
-    return Problem(
-        "estimator",
-        f"is of type {type(value).__name__}",
-        "give an Estimator, an AlgorithmEstimator, Estimator.from_function(…), or a function f(config)",
-    )
+    expected = "an Estimator, an AlgorithmEstimator, Estimator.from_function(…) or a function f(config)"
+    return wrong_type("estimator", value, expected)
 
 
 def is_suggestion(name: object) -> bool:

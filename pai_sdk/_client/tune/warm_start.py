@@ -13,7 +13,7 @@ from pai_sdk._client.tune.objectives import Objective, step_values
 from pai_sdk._client.tune.space import SearchSpace
 from pai_sdk._client.tune.study import EarlierTrial, Study
 from pai_sdk._client.tune.trials import Trial, TrialList
-from pai_sdk._core.names.hints import is_of_type
+from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.run.watch.manager import RunManager
 from pai_sdk._data.storage.store import open_store
@@ -22,7 +22,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 _Candidate: TypeAlias = tuple[Mapping[str, Any], Mapping[str, float], str, Sequence[float]]
 """Hyperparameters, values of metrics, origin and constraints."""
 
-_HINT = "give the URI of a study or of a run store, a RunStore, a Tuner, its trials, or jobs"
+_EXPECTED = "the URI of a study or of a run store, a RunStore, a Tuner, its trials, or jobs"
 
 
 def earlier_trials(
@@ -62,13 +62,13 @@ def _candidates(source: Any, objectives: Sequence[Objective], session: Any) -> I
     elif isinstance(source, RunStore):
         yield from _of_runs(source, objectives, session)
     else:
-        raise InvalidInputError([Problem("warm_start", is_of_type(source), _HINT)])
+        raise InvalidInputError([wrong_type("warm_start", source, _EXPECTED)])
 
 
 def _of_trials(trials: Sequence[Any]) -> Iterator[_Candidate]:
     for trial in trials:
         if not isinstance(trial, Trial):
-            raise InvalidInputError([Problem("warm_start", is_of_type(trial), _HINT)])
+            raise InvalidInputError([wrong_type("warm_start", trial, _EXPECTED)])
         if trial.state == "complete":
             yield trial.params, trial.values, f"trial {trial.number} of an earlier study", trial.constraints
 

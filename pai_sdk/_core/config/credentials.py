@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from pai_sdk._core.names.hints import is_of_type, wrong_type
+from pai_sdk._core.names.hints import type_problem, wrong_type
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, InvalidInputError, PaiError, Problem
 
 _log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ def _check_key(key: Credentials) -> Credentials:
             if name.startswith("access key") and not key.bearer_token:
                 raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
         elif not isinstance(text, str):
-            raise CredentialsError(f"the {name} {is_of_type(text)}; give a text")
+            raise CredentialsError(f"the {name}: {type_problem('a string', text)}")
         # Such a string would break a header; mostly a line end was copied with the key.
         elif not re.fullmatch(r"[\x21-\x7e]+", text):
             raise CredentialsError(
@@ -128,8 +128,8 @@ def provider_of(
         if type(credentials).__module__ == "alibabacloud_credentials.models":
             return _UserProvider(_of_config(credentials))
         if not callable(credentials):
-            hint = "give Credentials, or a function that gives them"
-            raise InvalidInputError([wrong_type("credentials", credentials, hint)])
+            expected = "Credentials, or a function that returns them"
+            raise InvalidInputError([wrong_type("credentials", credentials, expected)])
         return _UserProvider(credentials)
     parts = {"access_key_id": access_key_id, "access_key_secret": access_key_secret}
     if not (any(parts.values()) or security_token):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._core.files import locked_folder, replace_file
-from pai_sdk._core.names.hints import is_of_type
+from pai_sdk._core.names.hints import type_problem
 from pai_sdk._core.paths import expanded
 from pai_sdk.errors import SettingsError
 
@@ -19,7 +19,7 @@ def config_path_of(environ: Mapping[str, str], config_path: str | Path | None = 
     """Returns the path of the file: the argument, or `PAI_CONFIG_PATH`, or `~/.pai/config.json`."""
     if config_path is not None:
         if not isinstance(config_path, str | os.PathLike):
-            raise SettingsError(f"config_path {is_of_type(config_path)}; give the path of a file")
+            raise SettingsError(f"config_path: {type_problem('the path of a file', config_path)}")
         return expanded(config_path)
     if environ.get("PAI_CONFIG_PATH"):
         return expanded(environ["PAI_CONFIG_PATH"])
@@ -35,7 +35,7 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
             raise SettingsError(f"there is no config file {path}") from error
         return {}
     except UnicodeDecodeError as error:
-        raise SettingsError(f"{path} is not a text in UTF-8; write it again, as JSON") from error
+        raise SettingsError(f"{path} is not UTF-8 text; save it as UTF-8") from error
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror or error}") from error
     try:

@@ -19,7 +19,7 @@ from pai_sdk._core.config.file import (
 )
 from pai_sdk._core.config.rules import CHECKS, api_region_of
 from pai_sdk._core.endpoint import scheme_and_host
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, type_problem
 from pai_sdk.errors import SettingsError
 
 _log = logging.getLogger(__name__)
@@ -255,7 +255,7 @@ def load_settings(
 def active_profile(name: str | None, environ: Mapping[str, str]) -> str | None:
     """Returns the profile to use: the argument ("" for none), or that of `PAI_PROFILE`; None for none."""
     if name is not None and not isinstance(name, str):
-        raise SettingsError(f"profile {is_of_type(name)}; give the name of a profile")
+        raise SettingsError(f"profile: {type_problem('the name of a profile', name)}")
     selected = environ.get(PROFILE_VARIABLE, "") if name is None else name
     return selected.strip() or None
 
@@ -386,5 +386,5 @@ def _text(value: Any, where: str) -> str:
     if value is None:
         return ""
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise SettingsError(f"{where}: {is_of_type(value)}; write a text")
+        raise SettingsError(f"{where}: {type_problem('a string', value)}")
     return str(value).strip()

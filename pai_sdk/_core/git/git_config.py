@@ -78,13 +78,13 @@ def parse_git_config(git_config: Mapping[str, str]) -> GitSource:
 
 def _key_problems(git_config: Mapping[str, str]) -> Iterator[Problem]:
     if not isinstance(git_config, Mapping):
-        yield wrong_type("git_config", git_config, "give a dict")
+        yield wrong_type("git_config", git_config, "a mapping")
         return
     for key, value in git_config.items():
         if key not in _KEYS:
             yield Problem(f"git_config[{key!r}]", "is not known", f"known are {', '.join(_KEYS)}")
         elif not isinstance(value, str) and value is not None:
-            yield wrong_type(f"git_config[{key!r}]", value, "give a text")
+            yield wrong_type(f"git_config[{key!r}]", value, "a string")
     if not git_config.get("repo"):
         yield Problem("git_config['repo']", "is missing", "give the URL of the repository")
 

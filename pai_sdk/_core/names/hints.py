@@ -11,6 +11,16 @@ from pai_sdk.errors import Problem
 
 # A comparison takes the product of two lengths, and a service makes it with names that clients send.
 _MAX_NAMES, _MAX_LENGTH = 2_000, 200
+TYPE_NAMES: dict[type, str] = {
+    type(None): "None",
+    str: "a string",
+    int: "an integer",
+    float: "a float",
+    bool: "a boolean",
+    list: "a list",
+    tuple: "a tuple",
+    dict: "a mapping",
+}
 
 
 def nearest(name: str, candidates: Iterable[str], *, max_count: int = 1, cutoff: float = 0.6) -> list[str]:
@@ -33,13 +43,22 @@ def name_hint(name: str, candidates: Iterable[str], *, max_names: int = 8, intro
     return did_you_mean(nearest(name, names)) or list_text
 
 
-def is_of_type(value: object) -> str:
-    """Returns the type of a value, as the predicate of a message."""
+def type_name(value: object) -> str:
+    """Returns the type of a value in the words of Python and JSON, without the value, which may be a token."""
+    if isinstance(value, str) and not value.strip():
+        return "an empty string"
     if isinstance(value, MethodType):
-        return f"is a method; call it: {value.__name__}()"
-    return f"is of type {type(value).__name__}"
+        return f"the method {value.__name__}; call it: {value.__name__}()"
+    if isinstance(value, type):
+        return f"the class {value.__name__}"
+    return TYPE_NAMES.get(type(value), type(value).__name__)
 
 
-def wrong_type(where: str, value: object, hint: str) -> Problem:
+def type_problem(expected: str, value: object) -> str:
+    """Returns what is wrong with a value of a wrong type; `expected` has an article: "a list"."""
+    return f"expected {expected}, got {type_name(value)}"
+
+
+def wrong_type(where: str, value: object, expected: str, hint: str = "") -> Problem:
     """Returns the problem of a parameter whose value has a wrong type."""
-    return Problem(where, is_of_type(value), hint)
+    return Problem(where, type_problem(expected, value), hint)

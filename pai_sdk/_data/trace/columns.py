@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as kinds
 
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, type_problem
 from pai_sdk._data.trace.items import (
     as_bytes,
     as_decimal,
@@ -260,7 +260,7 @@ def _items(row: Any, type_: pa.DataType) -> Any:
     try:
         array = as_numpy(row)
     except TypeError:
-        raise TypeError(f"has an item that {is_of_type(row)}; {type_} needs a list for each row") from None
+        raise TypeError(type_problem(f"a list for each row of {type_}", row)) from None
     return row if array is None else array
 
 
@@ -269,7 +269,7 @@ def _pairs(row: Any, type_: pa.DataType) -> list[tuple[Any, Any]]:
     if not isinstance(pairs, Sequence) or not all(
         isinstance(pair, tuple | list) and len(pair) == 2 for pair in pairs
     ):
-        raise TypeError(f"has an item that {is_of_type(row)}; {type_} needs a dict or pairs for each row")
+        raise TypeError(type_problem(f"a mapping or pairs for each row of {type_}", row))
     return [(key, value) for key, value in pairs]
 
 
@@ -278,7 +278,7 @@ def _structs(values: list[Any], type_: pa.StructType) -> pa.Array:
     names = [field.name for field in fields]
     for row in values:
         if row is not None and not isinstance(row, Mapping):
-            raise TypeError(f"has an item that {is_of_type(row)}; {type_} needs a dict for each row")
+            raise TypeError(type_problem(f"a mapping for each row of {type_}", row))
         if row is not None and (unknown := [key for key in row if key not in names]):
             hint = name_hint(str(unknown[0]), names)
             raise ValueError(f"has a struct with the unknown field {unknown[0]!r}; {hint}")

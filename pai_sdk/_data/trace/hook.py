@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, TypeVar
 
-from pai_sdk._core.names.hints import is_of_type, name_hint
+from pai_sdk._core.names.hints import name_hint, wrong_type
 from pai_sdk._data.trace.items import as_numpy
 from pai_sdk._data.trace.steps import Steps, current_giver
 from pai_sdk._data.trace.trace_writer import CLOSE_S, TraceWriter
@@ -378,7 +378,7 @@ def _warn_twice(name: str) -> None:
 
 
 def _not_values(name: str, values: Any) -> Problem:
-    return Problem(f"trace {name!r}", is_of_type(values), "give a tensor, a numpy array or a list")
+    return wrong_type(f"trace {name!r}", values, "a tensor, a numpy array or a list")
 
 
 def _copied(name: str, values: Any) -> Any:

@@ -15,7 +15,7 @@ import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._core.names.hints import is_of_type
+from pai_sdk._core.names.hints import type_name, type_problem
 
 if TYPE_CHECKING:
     import numpy as np
@@ -124,7 +124,7 @@ def as_numpy(value: Any) -> np.ndarray[Any, Any] | None:
         return (value.float() if value.dtype == torch.bfloat16 else value).numpy()  # type: ignore[no-any-return]
     if isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray):
         return None
-    raise TypeError(f"{is_of_type(value)}; give a tensor, a numpy array or a list")
+    raise TypeError(type_problem("a tensor, a numpy array or a list", value))
 
 
 # ---- times
@@ -227,6 +227,4 @@ def _numpy_ns(value: Any, kind: str, takes: str) -> int | None:
 
 
 def _wrong(value: Any, takes: str) -> TypeError:
-    return TypeError(
-        f"has the item {reprlib.repr(value)}, which {is_of_type(value)}; {takes}, and None for a null"
-    )
+    return TypeError(f"has the item {reprlib.repr(value)} ({type_name(value)}); {takes}, and None for a null")

@@ -227,7 +227,7 @@ class TraceData:
 
     def _check_columns(self, columns: Sequence[str] | None) -> None:
         if isinstance(columns, str):
-            raise InvalidInputError([wrong_type("columns", columns, "give a list of names")])
+            raise InvalidInputError([wrong_type("columns", columns, "a list of names")])
         names = self.schema.names
         problems = [
             Problem(f"column {name!r}", "is not in the trace", name_hint(name, names))

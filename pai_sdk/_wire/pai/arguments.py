@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from pai_sdk._core.names.hints import is_of_type, wrong_type
+from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._wire.pai.status import STATUSES
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -16,8 +16,7 @@ _MAX_TIMEOUT_S = 1e9  # 30 years; waits of the operating system overflow at a fe
 def check_job_id(job_id: object) -> None:
     """Refuses a job id that is no string, or empty."""
     if not isinstance(job_id, str) or not job_id.strip():
-        problem = "is empty" if isinstance(job_id, str) else is_of_type(job_id)
-        raise InvalidInputError([Problem("job_id", problem, "give a job's id; `pai-sdk ps` shows them")])
+        raise InvalidInputError([wrong_type("job_id", job_id, "the id of a job", "`pai-sdk ps` lists them")])
 
 
 def check_filters(status: object, name: object, labels: object) -> None:
@@ -27,7 +26,7 @@ def check_filters(status: object, name: object, labels: object) -> None:
         # A service would find no job, and give no reason.
         problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(STATUSES)}"))
     if name is not None and not isinstance(name, str):
-        problems.append(wrong_type("name", name, "give a string"))
+        problems.append(wrong_type("name", name, "a string"))
     if labels is not None and not _are_labels(labels):
         problems.append(_NO_LABELS)
     if problems:

@@ -86,7 +86,7 @@ def _check(source: FileSystemInput | CpfsFileSystemInput, *, names: tuple[str, .
         if value is None and part.name not in names:
             continue
         if not isinstance(value, str):
-            problems.append(wrong_type(part.name, value, "give a string"))
+            problems.append(wrong_type(part.name, value, "a string"))
         elif part.name in names and (not value.strip() or set("/:? \n") & {*value}):
             problems.append(Problem(part.name, f"{value!r} is not an id", "such as 'cpfs-0a1b2c3d'"))
     if problems:

@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import Field, ValidationError
 
+from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._wire.pai.definitions import AlgorithmDefinition, hyperparameter_problems
 from pai_sdk._wire.pai.spec import AlgorithmSpec, HyperParameter
 from pai_sdk._wire.pai.wire import NullableList, Received, problems_of
@@ -85,7 +86,7 @@ def recipes_by_method(spec: Mapping[str, Any]) -> dict[str | None, Any]:
 def check_recipes(spec: Mapping[str, Any], where: str) -> None:
     """Checks recipes before they are registered; `where` is the author's name for them."""
     if not isinstance(spec, Mapping):
-        raise InvalidInputError([Problem(where, f"is of type {type(spec).__name__}", "give a dict")])
+        raise InvalidInputError([wrong_type(where, spec, "a mapping")])
     problems = [
         problem
         for method, recipe in recipes_by_method(spec).items()

@@ -69,9 +69,10 @@ class LogStream:
             problem = Problem("tail", f"{tail!r} is not a number of lines", "a whole number, 0 or more")
             raise InvalidInputError([problem])
         if since is not None and not isinstance(since, datetime):
-            raise InvalidInputError([wrong_type("since", since, "give a datetime, in UTC or with a zone")])
+            raise InvalidInputError([wrong_type("since", since, "a datetime, in UTC or with a zone")])
         if start is not None and not isinstance(start, Mapping):
-            raise InvalidInputError([wrong_type("start", start, "give a dict: instance to line, as in `cursor`")])
+            expected = "a mapping of instances to line numbers"
+            raise InvalidInputError([wrong_type("start", start, expected, "as in `cursor`")])
         wrong = [
             Problem(f"start[{name!r}]", f"{line!r} is not the number of a line", "a whole number, 0 or more")
             for name, line in (start or {}).items()

@@ -177,7 +177,7 @@ def _target(oss_path: str | OssUriObj, bucket: Any) -> OssUri:
     if isinstance(oss_path, OssUriObj):
         return OssUri(oss_path.bucket_name, oss_path.object_key, oss_path.endpoint)
     if not isinstance(oss_path, str):
-        raise InvalidInputError([wrong_type("oss_path", oss_path, "give a text: a key, or oss://bucket/key")])
+        raise InvalidInputError([wrong_type("oss_path", oss_path, "a string", "a key, or oss://bucket/key")])
     if is_oss_uri(oss_path):
         target = OssUriObj(oss_path)
         return OssUri(target.bucket_name, target.object_key, target.endpoint)

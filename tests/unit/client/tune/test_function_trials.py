@@ -163,7 +163,7 @@ class WithoutText(Exception):
         (lambda config: sys.exit(0), "SystemExit: 0"),
         (lambda config: (_ for _ in ()).throw(WithoutText()), "WithoutText: its text raises RuntimeError"),
         (lambda config: None, "the function has returned None, and reported nothing"),
-        (lambda config: "0.5", "the function has returned a value of type str, and reported nothing"),
+        (lambda config: "0.5", "the function has returned a string, and reported nothing"),
     ],
 )
 def test_each_way_in_which_a_function_fails_has_a_reason(ends: Any, reason: str, parallel: int) -> None:

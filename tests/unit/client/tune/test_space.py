@@ -207,7 +207,7 @@ def test_the_direction_is_known_where_the_name_is_clear(metric: str, direction: 
         (["loss", "accuracy"], ["minimize"], "has 1 directions for 2"),
         (["loss", "loss"], None, "'loss' twice"),
         (Objective("loss", at="first"), None, "at='first'"),  # type: ignore[arg-type]
-        (7, None, "is of type int"),
+        (7, None, "got an integer"),
         ([], None, "is empty"),
         ("", None, "has no metric"),
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pai_sdk._core.names.hints import did_you_mean, is_of_type, name_hint, nearest
+from pai_sdk._core.names.hints import did_you_mean, name_hint, nearest, type_problem
 
 pytestmark = pytest.mark.interpreter
 
@@ -18,5 +18,28 @@ def test_without_a_near_name_there_is_a_list() -> None:
     assert name_hint("x", ["epochs", "lr"]) == "there is: epochs, lr"
 
 
-def test_a_value_of_a_wrong_type_is_named_by_it() -> None:
-    assert is_of_type(7) == "is of type int"
+@pytest.mark.parametrize(
+    ("value", "name"),
+    [
+        (None, "None"),
+        ("secret", "a string"),
+        (" ", "an empty string"),
+        (7, "an integer"),
+        (True, "a boolean"),
+        (0.5, "a float"),
+        ([], "a list"),
+        ({}, "a mapping"),
+        (b"", "bytes"),
+        ([].append, "builtin_function_or_method"),
+        (pytest.Cache, "the class Cache"),
+    ],
+)
+def test_a_problem_names_the_expected_and_the_actual_type(value: object, name: str) -> None:
+    assert type_problem("a number", value) == f"expected a number, got {name}"
+
+
+def test_a_method_is_named_with_its_call() -> None:
+    class Plan:
+        def run(self) -> None: ...
+
+    assert type_problem("a job", Plan().run) == "expected a job, got the method run; call it: run()"
