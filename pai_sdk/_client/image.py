@@ -85,20 +85,20 @@ def retrieve(
     """
     chip = (accelerator_type or "CPU").upper()
     if chip not in ("CPU", "GPU"):
-        raise InvalidInputError([Problem("accelerator_type", f"{accelerator_type!r} is not known", "CPU or GPU")])
+        raise InvalidInputError([Problem("accelerator_type", f"unknown value {accelerator_type!r}", "CPU or GPU")])
     of_framework = list_images(framework_name, session, image_scope) if framework_name.strip() else []
     if not of_framework:
         names = sorted({image.framework_name for image in list_images("", session, image_scope)})
         near = [name for name in names if nearest(framework_name.lower(), [name.lower()])]
         message = f"there is no image of {framework_name!r} for {image_scope}"
-        hint = did_you_mean(near[:1]) or (f"there is: {', '.join(names)}" if names else "")
+        hint = did_you_mean(near[:1]) or (f"available: {', '.join(names)}" if names else "")
         raise ImageLookupError([Problem("framework_name", message, hint)])
     fitting = [image for image in of_framework if image.accelerator_type == chip]
     chosen = _newest(fitting) if framework_version.lower() == "latest" else _of_version(fitting, framework_version)
     if chosen is None:
         available = ", ".join(f"{image.framework_version} ({image.accelerator_type})" for image in of_framework)
         message = f"there is no {chip} image of {framework_name} {framework_version}"
-        raise ImageLookupError([Problem("framework_version", message, f"there is: {available}")])
+        raise ImageLookupError([Problem("framework_version", message, f"available: {available}")])
     return chosen
 
 
@@ -123,7 +123,7 @@ def list_images(
     scope = image_scope.lower()
     if scope not in SCOPE_LABELS:
         hint = name_hint(scope, SCOPE_LABELS)
-        raise InvalidInputError([Problem("image_scope", f"{image_scope!r} is not known", hint)])
+        raise InvalidInputError([Problem("image_scope", f"unknown value {image_scope!r}", hint)])
     framework_key = framework_name.strip().lower()
     catalogue = list(_catalogue(session_or_default(session, local=False), scope))
     images = [_image_info(name, uri, labels, scope) for name, uri, labels in catalogue]
@@ -143,7 +143,7 @@ def image_of_version(
 ) -> str:
     """Returns the official GPU image of a framework; `parameter` is the name of the version in errors."""
     if not version:
-        raise InvalidInputError([Problem(parameter, "is missing", "a version or 'latest'; or give image_uri")])
+        raise InvalidInputError([Problem(parameter, "is required", "a version or 'latest'; or give image_uri")])
     return retrieve(framework, version, "GPU", image_scope, session).image_uri
 
 

@@ -12,7 +12,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk._core.names.hints import wrong_value
+from pai_sdk.errors import InvalidInputError
 
 if TYPE_CHECKING:
     import tenacity
@@ -83,13 +84,13 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         limits = {"deadline_s": math.inf, "first_pause_s": _MAX_PAUSE_S, "longest_pause_s": _MAX_PAUSE_S}
         problems = [
-            Problem(name, f"{value!r} is not a number of seconds", "0 or more")
+            wrong_value(name, value, "a number of seconds (minimum 0)")
             for name, limit in limits.items()
             if not isinstance(value := getattr(self, name), int | float) or not 0 <= value <= limit
         ]
         if self.max_attempts is not None and (not isinstance(self.max_attempts, int) or self.max_attempts < 1):
-            message = f"{self.max_attempts!r} is not a number of attempts"
-            problems.append(Problem("max_attempts", message, "a whole number, 1 or more, or None for any number"))
+            expected = "an integer (minimum 1), or None for any number"
+            problems.append(wrong_value("max_attempts", self.max_attempts, expected))
         if problems:
             raise InvalidInputError(problems)
 

@@ -180,7 +180,7 @@ def stop_running(data_dir: Path | None = None, *, timeout_s: float = 30.0) -> Se
         return None
     info = read_info(root)
     if info is None or not info.pid:
-        raise ServiceStartError(f"a service runs on {root}, but its process is not known yet; try again")
+        raise ServiceStartError(f"a service runs on {root}, but its process cannot be identified yet; try again")
     if not _terminate(info, time.monotonic() + timeout_s):
         raise ServiceStartError(f"the service on {root} (process {info.pid}) does not end; end that process")
     return info

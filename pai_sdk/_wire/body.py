@@ -50,7 +50,7 @@ def _json_object(value: object) -> object:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise ValueError("is no JSON object") from None
+            raise ValueError("is not a JSON object") from None
     return value
 
 
@@ -69,7 +69,7 @@ def _strings(value: object) -> object:
         try:
             value = json.loads(value)
         except (ValueError, RecursionError):
-            raise ValueError("is no JSON list") from None
+            raise ValueError("is not a JSON list") from None
     return [_text(item) for item in value if item is not None] if isinstance(value, list) else value
 
 
@@ -217,7 +217,7 @@ def received(model: type[_ModelT], body: object) -> _ModelT:
 def read_body(model: type[_ModelT], body: object) -> tuple[_ModelT, list[Problem]]:
     """Reads what can be read of a body; returns also the problems of the values that are left out."""
     if not isinstance(body, Mapping):
-        return model(), [Problem("body", "is no JSON object")]
+        return model(), [Problem("body", "is not a JSON object")]
     problems: list[Problem] = []
     remaining: Any = body
     for _ in range(_MAX_PASSES):
@@ -263,7 +263,7 @@ def unknown_fields(body: Body) -> list[str]:
 def unknown_problems(body: Body) -> list[Problem]:
     """Returns a problem for each unknown field, with the nearest known one."""
     return [
-        Problem(path_text((*above, name)), "is not known", name_hint(name, names))
+        Problem(path_text((*above, name)), "is unknown", name_hint(name, names))
         for above, name, names in _unknown(body, ())
     ]
 

@@ -24,7 +24,7 @@ from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import NotFoundError
 
 app = Commands(
-    help="The settings: show them with their sources, set and unset those of the config file.",
+    help="Show settings with their sources; set and unset those of the config file.",
     example="pai-sdk config set region_id cn-hangzhou",
     no_args_is_help=False,
 )
@@ -138,7 +138,7 @@ def set_(
     value: Annotated[str, typer.Argument(help="The value of the setting.")],
     profile: Profile = None,
     no_check: Annotated[
-        bool, typer.Option("--no-check", help="Accept a region that this release does not know.")
+        bool, typer.Option("--no-check", help="Accept a region that is not in the list of known regions.")
     ] = False,
 ) -> None:
     """Write a setting into the config file, after a check; with --profile, into that profile.
@@ -207,7 +207,7 @@ def _target_text(file: Path, profile: str | None) -> str:
 def _refuse_unknown_region(region: str, settings: Mapping[str, Any]) -> None:
     """Raises BadParameter for an unknown region, unless an endpoint is set, whose region may have any name."""
     if region not in REGIONS and not settings.get("endpoint"):
-        hint = did_you_mean(nearest(region, REGIONS)) or f"known are {', '.join(REGIONS[:4])}, ….".strip()
+        hint = did_you_mean(nearest(region, REGIONS)) or f"available: {', '.join(REGIONS[:4])}, ….".strip()
         raise typer.BadParameter(
             f"{region!r} is not a known region; {hint} For a service of your own, set its endpoint first; "
             "--no-check accepts any region",

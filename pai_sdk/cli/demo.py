@@ -30,7 +30,7 @@ def demo(
     instance_type: Annotated[
         str, typer.Option(help="Type of the jobs' instances; `local` runs them in Docker on this machine.")
     ] = "ecs.c6.large",
-    image: Annotated[str, typer.Option(help="Image of the jobs; only Docker uses it.")] = "python:3.11",
+    image: Annotated[str, typer.Option(help="Image of the jobs; used by Docker only.")] = "python:3.11",
     output: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("pai-sdk-demo"),
 ) -> None:
     """Train a real model in two jobs, on the embedded service: no account needed.

@@ -95,7 +95,7 @@ def diff(
 ) -> None:
     """Show the differences between two jobs: image, command, code, hyperparameters, channels, labels, results.
 
-    The exit code is 0 also if they differ.
+    The exit code is 0 even if they differ.
 
     Example: pai-sdk diff train129f212o89d train7k2o89d129f2
     """
@@ -232,16 +232,16 @@ def _print_reason(job: TrainingJob) -> None:
 
 def logs(
     job_id: JobId,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the job ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Follow the log until the job finishes.")] = False,
     tail: Annotated[
         int | None,
-        typer.Option("--tail", "-n", min=0, help="Show only the last lines of each instance."),
+        typer.Option("--tail", "-n", min=0, help="Show only this number of last lines of each instance."),
     ] = None,
     timestamps: Annotated[
-        bool, typer.Option("--timestamps", "-t", help="Show when each line was written (UTC).")
+        bool, typer.Option("--timestamps", "-t", help="Show the timestamp of each line (UTC).")
     ] = False,
     since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="Show only lines written since then: 10m, 2h, or a time.")
+        str | None, typer.Option(metavar="WHEN", help="Show only lines newer than a duration (10m, 2h) or a time.")
     ] = None,
     instance: Annotated[str | None, typer.Option(help="One instance: `master-0`, `worker-1`, …")] = None,
     as_json: Json = False,

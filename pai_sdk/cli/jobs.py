@@ -57,7 +57,7 @@ def _canonical_status(status: str | None) -> str | None:
         return None
     by_lower_case = {each.lower(): each for each in STATUSES}
     if status.lower() not in by_lower_case:  # a service would return no jobs and no error
-        raise typer.BadParameter(f"{status!r} is not a status; there are {', '.join(STATUSES)}")
+        raise typer.BadParameter(f"{status!r} is not a status; available: {', '.join(STATUSES)}")
     return by_lower_case[status.lower()]
 
 
@@ -70,7 +70,7 @@ Status = Annotated[
     ),
 ]
 Name = Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def ps(
@@ -79,9 +79,9 @@ def ps(
     label: LabelFilter = None,
     api: Api = None,
     limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of jobs.")] = 20,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Only the ids, one per line.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the ids, one per line.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show the list again whenever it changes, until Ctrl-C.")
+        bool, typer.Option("--watch", "-w", help="Print the list again on each change, until Ctrl-C.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -158,14 +158,14 @@ def _ps_row(record: JobRecord) -> tuple[str | Text, ...]:
 
 def wait(
     job_id: JobId,
-    timeout: Annotated[float | None, typer.Option(help="The maximum wait, in seconds.", min=0)] = None,
+    timeout: Annotated[float | None, typer.Option(help="Maximum time to wait, in seconds.", min=0)] = None,
     show_logs: Annotated[
-        bool, typer.Option("--logs/--no-logs", help="Show the log meanwhile; otherwise status and time only.")
+        bool, typer.Option("--logs/--no-logs", help="Show the log while waiting; otherwise only status and time.")
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the reason of a failure.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Wait until a job ends; the exit code is that of its status: 0 succeeded, 100 failed, 103 stopped.
+    """Wait until a job finishes; the exit code is that of its status: 0 succeeded, 100 failed, 103 stopped.
 
     Example: pai-sdk wait train129f212o89d --timeout 3600
     """
@@ -199,12 +199,12 @@ def stop(
     name: Name = None,
     label: LabelFilter = None,
     yes: Yes = False,
-    and_wait: Annotated[bool, typer.Option("--wait", help="Return when the jobs have ended.")] = False,
+    and_wait: Annotated[bool, typer.Option("--wait", help="Wait until the jobs have stopped.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Stop the named jobs, or all that match --status, --name and --label. Jobs that have ended stay as they are.
+    """Stop the named jobs, or all that match --status, --name and --label. Finished jobs do not change.
 
-    Named jobs are stopped at once. Jobs that match are listed, and stopped after a question; --yes does not ask.
+    Named jobs are stopped at once. Jobs that match are listed first, and need a confirmation or --yes.
 
     Example: pai-sdk stop --status Running --label team=vision --yes
     """
@@ -273,11 +273,11 @@ def _each(jobs: Sequence[TrainingJob], act: Callable[[TrainingJob], None]) -> li
 
 def delete(
     job_ids: Annotated[
-        list[str], typer.Argument(metavar="JOB", help="Jobs that have ended.", autocompletion=complete_job)
+        list[str], typer.Argument(metavar="JOB", help="Finished jobs.", autocompletion=complete_job)
     ],
     yes: Yes = False,
 ) -> None:
-    """Delete jobs that have ended, with their logs and metrics. Outputs stay.
+    """Delete finished jobs with their logs and metrics. Outputs are kept.
 
     Example: pai-sdk delete $(pai-sdk ps -q --status Failed)
     """
@@ -401,7 +401,7 @@ def prune(
     ] = False,
     older_than: Annotated[
         str | None,
-        typer.Option(help="For jobs of a service: only those that ended longer ago: 12h, 30m, 0; 7d by default."),
+        typer.Option(help="For jobs of a service: only those finished longer ago: 12h, 30m, 0; 7d by default."),
     ] = None,
     name: Annotated[
         str | None, typer.Option(help="For jobs of a service: only those with this text in their name.")
@@ -411,7 +411,7 @@ def prune(
     ] = False,
     yes: Yes = False,
 ) -> None:
-    """Remove local jobs that have ended, or with --service those of the service. Outputs stay.
+    """Remove finished local jobs, or with --service those of the service. Outputs are kept.
 
     Example: pai-sdk prune --service --older-than 30d
     """

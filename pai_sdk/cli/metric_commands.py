@@ -40,7 +40,7 @@ def metrics(
     run: Run,
     name: Annotated[str | None, typer.Option(help="Only this metric.")] = None,
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="Print values until the run has ended, or Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Print values until the run has finished, or Ctrl-C.")
     ] = False,
     points: Annotated[bool, typer.Option("--points", help="Print each value instead of a summary.")] = False,
     as_json: Json = False,
@@ -129,7 +129,7 @@ def _no_values_text(run: str, name: str | None, all_points: Iterable[MetricPoint
     """Returns the message for a run without values; raises InvalidInputError if it can have no more."""
     subject = run if is_folder(run) else f"job {run}"
     names = dict.fromkeys(visible_text(point.name) for point in all_points if point.name) if name else ()
-    hint = name_hint(name or "", names, intro="there are")
+    hint = name_hint(name or "", names)
     if hint and (has_ended or is_folder(run)):
         raise InvalidInputError([Problem("--name", f"{subject} has no metric {name!r}", hint)])
     quoted_name = f" {name!r}" if name else ""

@@ -31,7 +31,7 @@ LabelFilter = Annotated[
 
 def _checked_api(api: str | None) -> str | None:
     if api is not None and api not in APIS:
-        raise typer.BadParameter(f"{api!r} is not an API of jobs; there are {', '.join(APIS)}")
+        raise typer.BadParameter(f"{api!r} is not an API of jobs; available: {', '.join(APIS)}")
     return api
 
 
@@ -39,7 +39,7 @@ Api = Annotated[
     str | None,
     typer.Option(
         metavar="API",
-        help="trainingjob, or dlc for jobs of DLC; PAI_API otherwise.",
+        help="trainingjob, or dlc for DLC jobs; defaults to PAI_API.",
         callback=_checked_api,
         autocompletion=lambda: list(APIS),
     ),

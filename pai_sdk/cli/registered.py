@@ -41,7 +41,7 @@ def create_algorithm(
     spec: Annotated[Path, typer.Option(help="A JSON file with the AlgorithmSpec: Image, Command, …")],
     description: Annotated[str | None, typer.Option(help="A description.")] = None,
 ) -> None:
-    """Register a version of an algorithm, and the algorithm if none has that name.
+    """Register a version of an algorithm; creates the algorithm if it does not exist.
 
     Example: pai-sdk algorithm create digits v1 --spec algorithm.json
     """
@@ -61,7 +61,7 @@ def create_algorithm(
 @algorithms.command("list")
 @_with_backend_options
 def list_algorithms(provider: Provider = None, as_json: Json = False) -> None:
-    """List algorithms, as the service orders them.
+    """List algorithms, in the order of the service.
 
     Example: pai-sdk algorithm list --provider pai
     """
@@ -102,7 +102,7 @@ def create_model(
     task: Annotated[str | None, typer.Option(help="What the model is for.")] = None,
     description: Annotated[str | None, typer.Option(help="A description.")] = None,
 ) -> None:
-    """Register a version of a model, and the model if none has that name.
+    """Register a version of a model; creates the model if it does not exist.
 
     Example: pai-sdk model create digits oss://models/digits/ --training-spec recipe.json
     """

@@ -66,7 +66,7 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "rm": "transfers:rm",
         "pack": "transfers:pack",
     },
-    "Come from another tool": {
+    "Migrate from another tool": {
         "migrate": "migrate:migrate",
         "dlc": "dlc.command:dlc",
     },

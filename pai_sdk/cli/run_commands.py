@@ -113,7 +113,7 @@ def compare(
         typer.Argument(metavar="RUN", help="Jobs, folders or URIs of runs; by default, the session's jobs."),
     ] = None,
     tag: Annotated[
-        str | None, typer.Option("--tag", "-t", help="The metric; not needed where all runs have just one.")
+        str | None, typer.Option("--tag", "-t", help="The metric; optional if all runs have exactly one.")
     ] = None,
     filter_by: Filter = "",
     label: LabelFilter = None,
@@ -160,7 +160,7 @@ def _tag_to_compare(runs: Sequence[RunBrief], tag: str | None) -> str:
     """Returns the requested metric, or the only one, or the only one that all runs have."""
     tags = usual_tags(runs, _MAX_RUNS)
     if tag is not None and tag not in tags:
-        hint = name_hint(tag, tags, intro="there are") or "nothing is reported yet"
+        hint = name_hint(tag, tags) or "nothing is reported yet"
         raise InvalidInputError([Problem("--tag", f"no run has a metric {tag!r}", hint)])
     if not tags:
         raise InvalidInputError([Problem("RUN", "no run has a metric yet")])
@@ -186,7 +186,7 @@ def run_id_in(folder: str, run: str) -> str:
         return max(runs, key=lambda brief: (brief.created_at or 0, brief.updated_at or 0)).id
     by_name = {**{name: run_id for run_id, name in run_names(runs).items()}, **ids}
     if run not in by_name:
-        hint = name_hint(run, by_name, intro="there are") or "there are no runs yet"
+        hint = name_hint(run, by_name) or "there are no runs yet"
         raise NotFoundError(f"there is no run {run!r} in {folder}; {hint}", code="RunNotFound", status_code=404)
     return by_name[run]
 
@@ -308,7 +308,7 @@ def _check_folders(names: Sequence[str], runs: int) -> None:
         else:
             exists = bool(runs) or any(True for _ in open_store(name).list())
         if not exists:
-            raise ObjectNotFoundError(f"{name}: there is no such file or folder", uri=name)
+            raise ObjectNotFoundError(f"{name}: no such file or folder", uri=name)
 
 
 def _watch(manager: RunManager, query: _Query, *, as_json: bool) -> None:

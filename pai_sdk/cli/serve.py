@@ -64,7 +64,7 @@ def serve(
     tls_cert: Annotated[
         Path | None,
         _where(
-            help="Speak TLS with the certificate in this file (PEM, with the CAs between it and the root). A "
+            help="Use TLS with the certificate in this file (PEM, with the CAs between it and the root). A "
             "renewed certificate is used without a restart."
         ),
     ] = None,
@@ -108,7 +108,8 @@ def serve(
     standby: Annotated[
         bool,
         _where(
-            "--standby", help="Wait while another service has the PostgreSQL database, and take over when it ends."
+            "--standby",
+            help="Wait while another service uses the PostgreSQL database, and take over when it exits.",
         ),
     ] = False,
     executor: Annotated[
@@ -305,9 +306,9 @@ DatabaseFile = Annotated[Path | None, typer.Option(help="A file with the URL of 
 
 @app.command()
 def status(data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
-    """Show whether the service runs, and how much disk space its folder uses.
+    """Show whether the service is running, and its disk usage.
 
-    The exit code is 0 when it runs, and 102 when not.
+    The exit code is 0 if it is running, otherwise 102.
 
     Example: pai-sdk service status
     """
@@ -360,12 +361,12 @@ def stop(data: Data = EMBEDDED_DATA) -> None:
 @app.command()
 def clean(
     older_than: Annotated[
-        str, typer.Option(help="Only data that ended, or was last used, longer ago than this: 7d, 12h, 30m, 0.")
+        str, typer.Option(help="Only data that has not been used for this time: 7d, 12h, 30m, 0.")
     ] = "1d",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed.")] = False,
     data: Data = EMBEDDED_DATA,
 ) -> None:
-    """Remove Python environments, downloads of pip, and copies of files that ended jobs left.
+    """Remove Python environments, downloads of pip, and file copies of finished jobs.
 
     Jobs, logs and objects stay; `pai-sdk prune --service` removes jobs.
 
@@ -388,7 +389,7 @@ def backup(
     database_file: DatabaseFile = None,
     as_json: Json = False,
 ) -> None:
-    """Copy jobs, logs, objects, tables and keys of the service into a folder; the service may run.
+    """Copy jobs, logs, objects, tables and keys of the service into a folder, also while it is running.
 
     Where PostgreSQL keeps the jobs, its URL is read from PAI_SERVICE_DATABASE or --database-file. The folder has
     the keys of the service; only its owner can read it.
@@ -400,7 +401,7 @@ def backup(
 
 @app.command()
 def restore(
-    source: Annotated[Path, typer.Argument(help="A folder that `pai-sdk service backup` has made.")],
+    source: Annotated[Path, typer.Argument(help="A folder that `pai-sdk service backup` wrote.")],
     data: Data = EMBEDDED_DATA,
     database_file: DatabaseFile = None,
     objects: Annotated[

@@ -45,14 +45,14 @@ Image = Annotated[str | None, _content("--image", help="The image.")]
 Command = Annotated[str | None, _content("--command", "-c", help="The command, for `sh -c`.")]
 JobName = Annotated[str | None, _content("--name", help="The job's name.")]
 InstanceType = Annotated[
-    str | None, _location("--instance-type", "-t", help="Such as ecs.c6.large; local means Docker here.")
+    str | None, _location("--instance-type", "-t", help="Such as ecs.c6.large; local: Docker on this machine.")
 ]
 InstanceCount = Annotated[int | None, _location("--instance-count", min=1, help="The number of instances.")]
 MaxRunTime = Annotated[
-    int | None, _location("--max-run-time", min=1, help="Stop the job after this number of seconds.")
+    int | None, _location("--max-run-time", min=1, help="Maximum run time in seconds; then the job is stopped.")
 ]
 DryRun = Annotated[bool, _action("--dry-run", help="Print the request as JSON, and submit nothing.")]
-Wait = Annotated[bool, _action("--wait/--no-wait", help="Show the log until the job has ended.")]
+Wait = Annotated[bool, _action("--wait/--no-wait", help="Show the log until the job has finished.")]
 
 
 # The parameters of `run` and `clone` that are keys of a job file: the key (empty for that of the hyperparameters),
@@ -100,7 +100,7 @@ def run(
     parameter: Annotated[
         list[str] | None,
         typer.Option(
-            "--parameter", "-p", metavar="KEY=VALUE", help="Any other key of a job file; the value is YAML."
+            "--parameter", "-p", metavar="KEY=VALUE", help="Set any other key of a job file; the value is YAML."
         ),
     ] = None,
     dry_run: DryRun = False,

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pai_sdk._data.trace.trace_data import TraceData
 
 app = Commands(
-    help="Show the rows that a training has traced.",
+    help="Show the rows of a trace.",
     example="pai-sdk trace head train129f212o89d --rows 20",
 )
 
@@ -46,7 +46,7 @@ Format = Annotated[
     RowFormat,
     typer.Option("--format", "-f", help="table, csv, or json: an object per line, nan and inf as strings."),
 ]
-Uncommitted = Annotated[bool, typer.Option("--uncommitted", help="Also rows that are not committed yet.")]
+Uncommitted = Annotated[bool, typer.Option("--uncommitted", help="Include rows that are not committed yet.")]
 
 
 @app.command()

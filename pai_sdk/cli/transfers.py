@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.sync.dir_sync import SyncReport
     from pai_sdk._data.storage.tree import FileTree
 
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with all its subfolders.")]
 _LOCATION_HELP = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
 
@@ -64,7 +64,7 @@ def cp(
 
 def ls(
     location: Annotated[str, typer.Argument(metavar="PLACE", help=_LOCATION_HELP)] = ".",
-    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Also the files of subfolders.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Include the files of subfolders.")] = False,
     as_json: Json = False,
 ) -> None:
     """List a folder, or show size, time and ETag of a file.
@@ -157,7 +157,7 @@ def _find(text: str, *, follow: bool = True) -> _Entry:
             pass
     entry = _Entry(text, store, name)
     if not (isinstance(location, Path) and location.is_dir()) and not any(True for _ in store.list(entry.prefix)):
-        raise ObjectNotFoundError(f"{text}: there is no such file or folder", uri=text)
+        raise ObjectNotFoundError(f"{text}: no such file or folder", uri=text)
     return entry
 
 

@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 
 _HOST = "127.0.0.1"
 _PORT = 6007
-_of_folder = partial(typer.Option, rich_help_panel="Of a folder of runs")
-_of_service = partial(typer.Option, rich_help_panel="Of the service in use")
+_of_folder = partial(typer.Option, rich_help_panel="Options for a folder of runs")
+_of_service = partial(typer.Option, rich_help_panel="Options for the service in use")
 _CONSOLE = "https://pai.console.aliyun.com/"
 
 
@@ -45,9 +45,7 @@ def ui(
         str | None,
         typer.Argument(metavar="DIR", help="A folder of runs, or its URI; without it, the service in use."),
     ] = None,
-    logdir: Annotated[
-        str | None, _of_folder(metavar="DIR", help="The same as DIR; the option has this name in TensorBoard.")
-    ] = None,
+    logdir: Annotated[str | None, _of_folder(metavar="DIR", help="Alias of DIR, as in TensorBoard.")] = None,
     job: Annotated[
         str | None,
         _of_service(
@@ -58,9 +56,7 @@ def ui(
     ] = None,
     data: Annotated[
         Path | None,
-        _of_service(
-            metavar="FOLDER", help="The service that runs on this data folder, in place of the one in use."
-        ),
+        _of_service(metavar="FOLDER", help="The service of this data folder."),
     ] = None,
     run: Annotated[
         str | None, typer.Option(metavar="RUN", help="Show this run: an id, a name, or - for the newest.")
@@ -90,7 +86,7 @@ def ui(
 ) -> None:
     """Show jobs, logs and curves in the browser: of the current service, or of a folder of runs.
 
-    Without DIR, this prints a link to the page of the service and ends. The embedded service is started if needed.
+    Without DIR, this prints a link to the page of the service and exits; it starts the embedded service if needed.
 
     With DIR, it serves the page of the runs in that folder until Ctrl-C. Press Enter for a new link.
 

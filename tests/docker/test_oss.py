@@ -106,7 +106,7 @@ def test_code_in_oss(session: Session, client: Client, bucket: oss2.Bucket) -> N
 
 def test_what_is_not_there_is_named_and_leaves_nothing(session: Session, client: Client, tmp_path: Path) -> None:
     uri = f"oss://{client.info.bucket}/nothing/"
-    with pytest.raises(Exception, match="nothing/: there is no such file or folder"):
+    with pytest.raises(Exception, match="nothing/: no such file or folder"):
         processor(session, "true").run({"train": uri}, show_logs=False)
     assert list((tmp_path / "local" / "jobs").iterdir()) == []
 

@@ -181,7 +181,7 @@ def test_what_is_not_there_is_told(session: Session) -> None:
     assert told.stderr == "error: instance: 'worker-7' is not an instance of this job (it has master-0)\n"
     told = pai(session, "ps", "--status", "Succeeded")
     assert told.returncode == 2
-    assert "there are Creating" in " ".join(told.stderr.replace("│", " ").split())
+    assert "available: Creating" in " ".join(told.stderr.replace("│", " ").split())
 
 
 def test_a_service_on_no_address_of_this_machine(session: Session, tmp_path: Path) -> None:

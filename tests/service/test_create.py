@@ -32,13 +32,13 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ({"ComputeResource": {"EcsSpec": "x", "EcsCount": 17}}, "17 instances never fit here; at most 16"),
         ({"ComputeResource": {"EcsSpec": "x", "EcsCount": -1}}, "-1 instances"),
         ({"ComputeResource": {"InstanceCount": 0}}, "ComputeResource.InstanceCount: 0 instances cannot run"),
-        ({"ComputeResource": {"EcsCount": 1, "InstanceCount": 2}}, "EcsCount 1 contradicts InstanceCount 2"),
+        ({"ComputeResource": {"EcsCount": 1, "InstanceCount": 2}}, "EcsCount 1 conflicts with InstanceCount 2"),
         ({"ComputeResource": {"InstanceSpec": {"Memory": "9" * 308}}}, "more memory than any machine can have"),
         ({"Labels": [{"Key": str(n), "Value": ""} for n in range(1001)]}, "Labels: has 1001 items; 1000 are"),
         ({"Environments": {str(n): "" for n in range(1001)}}, "Environments: has 1001 items"),
         ({"InputChannels": [{"a": list(range(900))}] * 30}, "more than 20000 values"),
-        ({"ComputeResource": {"InstanceSpec": {"GPU": "many"}}}, "'many' is no number of GPUs"),
-        ({"ComputeResource": {"InstanceSpec": {"GPU": "9" * 400}}}, "is no number of GPUs"),
+        ({"ComputeResource": {"InstanceSpec": {"GPU": "many"}}}, "'many' is not a number of GPUs"),
+        ({"ComputeResource": {"InstanceSpec": {"GPU": "9" * 400}}}, "is not a number of GPUs"),
         (
             {"CodeDir": {"LocationValue": {"Bucket": "other", "Key": "a/"}}},
             "CodeDir: there is no bucket 'other' here",
@@ -112,7 +112,7 @@ def test_a_job_without_an_algorithm_is_refused_clearly(service: Client) -> None:
     body = {"TrainingJobName": "a", "ComputeResource": {"EcsSpec": "x"}}
     answer = service.call("POST", "/trainingjobs", body=body)
     assert answer.status_code == 400
-    assert "AlgorithmSpec: is missing" in answer.json()["Message"]
+    assert "AlgorithmSpec: is required" in answer.json()["Message"]
 
 
 def test_a_submission_sent_twice_is_one_job(service: Client) -> None:

@@ -29,7 +29,7 @@ def test_the_name_chooses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(open_executor("process", setup), ProcessExecutor)
     with pytest.raises(EngineNotFoundError, match=r"none\.sock.*no such socket"):
         open_executor("docker", setup)
-    with pytest.raises(InvalidInputError, match=r"'dokcer' is not known \(one of process, docker"):
+    with pytest.raises(InvalidInputError, match=r"unknown value 'dokcer' \(one of process, docker"):
         open_executor("dokcer", setup)
 
 

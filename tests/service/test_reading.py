@@ -31,14 +31,14 @@ def test_all_unknown_missing_and_wrong_fields_are_named_with_their_place() -> No
         )
     for place in (
         "Spec.Image: ",
-        "Spec.Comand: is not known; did you mean 'Command'?",
+        "Spec.Comand: is unknown; did you mean 'Command'?",
         "Spec.MetricDefinitions.0.Regex",
     ):
         assert place in refused.value.message
 
 
 def test_only_wire_names_are_read() -> None:
-    with pytest.raises(WireError, match="image: is not known; did you mean 'Image'"):
+    with pytest.raises(WireError, match="image: is unknown; did you mean 'Image'"):
         read_model(AlgorithmSpec, {"image": "i", "Command": ["true"]})
 
 

@@ -38,7 +38,7 @@ _Record = TypeVar("_Record", bound=Received)
 _CHUNK_BYTES = 1 << 16
 
 _SENTENCES = {
-    "InvalidAccessKeyId": "the access key id is not known to {host}; check it, and that it has not been disabled",
+    "InvalidAccessKeyId": "{host} has no such access key id; check it, and that it is not disabled",
     "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
     "SignatureNonceUsed": "the request came twice; does something between here and {host} repeat requests?",
     "IncompleteSignature": "the signature was not accepted; check the access key id and its secret",

@@ -94,7 +94,7 @@ def checked_api(api: Any) -> str | None:
     """Returns the argument `api`; refuses one that does not exist."""
     if api is None or api in APIS:
         return str(api) if api else None
-    raise InvalidInputError([Problem("api", f"{api!r} is not known", f"there is: {', '.join(APIS)}")])
+    raise InvalidInputError([Problem("api", f"unknown value {api!r}", f"available: {', '.join(APIS)}")])
 
 
 def backend_for_job(job_id: Any) -> BackendSpec:

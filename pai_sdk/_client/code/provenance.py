@@ -83,6 +83,6 @@ def _git(folder: Path, *arguments: str) -> str | None:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        logger.info("the state of the repository of %s is not known: %s", folder, error)
+        logger.info("the state of the repository of %s cannot be read: %s", folder, error)
         return None
     return result.stdout.decode(errors="replace") if result.returncode == 0 else None

@@ -107,7 +107,7 @@ class JobComparison:
             job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)
         ]
         if mode not in ("min", "max"):
-            reason = f"is missing: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
+            reason = f"is required: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
             raise InvalidInputError([Problem("mode", reason, "give mode='min' or mode='max'")])
         if not candidates:
             hint = name_hint(metric, self.metrics) or "nothing is reported"

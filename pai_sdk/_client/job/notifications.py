@@ -196,7 +196,7 @@ def _dingtalk_refusal(response: Any) -> _NotSentError | None:
 
 def _check_url(url: str) -> None:
     if not isinstance(url, str) or urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        raise InvalidInputError([Problem("url", "is no URL of a webhook", "give one that begins with https://")])
+        raise InvalidInputError([Problem("url", "is not the URL of a webhook", "it starts with https://")])
 
 
 def _masked_url(url: str) -> str:

@@ -26,7 +26,7 @@ from pai_sdk._client.job.result_lists import MetricList
 from pai_sdk._client.job.waiting import Waiting, wait_async
 from pai_sdk._core.default_session import session_or_default
 from pai_sdk._core.names.aliases import Aliased
-from pai_sdk._core.names.hints import name_hint
+from pai_sdk._core.names.hints import name_hint, wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -652,9 +652,7 @@ def _page_range(page_size: int | None, page_number: int | None) -> tuple[int, in
     size, number = 50 if page_size is None else page_size, 1 if page_number is None else page_number
     for name, value in (("page_size", size), ("page_number", number)):
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise InvalidInputError(
-                [Problem(name, f"{value!r} is no positive number", "pages are counted from 1")]
-            )
+            raise InvalidInputError([wrong_value(name, value, "an integer (minimum 1)")])
     return (number - 1) * size, number * size
 
 

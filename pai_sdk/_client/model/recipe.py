@@ -311,7 +311,7 @@ class ModelRecipe(EstimatorBase):
         missing = [name for name in ("image_uri", "command") if not getattr(self, name)]
         if missing:
             hint = "give it, or the model_name of a registered model with a recipe"
-            raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
+            raise InvalidInputError([Problem(name, "is required", hint) for name in missing])
         base_spec = None if algorithm is None else algorithm.with_full_spec().spec
         if base_spec is not None and self._replaces_code():
             base_spec = base_spec.model_copy(update={"code_dir": None})
@@ -403,7 +403,7 @@ def recipe_spec(
 def _type_of(value: ModelRecipeType | str) -> ModelRecipeType:
     names = [member.value for member in ModelRecipeType]
     if value not in names:
-        raise InvalidInputError([Problem("recipe_type", f"{value!r} is not known", name_hint(str(value), names))])
+        raise InvalidInputError([Problem("recipe_type", f"unknown value {value!r}", name_hint(str(value), names))])
     return ModelRecipeType(value)
 
 

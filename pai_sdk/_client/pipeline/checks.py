@@ -17,7 +17,7 @@ from pai_sdk._client.pipeline.references import (
 )
 from pai_sdk._client.pipeline.searches import SearchCall
 from pai_sdk._client.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep, StepOutputs
-from pai_sdk._core.names.hints import TYPE_NAMES, name_hint, wrong_type
+from pai_sdk._core.names.hints import TYPE_NAMES, name_hint, wrong_type, wrong_value
 from pai_sdk.errors import InvalidInputError, Problem
 
 
@@ -46,7 +46,7 @@ def steps_before(after: object) -> tuple[tuple[PipelineStep, ...], list[Problem]
     steps = (after,) if isinstance(after, PipelineStep) else () if after is None else after
     if isinstance(steps, Sequence) and all(isinstance(step, PipelineStep) for step in steps):
         return tuple(steps), []
-    return (), [Problem("after", f"is {after!r}", "give a step, or a list of steps")]
+    return (), [wrong_value("after", after, "a step or a list of steps")]
 
 
 _PLACEHOLDERS = "oss://pipeline-placeholder/"
@@ -93,7 +93,7 @@ def check_parameters(
         value = arguments.get(name, parameter.default)
         if value is ...:
             problems.append(
-                Problem(name, "is missing", f"the pipeline has no default for it ({parameter.type.__name__})")
+                Problem(name, "is required", f"the pipeline has no default for it ({parameter.type.__name__})")
             )
             continue
         try:
@@ -160,7 +160,7 @@ def _misplaced(where: str, value: object) -> Iterator[Problem]:
     if isinstance(value, PipelineStep | StepOutputs):
         # The outputs have no attribute for their step, since each attribute is a channel.
         name = value.name if isinstance(value, PipelineStep) else value["any"].step.name
-        yield Problem(where, f"is no value, but the step {name!r}", "give its result or outputs.NAME")
+        yield Problem(where, f"is not a value but the step {name!r}", "give its result or outputs.NAME")
     elif isinstance(value, Condition):
         yield Problem(where, f"is the condition {value}", "give it to `when`, or compare in the function")
     elif isinstance(value, Mapping):

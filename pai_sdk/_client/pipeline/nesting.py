@@ -87,7 +87,7 @@ def _values_of(parameters: Mapping[str, PipelineParameter], arguments: Mapping[s
     immediate = {name: value for name, value in arguments.items() if name not in deferred}
     problems: list[Problem] = []
     values = check_parameters({k: v for k, v in parameters.items() if k not in deferred}, immediate, problems)
-    problems += [Problem(name, "is no parameter of that pipeline") for name in deferred if name not in parameters]
+    problems += [Problem(name, "is not a parameter of it") for name in deferred if name not in parameters]
     if problems:
         raise InvalidInputError(
             [Problem(f"arguments[{problem.where!r}]", problem.what, problem.hint) for problem in problems]

@@ -35,7 +35,7 @@ from pai_sdk._client.pipeline.searches import SearchCall
 from pai_sdk._client.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
 from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._client.tune.tuner import Tuner
-from pai_sdk._core.names.hints import wrong_type
+from pai_sdk._core.names.hints import wrong_type, wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, Problem
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.session import Session
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
+_NAME_HINT = "letters, digits, '_', '.' and '-'; maximum 64"
 _OF_RUN = ("self", "show", "cache", "on_interrupt", "policy")  # what else `run` takes
 _TYPES = (str, int, float, bool)
 _Work = JobSubmitter | Tuner | Callable[..., Any]
@@ -75,9 +76,9 @@ class _Steps(dict[str, PipelineStep]):
 
     def _name_problems(self, name: object) -> Iterator[Problem]:
         if not isinstance(name, str) or not all(_NAME.fullmatch(part) for part in name.split("/")):
-            yield Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64")
+            yield Problem("name", f"{name!r} is not a valid name", _NAME_HINT)
         elif name in self:
-            yield Problem("name", f"there is a step {name!r} already", "give `name`")
+            yield Problem("name", f"a step {name!r} exists already", "give `name`")
 
     def add_pipeline(
         self,
@@ -148,9 +149,9 @@ class Pipeline:
     ) -> None:
         problems = []
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            problems.append(Problem("name", f"is {name!r}", "letters, digits, '_', '.' and '-'; at most 64"))
+            problems.append(Problem("name", f"{name!r} is not a valid name", _NAME_HINT))
         if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
-            problems.append(Problem("parallel", f"is {parallel!r}", "a whole number, 1 or more"))
+            problems.append(wrong_value("parallel", parallel, "an integer (minimum 1)"))
         if problems:
             raise InvalidInputError(problems)
         self.name = name
@@ -448,11 +449,13 @@ def _new_run_id() -> str:
 
 def _parameter_problems(name: object, type_: object, parameters: Container[object]) -> Iterator[Problem]:
     if not isinstance(name, str) or not name.isidentifier() or name in _OF_RUN:
-        yield Problem("name", f"is {name!r}", f"a name that Python allows, and none of: {', '.join(_OF_RUN)}")
+        yield Problem(
+            "name", f"{name!r} is not a valid name", f"a Python identifier, and none of: {', '.join(_OF_RUN)}"
+        )
     elif name in parameters:
-        yield Problem("name", f"there is a parameter {name!r} already")
+        yield Problem("name", f"a parameter {name!r} exists already")
     if type_ not in _TYPES:
-        yield Problem("type", f"is {type_!r}", "str, int, float or bool")
+        yield wrong_value("type", type_, "str, int, float or bool")
 
 
 def _check_unset(**settings: object) -> None:
@@ -518,31 +521,31 @@ def _name_of(work: object) -> str:
     name = getattr(work, "base_job_name", None) or getattr(work, "__name__", "").strip("_")
     name = "search" if isinstance(work, Tuner) else name
     if not name or name == "<lambda>":
-        raise InvalidInputError([Problem("name", "is missing", "give `name`")])
+        raise InvalidInputError([Problem("name", "is required", "give `name`")])
     return str(name)
 
 
 def _check_interrupt(value: object) -> None:
     if value not in ("detach", "stop"):
-        raise InvalidInputError([Problem("on_interrupt", f"is {value!r}", "'detach' or 'stop'")])
+        raise InvalidInputError([wrong_value("on_interrupt", value, "'detach' or 'stop'")])
 
 
 def _setting_problems(when: object, retries: object, timeout: object, **switches: object) -> list[Problem]:
     problems = _switch_problems(**switches)
     if when is not None and not isinstance(when, Condition | Reference):
-        hint = "a comparison of a result or a parameter, such as score.result > 0.9"
-        problems.append(Problem("when", f"is {when!r}", hint))
+        expected = "a comparison of a result or a parameter"
+        problems.append(wrong_value("when", when, expected, "such as score.result > 0.9"))
     if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
-        problems.append(Problem("retries", f"is {retries!r}", "a whole number, 0 or more"))
+        problems.append(wrong_value("retries", retries, "an integer (minimum 0)"))
     is_number = isinstance(timeout, int | float) and not isinstance(timeout, bool) and timeout > 0
     if timeout is not None and not is_number:  # NaN is not more than 0
-        problems.append(Problem("timeout", f"is {timeout!r}", "seconds, more than 0"))
+        problems.append(wrong_value("timeout", timeout, "a number of seconds above 0"))
     return problems
 
 
 def _switch_problems(**switches: object) -> list[Problem]:
     return [
-        Problem(name, f"is {value!r}", "True or False")
+        wrong_value(name, value, "True or False")
         for name, value in switches.items()
         if not isinstance(value, bool)
     ]

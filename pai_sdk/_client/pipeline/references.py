@@ -75,10 +75,10 @@ class Reference:
     __hash__ = object.__hash__
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self!r} is not known yet; give it to `when=`, and join conditions with & and |")
+        raise TypeError(f"{self!r} has no value yet; give it to `when=`, and join conditions with & and |")
 
     def __format__(self, spec: str) -> str:
-        raise TypeError(f"{self!r} is not known yet: a text with it can be made in a function only")
+        raise TypeError(f"{self!r} has no value yet; format it in a function of a step")
 
 
 class Condition:
@@ -115,7 +115,7 @@ class Condition:
         return Condition("not", self)
 
     def __bool__(self) -> bool:
-        raise TypeError(f"{self} is not known yet; give it to `when=`, and join conditions with & and |")
+        raise TypeError(f"{self} has no value yet; give it to `when=`, and join conditions with & and |")
 
     def __str__(self) -> str:
         if self.symbol == "not":
@@ -180,7 +180,7 @@ class ResultReference(_StepReference):
         return ResultReference(self.step, (*self.path, key))
 
     def __iter__(self) -> Iterator[Any]:
-        raise TypeError(f"{self!r} is not known yet; use pipeline.each() for a step for each of its values")
+        raise TypeError(f"{self!r} has no value yet; use pipeline.each() for a step for each of its values")
 
     def value(self, values: ValueSource) -> Any:
         """Returns the value; raises LookupError if the result has no such part."""

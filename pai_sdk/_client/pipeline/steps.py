@@ -106,12 +106,12 @@ class CallWork:
         for name in self.arguments:
             if name not in parameters and not takes_all:
                 yield Problem(
-                    f"arguments[{name!r}]", "is no parameter of the function", name_hint(name, parameters)
+                    f"arguments[{name!r}]", "is not a parameter of the function", name_hint(name, parameters)
                 )
         for name, parameter in parameters.items():
             is_keyword = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
             if is_keyword and parameter.default is parameter.empty and name not in self.arguments:
-                yield Problem(f"arguments[{name!r}]", "is missing")
+                yield Problem(f"arguments[{name!r}]", "is required")
             elif parameter.kind is parameter.POSITIONAL_ONLY and parameter.default is parameter.empty:
                 yield Problem(
                     f"arguments[{name!r}]", "can be given by position only", "use a function without `/`"

@@ -19,7 +19,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk._core.config.settings import Settings, load_settings
 from pai_sdk._core.names.aliases import Aliased
-from pai_sdk._core.names.hints import wrong_type
+from pai_sdk._core.names.hints import wrong_type, wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.retry import RetryPolicy
@@ -27,7 +27,7 @@ from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._data.trace.odps import SessionTables
 from pai_sdk._wire.pai.arguments import check_filters, check_job_id
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError
 
 if TYPE_CHECKING:
     from pai_sdk._client.api.algorithms import Algorithms
@@ -510,7 +510,7 @@ class Session(Aliased):
         where = OssUri.parse(uri)  # a malformed URI raises before the transfer starts
         source = parse_path(path, "path")
         if links not in ("follow", "inside", "error"):
-            raise InvalidInputError([Problem("links", f"is {links!r}", "follow, inside or error")])
+            raise InvalidInputError([wrong_value("links", links, "'follow', 'inside' or 'error'")])
         return str(upload(self._backends.service.files(), source, where, progress=progress, links=links))
 
     def download(self, uri: str, path: str | Path, *, progress: bool = True) -> Path:

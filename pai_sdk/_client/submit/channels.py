@@ -49,7 +49,7 @@ class ChannelResolver:
         inputs = self._checked(inputs, definitions, "inputs")
         for definition in definitions:
             if definition.required and definition.name not in inputs:
-                self._problems.add(f"inputs[{definition.name!r}]", "is required and missing")
+                self._problems.add(f"inputs[{definition.name!r}]", "is required")
         channels: list[InputChannel] = []
         for name, source in inputs.items():
             with self._problems.under(f"inputs[{name!r}]"):
@@ -70,7 +70,7 @@ class ChannelResolver:
         outputs = dict(self._checked(outputs, () if may_add else definitions, "outputs"))
         for name, (parameter, uri) in from_parameters.items():
             if name in outputs:
-                self._problems.add(parameter, f"contradicts outputs[{name!r}]", "give one of them")
+                self._problems.add(parameter, f"conflicts with outputs[{name!r}]", "give one of them")
             if (checked := self.output_uri(uri, parameter)) is not None:
                 outputs[name] = checked
         channels: list[OutputChannel] = []
@@ -105,7 +105,7 @@ class ChannelResolver:
         defined = [definition.name for definition in definitions]
         for name in channels if defined else ():
             if name not in defined:
-                self._problems.add(f"{where}[{name!r}]", "no such channel", f"there is: {', '.join(defined)}")
+                self._problems.add(f"{where}[{name!r}]", "no such channel", f"available: {', '.join(defined)}")
         return channels
 
     def _resolve_input(self, name: str, source: InputSource) -> InputChannel:

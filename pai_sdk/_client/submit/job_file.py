@@ -157,7 +157,7 @@ class JobFile:
         kind = KINDS.get(self.kind)
         if kind is None:
             problems.append(
-                self._located(Problem("kind", f"{self.kind!r} is not known", name_hint(self.kind, KINDS)))
+                self._located(Problem("kind", f"unknown value {self.kind!r}", name_hint(self.kind, KINDS)))
             )
             kind = Estimator
         names = parameters_of(kind)
@@ -166,7 +166,7 @@ class JobFile:
         for needed in fields(kind):
             if needed.default is MISSING and needed.default_factory is MISSING and values.get(needed.name) is None:
                 if not _is_misspelt(needed.name, self.values, names):
-                    problems.append(self._located(Problem(needed.name, "is missing")))
+                    problems.append(self._located(Problem(needed.name, "is required")))
                 values[needed.name] = _STAND_IN
         call = {name: values.pop(name) for name in CALL if name in values}
         channels = {name: values.pop(name) for name in CHANNELS if name in values}
@@ -228,11 +228,11 @@ def _line(problem: Problem) -> int:
 
 def _unknown(name: str, names: list[str]) -> Problem:
     if hint := keyword_hint(name, names):
-        return Problem(name, "is not known", hint)
+        return Problem(name, "is unknown", hint)
     # What is near in meaning and not in letters.
     meant = {"parameters": "hyperparameters", "hyperparameters": "parameters", "image": "image_uri"}.get(name)
     hint = f"did you mean {meant!r}?" if meant in names else name_hint(name, names, max_names=len(names))
-    return Problem(name, "is not known", hint)
+    return Problem(name, "is unknown", hint)
 
 
 def _is_misspelt(name: str, values: Mapping[str, Any], names: list[str]) -> bool:

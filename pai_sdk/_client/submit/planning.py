@@ -244,7 +244,7 @@ def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -
         settings = None if parameters.settings is None else Settings.model_validate(parameters.settings)
     if settings is not None and settings.priority not in (None, parameters.priority or settings.priority):
         problems.add(
-            "priority", f"contradicts settings.priority, which is {settings.priority}", "give one of them"
+            "priority", f"conflicts with settings.priority, which is {settings.priority}", "give one of them"
         )
     try:
         tags = JobRetries.checked(parameters.max_retries, parameters.retry_on).tags()

@@ -21,7 +21,7 @@ from pai_sdk._client.code.script_text import (
 from pai_sdk._client.submit.job_names import new_name
 from pai_sdk._client.submit.parameters import Role
 from pai_sdk._client.submit.problems import Problems
-from pai_sdk._core.names.hints import name_hint, nearest, type_problem
+from pai_sdk._core.names.hints import name_hint, nearest, type_problem, wrong_value
 from pai_sdk._core.names.peer_names import value_hint
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai import roles as roles_wire
@@ -51,10 +51,10 @@ def job_name(
     """Returns the explicit name, or a readable one that no other job has."""
     if name is not None:
         if not isinstance(name, str) or not _JOB_NAME.fullmatch(name):
-            problems.add("job_name", f"{name!r} is not usable", "letters, digits, '-', '_', '.', 100 at most")
+            problems.add("job_name", f"{name!r} is not usable", "letters, digits, '-', '_', '.', maximum 100")
         return name
     if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _MAX_BASE_LENGTH:
-        hint = f"letters, digits, '-', '_', '.', {_MAX_BASE_LENGTH} at most"
+        hint = f"letters, digits, '-', '_', '.', maximum {_MAX_BASE_LENGTH}"
         problems.add("base_job_name", f"{base!r} is not usable", hint)
         return "job"  # the problem keeps the job from being sent
     return new_name(base, hyperparameters)
@@ -84,7 +84,7 @@ def compute_resource(
     """Returns public instances, or instances of a quota; a mixture of both is a problem."""
     count = _instance_count(instance_count, problems)
     if resource_type not in (None, "General", "Lingjun"):
-        problems.add("resource_type", f"{resource_type!r} is not known", "General or Lingjun")
+        problems.add("resource_type", f"unknown value {resource_type!r}", "General or Lingjun")
     _check_lingjun(resource_type, resource_id, instance_type, problems)
     spot = None
     with problems.under("spot_spec"):
@@ -93,10 +93,10 @@ def compute_resource(
         return _public_instances(instance_type, count, instance_spec, resource_id, spot, problems)
     if instance_spec is None:
         hint = "such as instance_type='ecs.c6.large', or instance_spec with resource_id"
-        problems.add("instance_type", "is missing", hint)
+        problems.add("instance_type", "is required", hint)
         return None
     if resource_id is None:
-        problems.add("resource_id", "is missing", "instance_spec needs the id of a quota")
+        problems.add("resource_id", "is required", "instance_spec needs the id of a quota")
     if spot_spec is not None:
         problems.add("spot_spec", "works only with instance_type", "a quota has no spot instances")
     with problems.under("instance_spec"):
@@ -108,7 +108,7 @@ def compute_resource(
 def _instance_count(value: Any, problems: Problems) -> int:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MAX_INT32:
         return value
-    problems.add("instance_count", f"{value!r} is not a number of instances", "a whole number, 1 or more")
+    problems.entries.append(wrong_value("instance_count", value, "an integer (minimum 1)"))
     return 1
 
 
@@ -124,7 +124,7 @@ def _public_instances(
     is_local = backend_for_type(instance_type).is_local
     if not is_local and _is_nearly_local(instance_type):
         hint = "containers on this machine are 'local' and 'local_gpu'"
-        problems.add("instance_type", f"{instance_type!r} is not known", hint)
+        problems.add("instance_type", f"unknown value {instance_type!r}", hint)
     spec = None
     if instance_spec is not None and is_local:
         with problems.under("instance_spec"):
@@ -132,7 +132,7 @@ def _public_instances(
         instance_spec = None
     for name, other in (("instance_spec", instance_spec), ("resource_id", resource_id)):
         if other is not None:
-            problems.add(name, "contradicts instance_type", "public instances or a quota of your own, not both")
+            problems.add(name, "conflicts with instance_type", "public instances or a quota of your own, not both")
     with problems.under("instance_type"):
         return ComputeResource(
             ecs_spec=instance_type,
@@ -237,8 +237,8 @@ def scheduler(max_run_time: int | None, problems: Problems) -> SchedulerConfig |
     if max_run_time is None:
         return None
     if isinstance(max_run_time, bool) or not isinstance(max_run_time, int) or not 1 <= max_run_time <= _MAX_INT32:
-        hint = "a whole number, 1 or more, or None for no limit"
-        problems.add("max_run_time", f"{max_run_time!r} is not a number of seconds", hint)
+        expected = "an integer (minimum 1), or None for no limit"
+        problems.entries.append(wrong_value("max_run_time", max_run_time, expected))
         return None
     return SchedulerConfig(max_running_time_in_seconds=max_run_time)
 
@@ -351,7 +351,7 @@ def wire_roles(
     if roles is None:
         return None
     if instance_count != 1:
-        problems.add("instance_count", "contradicts roles", "give each role its instance_count instead")
+        problems.add("instance_count", "conflicts with roles", "give each role its instance_count instead")
     converted = [_wire_role(name, value, problems) for name, value in roles.items()]
     correct = [role for role in converted if role is not None]
     if len(correct) == len(converted):
@@ -365,17 +365,17 @@ def _wire_role(name: Any, value: Any, problems: Problems) -> roles_wire.Role | N
     names = [field.name for field in fields(Role)]
     if not isinstance(value, Role):
         if not isinstance(value, Mapping):
-            problems.add(where, "is no role", f"a Role, or a dict of {', '.join(names)}")
+            problems.add(where, type_problem("a Role, or a mapping", value), f"of {', '.join(names)}")
             return None
         unknown = [str(key) for key in value if key not in names]
         for key in unknown:
-            problems.add(f"{where}.{key}", "is not known", name_hint(key, names))
+            problems.add(f"{where}.{key}", "is unknown", name_hint(key, names))
         if unknown:
             return None
         value = Role(**value)
     count = value.instance_count
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        problems.add(f"{where}.instance_count", f"{count!r} is not a number of instances", "1 or more")
+        problems.entries.append(wrong_value(f"{where}.instance_count", count, "an integer (minimum 1)"))
         return None
     after = [value.start_after] if isinstance(value.start_after, str) else value.start_after
     values = {

@@ -18,7 +18,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import Session, session_or_default
 from pai_sdk._client.submit.channels import InputSource
 from pai_sdk._client.submit.submitter import JobSubmitter
-from pai_sdk._core.names.hints import wrong_type
+from pai_sdk._core.names.hints import wrong_type, wrong_value
 from pai_sdk._core.short_traceback import short_traceback
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
@@ -65,8 +65,7 @@ def run_all(
         ...     return run_all(estimators, {"train": "oss://models/train.csv"}, max_parallel=4)
     """
     if not isinstance(max_parallel, int) or max_parallel < 1:
-        problem = Problem("max_parallel", f"{max_parallel!r} is not a number of jobs", "a whole number, 1 or more")
-        raise InvalidInputError([problem])
+        raise InvalidInputError([wrong_value("max_parallel", max_parallel, "an integer (minimum 1)")])
     waiting = deque(_planned(submitters, inputs, session))
     gathering = Gathering(
         [], fail_fast=fail_fast, on_interrupt=on_interrupt, show=show, policy=policy, expected=len(waiting)

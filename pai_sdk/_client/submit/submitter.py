@@ -72,7 +72,7 @@ class _ChannelBuilder:
         """
         sources = {**(default_inputs or {}), **(inputs or {})}
         problems = [
-            Problem(f"inputs[{channel.name!r}]", "is required and missing")
+            Problem(f"inputs[{channel.name!r}]", "is required")
             for channel in input_channels or ()
             if channel.required and channel.name not in sources
         ]

@@ -291,7 +291,7 @@ def _without_metrics(value: object) -> TypeError:
 def _metric_problem(name: object, value: object) -> str:
     """Returns why an entry of a dict is no metric; empty for a metric."""
     if not isinstance(name, str):
-        return f"the key {name!r} is no string"
+        return f"the key {name!r} is not a string"
     if isinstance(value, bool):
         return f"{name!r} is {value}"
     try:

@@ -117,11 +117,11 @@ def _checked(objective: object, direction: Any, where: str, problems: Problems) 
     if objective.at not in ("last", "best") and (
         not isinstance(objective.at, int) or isinstance(objective.at, bool)
     ):
-        problems.add(where, f"at={objective.at!r} is not known", "it is 'last', 'best' or the number of a step")
+        problems.add(where, f"unknown value at={objective.at!r}", "'last', 'best' or the number of a step")
     directions = get_args(Direction)
     for resolved in (objective.direction, direction):
         if resolved is not None and resolved not in directions:
-            problems.add("direction", f"{resolved!r} is not known", name_hint(str(resolved), directions))
+            problems.add("direction", f"unknown value {resolved!r}", name_hint(str(resolved), directions))
             return objective
     if objective.direction and direction and objective.direction != direction:
         problems.add(
@@ -129,7 +129,7 @@ def _checked(objective: object, direction: Any, where: str, problems: Problems) 
         )
     resolved = objective.direction or direction or _usual_direction(objective.metric)
     if resolved is None:
-        problems.add("direction", f"is missing: is a large {objective.metric!r} good?", "'minimize' or 'maximize'")
+        problems.add("direction", f"is required: is a large {objective.metric} good?", "'minimize' or 'maximize'")
     return replace(objective, direction=resolved)
 
 

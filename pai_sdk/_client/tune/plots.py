@@ -32,7 +32,7 @@ KINDS: Mapping[str, str] = {
 def plot_study(study: Study, kind: str, *, interactive: bool | None = None) -> Any:
     """Returns a plot of a study: a figure of plotly, or a `Plot` as SVG; see `Tuner.plot`."""
     if kind not in KINDS:
-        raise InvalidInputError([Problem("kind", f"{kind!r} is not known", name_hint(kind, KINDS))])
+        raise InvalidInputError([Problem("kind", f"unknown value {kind!r}", name_hint(kind, KINDS))])
     has_plotly = importlib.util.find_spec("plotly") is not None
     if interactive is None:
         interactive = has_plotly

@@ -18,7 +18,7 @@ from typing import Any
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.tune.objectives import Objective
 from pai_sdk._client.tune.space import Choice, Range, SearchSpace, Uniform
-from pai_sdk._core.names.hints import name_hint, type_problem
+from pai_sdk._core.names.hints import name_hint, type_problem, wrong_value
 from pai_sdk.errors import Problem
 
 _NAME = "pbt"
@@ -162,7 +162,7 @@ def _from_mapping(settings: object, problems: Problems) -> PopulationBased:
         if name in names:
             arguments[name] = value
         else:
-            problems.add(f"sampler.{name}", "is not known", name_hint(str(name), names))
+            problems.add(f"sampler.{name}", "is unknown", name_hint(str(name), names))
     return PopulationBased(**arguments)
 
 
@@ -170,12 +170,12 @@ def settings_problems(population: PopulationBased) -> list[Problem]:
     """Returns the errors of the settings themselves."""
     factors = population.perturbation
     checks = [
-        ("size", _is_int(population.size, 2), "a whole number, 2 or more"),
-        ("generations", _is_int(population.generations, 1), "a whole number, 1 or more"),
+        ("size", _is_int(population.size, 2), "an integer (minimum 2)"),
+        ("generations", _is_int(population.generations, 1), "an integer (minimum 1)"),
         (
             "fraction",
             _is_number(population.fraction) and 0 < population.fraction <= 0.5,
-            "above 0, and at most 0.5",
+            "a number above 0, maximum 0.5",
         ),
         (
             "perturbation",
@@ -191,8 +191,8 @@ def settings_problems(population: PopulationBased) -> list[Problem]:
         ),
     ]
     return [
-        Problem(f"sampler.{name}", f"{getattr(population, name)!r} is not possible", hint)
-        for name, is_valid, hint in checks
+        wrong_value(f"sampler.{name}", getattr(population, name), expected)
+        for name, is_valid, expected in checks
         if not is_valid
     ]
 

@@ -188,7 +188,7 @@ def checked_sampler(sampler: object, space: SearchSpace, problems: Problems) -> 
         make = lambda seed: kind(seed=seed)  # noqa: E731
     if not callable(make):
         hint = name_hint(sampler, _SAMPLERS) if isinstance(sampler, str) else "such as 'tpe'"
-        message = f"{sampler!r} is not known" if isinstance(sampler, str) else type_problem("a name", sampler)
+        message = f"unknown value {sampler!r}" if isinstance(sampler, str) else type_problem("a name", sampler)
         problems.add("sampler", message, hint)
         return lambda seed, skipped: SeededSampler(_FACTORIES["random"], seed)
     missing = [name for name in _NEEDS.get(str(sampler), ()) if importlib.util.find_spec(name) is None]
@@ -247,7 +247,7 @@ def checked_pruner(pruner: object, objectives: int, problems: Problems) -> BaseP
     if isinstance(pruner, str) and pruner in _PRUNERS:
         return _PRUNERS[pruner]()
     if isinstance(pruner, str):
-        problems.add("pruner", f"{pruner!r} is not known", name_hint(pruner, _PRUNERS))
+        problems.add("pruner", f"unknown value {pruner!r}", name_hint(pruner, _PRUNERS))
     else:
         problems.add("pruner", type_problem("'asha', 'median' or a pruner of Optuna", pruner))
     return optuna.pruners.NopPruner()

@@ -58,7 +58,7 @@ class SearchFile:
             values = {"search": values}
         problems = [*file.problems]
         problems += [
-            Problem(file.where(name), "is not known", name_hint(name, KEYS)) for name in values if name not in KEYS
+            Problem(file.where(name), "is unknown", name_hint(name, KEYS)) for name in values if name not in KEYS
         ]
         if problems:
             raise InvalidInputError(problems)
@@ -83,12 +83,12 @@ def _objective(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return value
     unknown = [
-        Problem(f"objective.{name}", "is not known", name_hint(str(name), _OBJECTIVE_KEYS))
+        Problem(f"objective.{name}", "is unknown", name_hint(str(name), _OBJECTIVE_KEYS))
         for name in value
         if name not in _OBJECTIVE_KEYS
     ]
     if "metric" not in value:
-        unknown.append(Problem("objective.metric", "is missing"))
+        unknown.append(Problem("objective.metric", "is required"))
     if unknown:
         raise InvalidInputError(unknown)
     return Objective(**value)

@@ -253,7 +253,7 @@ def _from_optuna(distribution: Any) -> Range:
             if distribution.log
             else Uniform(distribution.low, distribution.high, distribution.step)
         )
-    raise InvalidInputError([Problem("", f"the distribution {name} is not known", _HINT)])
+    raise InvalidInputError([Problem("", f"unknown distribution {name}", _HINT)])
 
 
 def _from_mapping(mapping: Mapping[str, Any]) -> Range:
@@ -320,7 +320,7 @@ def _numbers_problem(value_range: Uniform | LogUniform | IntRange) -> Problem | 
         if isinstance(value, bool) or not isinstance(value, int if is_int else int | float):
             return Problem("", f"{name} is {value!r}, which is not a {'whole ' if is_int else ''}number")
         if _is_huge(value) or not math.isfinite(value):
-            return Problem("", f"{name} is {value!r:.40}", "a finite number; a whole one has at most 64 bits")
+            return Problem("", f"{name} is {value!r:.40}", "a finite number; integers have a maximum of 64 bits")
     if value_range.low > value_range.high:
         return Problem("", f"low is {value_range.low!r}, above high, which is {value_range.high!r}")
     if not math.isfinite(value_range.high - value_range.low):

@@ -24,6 +24,7 @@ from pai_sdk._client.tune.space import SearchSpace, checked_space
 from pai_sdk._client.tune.template import TrialTemplate, no_estimator
 from pai_sdk._client.tune.trials import SearchLimits, Trial, TrialList
 from pai_sdk._core.extras import missing_extra
+from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.run.functions.calling import kind_of
@@ -137,7 +138,7 @@ class Tuner:
             problems.add("trial_timeout", "is for functions, and the trials are jobs", hint)
         seed = python_value(seed)  # type: ignore[assignment] # checked next
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
-            problems.add("seed", f"{seed!r} is not a whole number")
+            problems.add("seed", f"expected an integer, got {seed!r}")
         if not isinstance(estimator, EstimatorBase):
             _check_function(estimator, problems)
         with problems.under("study"):
@@ -292,7 +293,7 @@ class Tuner:
         check_choice("on_interrupt", on_interrupt, ("detach", "stop"))
         if self._estimator is _read_only_estimator:
             hint = "to continue the study: Tuner.load(study, estimator)"
-            raise InvalidInputError([Problem("estimator", "is missing", hint)])
+            raise InvalidInputError([Problem("estimator", "is required", hint)])
         session = self._session
         if isinstance(self._estimator, EstimatorBase):
             self._check(TrialTemplate(self._estimator, self._name), inputs)
@@ -408,7 +409,7 @@ def _checked_trials(trials: object, sampler: object, space: SearchSpace, problem
     if isinstance(sampler, PopulationBased) and not settings_problems(sampler):
         if trials not in (None, sampler.trials):
             message = (
-                f"{trials!r} contradicts the sampler: {sampler.size} members, {sampler.generations} generations"
+                f"{trials!r} conflicts with the sampler: {sampler.size} members, {sampler.generations} generations"
             )
             problems.add("trials", message, f"leave it out: these are {sampler.trials} trials")
         return sampler.trials
@@ -426,11 +427,7 @@ def _checked_trials(trials: object, sampler: object, space: SearchSpace, problem
 def _checked_count(where: str, value: object, minimum: int, problems: Problems) -> int:
     value = python_value(value)
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
-        problems.add(
-            where,
-            f"{value!r} is not a number of {'trials' if where != 'parallel' else 'jobs'}",
-            f"a whole number, {minimum} or more",
-        )
+        problems.entries.append(wrong_value(where, value, f"an integer (minimum {minimum})"))
         return minimum
     return value
 
@@ -439,7 +436,7 @@ def _checked_seconds(where: str, argument: object, problems: Problems) -> float 
     value = python_value(argument)
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
     if value is not None and not is_number:  # NaN is not more than 0
-        problems.add(where, f"is {argument!r}", "seconds, more than 0")
+        problems.entries.append(wrong_value(where, argument, "a number of seconds above 0"))
         return None
     return seconds_or_none(value, where)
 
@@ -464,7 +461,7 @@ def _store_of(study: str | Path | None, base: str, session: Any) -> Store:
         name = re.sub(r"[^A-Za-z0-9]+", "-", base).strip("-")[:40] or "search"
         return open_store(Path.home() / ".pai" / "studies" / f"{name}-{uuid.uuid4().hex[:6]}")
     if not isinstance(study, str | Path) or not str(study):
-        raise InvalidInputError([Problem("", f"{study!r} is no folder", "give a URI, a path or a name")])
+        raise InvalidInputError([Problem("", f"{study!r} is not a folder", "give a URI, a path or a name")])
     text = str(study)
     if isinstance(study, str) and uri_scheme(text) is None and not re.search(r"[/\\]", text):
         return open_store(Path.home() / ".pai" / "studies" / text)

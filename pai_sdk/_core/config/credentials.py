@@ -121,7 +121,7 @@ def provider_of(
     """
     if credentials is not None:
         if access_key_id or access_key_secret or security_token:
-            raise InvalidInputError([Problem("credentials", "contradicts access_key_id", "give one of them")])
+            raise InvalidInputError([Problem("credentials", "conflicts with access_key_id", "give one of them")])
         if isinstance(credentials, Credentials):
             key = _check_key(credentials)
             return lambda: key
@@ -136,7 +136,7 @@ def provider_of(
         return default_credentials()
     if missing := [name for name, part in parts.items() if not part]:
         hint = "a key is an id and its secret"
-        raise InvalidInputError([Problem(name, "is missing", hint) for name in missing])
+        raise InvalidInputError([Problem(name, "is required", hint) for name in missing])
     return static_credentials(access_key_id or "", access_key_secret or "", security_token)
 
 

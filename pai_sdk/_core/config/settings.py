@@ -313,7 +313,7 @@ def save_config(settings: Settings, path: str | Path | None = None) -> Path:
 def _from_arguments(overrides: Mapping[str, str | None]) -> _Source:
     unknown = sorted(set(overrides) - set(_NAMES))
     if unknown:
-        raise SettingsError(f"unknown setting: {', '.join(unknown)}; there are {', '.join(_NAMES)}")
+        raise SettingsError(f"unknown setting: {', '.join(unknown)}; available: {', '.join(_NAMES)}")
     return _source({name: overrides.get(name) for name in _NAMES}, "argument")
 
 

@@ -48,13 +48,13 @@ _REASONS = (
     ("not found in upstream", "it has no such branch or tag"),
     (
         "Permission denied (publickey",
-        "the host knows none of this machine's ssh keys; add one, or use https and a token",
+        "the host accepts none of this machine's ssh keys; add one, or use https and a token",
     ),
     ("Host key verification failed", "the host's key is not in known_hosts; connect once with ssh"),
-    ("Could not resolve host", "the host name is not known; check the URL and the network"),
-    ("not found", "there is no such repository, or it requires a login"),
-    ("does not exist", "there is no such repository"),
-    ("does not appear to be a git repository", "there is no repository"),
+    ("Could not resolve host", "the host name cannot be resolved; check the URL and the network"),
+    ("not found", "no such repository, or it requires a login"),
+    ("does not exist", "no such repository"),
+    ("does not appear to be a git repository", "no repository there"),
 )
 
 

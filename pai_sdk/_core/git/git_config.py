@@ -82,11 +82,11 @@ def _key_problems(git_config: Mapping[str, str]) -> Iterator[Problem]:
         return
     for key, value in git_config.items():
         if key not in _KEYS:
-            yield Problem(f"git_config[{key!r}]", "is not known", f"known are {', '.join(_KEYS)}")
+            yield Problem(f"git_config[{key!r}]", "is unknown", f"available: {', '.join(_KEYS)}")
         elif not isinstance(value, str) and value is not None:
             yield wrong_type(f"git_config[{key!r}]", value, "a string")
     if not git_config.get("repo"):
-        yield Problem("git_config['repo']", "is missing", "give the URL of the repository")
+        yield Problem("git_config['repo']", "is required", "give the URL of the repository")
 
 
 def _split_login(repo: str) -> tuple[str, str | None, str | None]:

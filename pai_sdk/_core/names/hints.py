@@ -36,7 +36,7 @@ def did_you_mean(names: Sequence[str]) -> str:
     return f"did you mean {' or '.join(map(repr, names))}?" if names else ""
 
 
-def name_hint(name: str, candidates: Iterable[str], *, max_names: int = 8, intro: str = "there is") -> str:
+def name_hint(name: str, candidates: Iterable[str], *, max_names: int = 8, intro: str = "available") -> str:
     """Returns a question with the nearest candidate, or a list of the first candidates."""
     names = list(candidates)
     list_text = f"{intro}: {', '.join(names[:max_names])}{' …' if len(names) > max_names else ''}" if names else ""
@@ -57,6 +57,11 @@ def type_name(value: object) -> str:
 def type_problem(expected: str, value: object) -> str:
     """Returns what is wrong with a value of a wrong type; `expected` has an article: "a list"."""
     return f"expected {expected}, got {type_name(value)}"
+
+
+def wrong_value(where: str, value: object, expected: str, hint: str = "") -> Problem:
+    """Returns the problem of a parameter whose value, which is displayed, is not the expected one."""
+    return Problem(where, f"expected {expected}, got {value!r}", hint)
 
 
 def wrong_type(where: str, value: object, expected: str, hint: str = "") -> Problem:

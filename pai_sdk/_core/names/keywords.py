@@ -111,7 +111,7 @@ class _Call(NamedTuple):
             problem, candidates = self._problem(name)
             problems.append(problem)
             misspelt.update(candidates)
-        return problems + [Problem(name, "is missing") for name in missing if name not in misspelt]
+        return problems + [Problem(name, "is required") for name in missing if name not in misspelt]
 
     def _problem(self, name: str) -> tuple[Problem, Sequence[str]]:
         """Returns the problem of an unknown keyword, and the parameters that it may mean."""

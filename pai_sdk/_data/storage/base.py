@@ -98,7 +98,7 @@ class Store(ABC):
         """The metadata of a file.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Store(ABC):
         """The bytes from `start` to `end` (which is not among them), in chunks; all of one version of the file.
 
         Raises:
-            ObjectNotFoundError: there is no such file; raised when the first chunk is requested.
+            ObjectNotFoundError: no such file; raised when the first chunk is requested.
         """
 
     @abstractmethod
@@ -138,7 +138,7 @@ class Store(ABC):
         """Copy a file within the store, without moving its bytes over the network where the store can do that.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
 
     @abstractmethod

@@ -64,7 +64,7 @@ def upload(
         The object or the folder.
 
     Raises:
-        InvalidInputError: there is no such file, no file in the folder, or some that cannot be uploaded.
+        InvalidInputError: no such file, no file in the folder, or some that cannot be uploaded.
         TransferError: some files could not be uploaded; the others are in place.
     """
     path = Path(path)

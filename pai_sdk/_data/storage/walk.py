@@ -26,7 +26,7 @@ Links: TypeAlias = Literal["follow", "inside", "store", "error"]
 Accept: TypeAlias = Callable[[str, bool], bool]
 """Called with (path relative to the root with `/` between its parts, whether it is a folder)."""
 
-NO_SUCH_FILE = "there is no such file or folder"
+NO_SUCH_FILE = "no such file or folder"
 _log = logging.getLogger(__name__)
 
 _HINT = "remove it"

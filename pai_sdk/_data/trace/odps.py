@@ -99,7 +99,7 @@ class OdpsSink:
         quota: str | None = None,
     ) -> None:
         required = {"table": table, "project": project, "endpoint": endpoint}
-        problems = [Problem(name, "is missing") for name, value in required.items() if not value]
+        problems = [Problem(name, "is required") for name, value in required.items() if not value]
         if compression not in _COMPRESSIONS:
             problems.append(Problem("compression", f"{compression!r} is not supported", ", ".join(_COMPRESSIONS)))
         try:
@@ -524,7 +524,7 @@ def _pairs(partition: str | None) -> dict[str, str]:
         name, sign, value = (text.strip() for text in part.partition("="))
         value = value.strip("'\"")
         if not (name.isidentifier() and sign and value):
-            raise ValueError(f"{part!r} is no pair of a column and its value")
+            raise ValueError(f"{part!r} is not a pair of a column and its value")
         pairs[name] = value
     return pairs
 
@@ -588,7 +588,7 @@ class SessionTables:
     def _project(self, project: str | None) -> str:
         if project or self._is_self_hosted:
             return project or SELF_HOSTED_PROJECT
-        raise InvalidInputError([Problem("project", "is missing", "name the project of MaxCompute")])
+        raise InvalidInputError([Problem("project", "is required", "name the project of MaxCompute")])
 
     def _tunnel(self) -> dict[str, str]:
         # Explicit, since pyodps caches the tunnel of an endpoint for the lifetime of the process.

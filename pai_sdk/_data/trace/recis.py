@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 from pai_sdk._core.config.credentials import Credentials
+from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._data.trace.hook import TraceHook
 from pai_sdk._data.trace.odps import OdpsSink
 from pai_sdk._data.trace.trace_writer import TraceWriter
@@ -42,9 +43,9 @@ def retry(retry_count: int, interval: float) -> Callable[[Callable[_P, _R]], Cal
     """
     problems = []
     if not isinstance(retry_count, int) or retry_count < 1:
-        problems.append(Problem("retry_count", f"{retry_count!r} is not a number of calls", "1 or more"))
+        problems.append(wrong_value("retry_count", retry_count, "an integer (minimum 1)"))
     if not isinstance(interval, int | float) or not interval >= 0:
-        problems.append(Problem("interval", f"{interval!r} is not a number of seconds", "0 or more"))
+        problems.append(wrong_value("interval", interval, "a number of seconds (minimum 0)"))
     if problems:
         raise InvalidInputError(problems)
 
@@ -97,7 +98,7 @@ class TraceToOdpsHook(TraceHook):
     ) -> None:
         needed = ("access_id", "access_key", "project", "end_point", "table_name")
         if missing := [name for name in needed if not config.get(name)]:
-            raise _MissingKeys([Problem(f"config[{name!r}]", "is missing") for name in missing])
+            raise _MissingKeys([Problem(f"config[{name!r}]", "is required") for name in missing])
         if len(fields) != len(types):
             message = f"has {len(types)} items, but there are {len(fields)} fields"
             raise InvalidInputError([Problem("types", message)])

@@ -25,11 +25,12 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.trace.parquet import current_run_id, default_sink
 from pai_sdk._data.trace.sink_sender import SinkSender
 from pai_sdk._data.trace.types import ColumnTypes, trace_schema
-from pai_sdk.errors import InvalidInputError, Problem, TraceError
+from pai_sdk.errors import InvalidInputError, TraceError
 
 if TYPE_CHECKING:
     from pai_sdk._data.trace.sinks import Sink
@@ -398,7 +399,7 @@ def _import_early() -> None:
 
 def _check_sizes(**sizes: int) -> None:
     problems = [
-        Problem(name, f"{size!r} is not a size", "a whole number, 1 or more")
+        wrong_value(name, size, "an integer (minimum 1)")
         for name, size in sizes.items()
         if not isinstance(size, int) or isinstance(size, bool) or size < 1
     ]

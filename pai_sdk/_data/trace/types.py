@@ -18,7 +18,7 @@ ColumnTypes: TypeAlias = "Mapping[str, str | pa.DataType] | pa.Schema"
 """Column name to type: `{"loss": "double", "ids": "array<bigint>"}`, or a schema of Arrow."""
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
-_NAME_HINT = "a letter or '_', then letters, digits and '_', 128 at most"
+_NAME_HINT = "a letter or '_', then letters, digits and '_', maximum 128"
 _ARROW_NAMES = {
     "tinyint": "int8",
     "smallint": "int16",

@@ -56,7 +56,7 @@ def launch_spec(
     """Creates the folders and the configuration files of a job; returns the spec that an executor starts."""
     spec = request.algorithm_spec
     if spec is None or not spec.command:
-        raise InvalidInputError([Problem("algorithm_spec.command", "is missing: there is nothing to run")])
+        raise InvalidInputError([Problem("algorithm_spec.command", "is required: there is nothing to run")])
     sandbox, mounts = Sandbox(root.resolve()), mounts or Mounts()
     sandbox.create(request)
     for channel, path in mounts.inputs.items():
@@ -135,7 +135,7 @@ def cpus(request: TrainingJobRequest) -> float | None:
     try:
         return float(text) if text else None
     except ValueError as error:
-        problem = Problem("instance_spec.cpu", f"{text!r} is no number of CPUs", "write 4 or 0.5")
+        problem = Problem("instance_spec.cpu", f"{text!r} is not a number of CPUs", "write 4 or 0.5")
         raise InvalidInputError([problem]) from error
 
 
@@ -310,7 +310,7 @@ def _unfit(variables: Mapping[str, str]) -> list[Problem]:
             problems.append(Problem(f"variable {name!r}", "is not valid unicode", "remove lone surrogates"))
             continue
         if not name or "=" in name or "\0" in name:
-            problems.append(Problem(f"variable {name!r}", "is no name for a variable", "use letters, digits, '_'"))
+            problems.append(Problem(f"variable {name!r}", "is not a valid name", "use letters, digits, '_'"))
         elif "\0" in value:
             problems.append(Problem(f"variable {name}", "contains a NUL character", "remove it"))
         elif size_bytes > _MAX_VARIABLE_BYTES:

@@ -28,7 +28,7 @@ def open_executor(name: str, setup: ExecutorSetup) -> Executor:
     target = EXECUTORS.get(name) or _entry_points().get(name)
     if target is None:
         raise InvalidInputError(
-            [Problem("executor", f"{name!r} is not known", f"one of {', '.join(executor_names())}")]
+            [Problem("executor", f"unknown value {name!r}", f"one of {', '.join(executor_names())}")]
         )
     opened: Executor = resolve_name(target).open(setup)
     return opened

@@ -60,7 +60,7 @@ class TableKeys:
         job_id = key_id.removeprefix(_JOB_KEY_PREFIX)
         request = self._request_of(job_id)
         if request is None:
-            raise TableError(401, "ODPS-0410042", "The access key id is not known here.")
+            raise TableError(401, "ODPS-0410042", "The access key id does not exist here.")
         owner = self._users.submitter(self._owner_of_job(job_id))
         return TableRights(
             _tables_of(channel.input_uri for channel in request.input_channels),

@@ -62,7 +62,7 @@ class OdpsVerifier:
         key_id, *scope = credential.split("/")
         secret = self._keys.get(key_id)
         if secret is None:
-            raise TableError(401, "ODPS-0410042", "The access key id is not known here.")
+            raise TableError(401, "ODPS-0410042", "The access key id does not exist here.")
         if scope and (len(scope) != 4 or scope[2:] != ["odps", f"{_V4}_request"]):
             raise TableError(401, "ODPS-0410051", "The credential's scope is not that of signature V4.")
         self._check_date(headers.get("date", ""))

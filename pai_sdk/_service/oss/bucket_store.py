@@ -122,7 +122,7 @@ class BucketStore(Store):
         try:
             yield
         except ObjectNotFoundError as error:
-            raise ObjectNotFoundError(f"{self.uri}{path}: there is no such object", uri=error.uri) from error
+            raise ObjectNotFoundError(f"{self.uri}{path}: no such object", uri=error.uri) from error
 
     def _key(self, path: str) -> str:
         return self._folder.key + checked_path(path)

@@ -50,7 +50,7 @@ def job_problems(body: Mapping[str, Any]) -> list[BodyProblem]:
 
 
 def _is_of_a_template(problem: BodyProblem) -> bool:
-    return problem.what == "is missing" or problem.what.endswith("must be present")
+    return problem.what == "is required" or problem.what.endswith("must be present")
 
 
 def _required(job: NewJob) -> Iterator[BodyProblem]:
@@ -61,7 +61,7 @@ def _required(job: NewJob) -> Iterator[BodyProblem]:
         ("UserCommand", job.user_command),
     ):
         if not value:
-            yield BodyProblem(where, "is missing")
+            yield BodyProblem(where, "is required")
 
 
 def _top_level(job: NewJob) -> Iterator[BodyProblem]:
@@ -69,8 +69,8 @@ def _top_level(job: NewJob) -> Iterator[BodyProblem]:
         yield BodyProblem("DisplayName", problem)
     if job.job_type is not None and job.job_type not in JOB_TYPES:
         meant = job_type_for(job.job_type)
-        hint = f"write {meant}" if meant else f"there is: {', '.join(JOB_TYPES)}"
-        yield BodyProblem("JobType", f"{job.job_type!r} is not known", hint)
+        hint = f"write {meant}" if meant else f"available: {', '.join(JOB_TYPES)}"
+        yield BodyProblem("JobType", f"unknown value {job.job_type!r}", hint)
     yield from _priority_problem(job.priority)
     if job.job_max_running_time_minutes is not None and job.job_max_running_time_minutes < 0:
         yield BodyProblem("JobMaxRunningTimeMinutes", f"{job.job_max_running_time_minutes} is less than 0")
@@ -92,14 +92,14 @@ def _environment_problems(job: NewJob) -> Iterator[BodyProblem]:
             yield BodyProblem("Envs", f"{name!r} is not the name of a variable")
     for index, each in enumerate(job.custom_envs):
         if each.key is None:
-            yield BodyProblem(f"CustomEnvs[{index}].Key", "is missing")
+            yield BodyProblem(f"CustomEnvs[{index}].Key", "is required")
 
 
 def _vpc_problems(job: NewJob) -> Iterator[BodyProblem]:
     if job.user_vpc is None:
         return
     if job.user_vpc.vpc_id is None:
-        yield BodyProblem("UserVpc.VpcId", "is missing")
+        yield BodyProblem("UserVpc.VpcId", "is required")
     yield from choice_problem("UserVpc.DefaultRoute", job.user_vpc.default_route, ("eth0", "eth1"))
 
 
@@ -116,7 +116,7 @@ def update_problems(body: Mapping[str, Any]) -> list[BodyProblem]:
 
 def _count_problems(where: str, spec: JobSpec) -> Iterator[BodyProblem]:
     if spec.type is None:
-        yield BodyProblem(f"{where}.Type", "is missing")
+        yield BodyProblem(f"{where}.Type", "is required")
     if spec.pod_count is not None and spec.pod_count < 0:
         yield BodyProblem(f"{where}.PodCount", f"{spec.pod_count} is less than 0")
 
@@ -150,7 +150,7 @@ def _ineffective(job: NewJob) -> Iterator[BodyProblem]:
 
 def _uncertain(job: NewJob) -> Iterator[BodyProblem]:
     if job.workspace_id is None:
-        yield BodyProblem("WorkspaceId", "is missing", "the default workspace would be used")
+        yield BodyProblem("WorkspaceId", "is required", "the default workspace would be used")
     if (count := len({*job.envs} | {each.key for each in job.custom_envs})) > MAX_ENVS:
         yield BodyProblem("Envs", f"has {count} variables; {MAX_ENVS} are certain")
     if job.job_max_running_time_minutes == 0:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Real
 from typing import Any
 
-from pai_sdk._core.names.hints import wrong_type
+from pai_sdk._core.names.hints import wrong_type, wrong_value
 from pai_sdk._wire.pai.status import STATUSES
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -24,7 +24,7 @@ def check_filters(status: object, name: object, labels: object) -> None:
     problems = []
     if status is not None and status not in STATUSES:
         # A service would find no job, and give no reason.
-        problems.append(Problem("status", f"{status!r} is not a status", f"there are {', '.join(STATUSES)}"))
+        problems.append(Problem("status", f"{status!r} is not a status", f"available: {', '.join(STATUSES)}"))
     if name is not None and not isinstance(name, str):
         problems.append(wrong_type("name", name, "a string"))
     if labels is not None and not _are_labels(labels):
@@ -42,7 +42,7 @@ def check_labels(labels: object) -> None:
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:
     """Checks that a parameter is one of a few strings."""
     if value not in choices:
-        raise InvalidInputError([Problem(name, f"{value!r} is not known", f"there is: {', '.join(choices)}")])
+        raise InvalidInputError([Problem(name, f"unknown value {value!r}", f"available: {', '.join(choices)}")])
 
 
 def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seconds") -> float | None:
@@ -51,12 +51,12 @@ def seconds_or_none(timeout: object, name: str = "timeout", *, unit: str = "seco
         return None
     # numpy's numbers are Real, too. What is not even equal to itself is not a number.
     if not isinstance(timeout, Real) or timeout != timeout:
-        raise InvalidInputError([Problem(name, f"{timeout!r} is not a number of {unit}", "such as 3600")])
+        raise InvalidInputError([wrong_value(name, timeout, f"a number of {unit}", "such as 3600")])
     seconds: Any = timeout
     return float(min(max(seconds, 0), _MAX_TIMEOUT_S))
 
 
-_NO_LABELS = Problem("labels", "must be a dict of strings", "such as {'team': 'vision'}")
+_NO_LABELS = Problem("labels", "expected a mapping of strings", "such as {'team': 'vision'}")
 
 
 def _are_labels(labels: object) -> bool:

@@ -115,7 +115,7 @@ def hyperparameter_problems(
     present = {value.name for value in values}
     for definition in definitions:
         if definition.required and definition.name not in present:
-            yield Problem(f"{where}[{definition.name!r}]", "is required and missing", definition.description or "")
+            yield Problem(f"{where}[{definition.name!r}]", "is required", definition.description or "")
 
 
 def instance_problems(
@@ -137,7 +137,7 @@ _INTEGER = re.compile(r"[-+]?[0-9]+")
 _KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
     **dict.fromkeys(
         ("int", "integer", "long", "int32", "int64"),
-        ("a whole number", lambda text: _INTEGER.fullmatch(text.strip()) is not None),
+        ("an integer", lambda text: _INTEGER.fullmatch(text.strip()) is not None),
     ),
     **dict.fromkeys(("float", "double", "number"), ("a number", lambda text: _number(text) is not None)),
     **dict.fromkeys(
@@ -149,35 +149,35 @@ _KINDS: dict[str, tuple[str, Callable[[str], bool]]] = {
 def _type_problem(kind: str | None, text: str) -> str:
     """Returns the problem of a value; empty for types that only the algorithm itself can check."""
     description, fits = _KINDS.get((kind or "").lower(), ("", lambda _: True))
-    return "" if fits(text) else f"{text[:80]!r} is not {description}"
+    return "" if fits(text) else f"expected {description}, got {text[:80]!r}"
 
 
 def _range_problems(allowed: ParameterRange | None, text: str, fits: Callable[[str, str], bool]) -> Iterator[str]:
     if allowed is None:
         return
     if allowed.enum and text not in allowed.enum:
-        yield f"{text[:80]!r} is none of {', '.join(allowed.enum)}"
+        yield f"expected one of {', '.join(allowed.enum)}, got {text[:80]!r}"
     yield from _bound_problems(allowed, text)
     if allowed.min_length is not None and len(text) < allowed.min_length:
-        yield f"has {len(text)} characters; {allowed.min_length} at least"
+        yield f"has {len(text)} characters; the minimum is {allowed.min_length}"
     if allowed.max_length is not None and len(text) > allowed.max_length:
-        yield f"has {len(text)} characters; {allowed.max_length} at most"
+        yield f"has {len(text)} characters; the maximum is {allowed.max_length}"
     if allowed.pattern and not fits(allowed.pattern, text):
-        yield f"{text[:80]!r} does not fit {allowed.pattern}"
+        yield f"{text[:80]!r} does not match {allowed.pattern}"
 
 
 def _bound_problems(allowed: ParameterRange, text: str) -> Iterator[str]:
     value, minimum, maximum = (None if t is None else _number(t) for t in (text, allowed.minimum, allowed.maximum))
     if value is None:
         if minimum is not None or maximum is not None:
-            yield f"{text[:80]!r} is not a number"
+            yield f"expected a number, got {text[:80]!r}"
         return
     if minimum is not None and (value < minimum or (allowed.exclusive_minimum and value == minimum)):
-        bound = "more than" if allowed.exclusive_minimum else "at least"
-        yield f"{text[:80]} is too small; {bound} {allowed.minimum}"
+        bound = "exclusive minimum" if allowed.exclusive_minimum else "minimum"
+        yield f"{text[:80]} is too small; the {bound} is {allowed.minimum}"
     if maximum is not None and (value > maximum or (allowed.exclusive_maximum and value == maximum)):
-        bound = "less than" if allowed.exclusive_maximum else "at most"
-        yield f"{text[:80]} is too large; {bound} {allowed.maximum}"
+        bound = "exclusive maximum" if allowed.exclusive_maximum else "maximum"
+        yield f"{text[:80]} is too large; the {bound} is {allowed.maximum}"
 
 
 def _number(text: str) -> Decimal | None:

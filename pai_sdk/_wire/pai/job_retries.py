@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pai_sdk._core import reasons
-from pai_sdk._core.names.hints import nearest
+from pai_sdk._core.names.hints import nearest, wrong_type, wrong_value
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -57,17 +57,16 @@ class JobRetries:
         limit = max_retries or 0
         problems = []
         if isinstance(limit, bool) or not isinstance(limit, int) or not 0 <= limit <= _RETRY_LIMIT:
-            hint = f"give a whole number from 0 to {_RETRY_LIMIT}"
-            problems.append(Problem("max_retries", f"{max_retries!r} is no number of retries", hint))
+            problems.append(wrong_value("max_retries", max_retries, f"an integer from 0 to {_RETRY_LIMIT}"))
         if retry_on is not None and not limit and not problems:
-            problems.append(Problem("retry_on", "has no effect without max_retries", "give max_retries=3, say"))
+            problems.append(Problem("retry_on", "has no effect without max_retries", "such as max_retries=3"))
         if isinstance(retry_on, str) or (retry_on is not None and not retry_on):
-            problems.append(Problem("retry_on", "is no list of reason codes", "such as ('Preempted', 'NodeLost')"))
+            problems.append(wrong_type("retry_on", retry_on, "a list of reason codes", "such as ['NodeLost']"))
             retry_on = None
         for number, code in enumerate(retry_on or ()):
             if code not in RETRYABLE_REASONS:
                 near = nearest(str(code), RETRYABLE_REASONS)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(RETRYABLE_REASONS)}"
+                hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(RETRYABLE_REASONS)}"
                 problems.append(
                     Problem(f"retry_on[{number}]", f"{code!r} cannot be followed by another attempt", hint)
                 )
@@ -87,7 +86,7 @@ class JobRetries:
             return cls()
         if text is not None and not text.isdecimal():
             where = f"settings.tags[{_MAX_RETRIES!r}]"
-            raise InvalidInputError([Problem(where, f"{text!r} is no number of retries", "write '3', say")])
+            raise InvalidInputError([wrong_value(where, text, "an integer")])
         return cls.checked(int(text or 0), None if on is None else [code.strip() for code in on.split(",")])
 
     @classmethod

@@ -28,7 +28,7 @@ NullableList: TypeAlias = Annotated[list[_T], BeforeValidator(lambda value: [] i
 
 _UNKNOWN_FIELD = "unknown_field"
 # Replaces texts of pydantic that name its schema.
-_SENTENCES = {"missing": "is missing"}
+_SENTENCES = {"missing": "is required"}
 
 
 class Sent(BaseModel):
@@ -107,7 +107,7 @@ def _unknown(model: type[BaseModel], name: str) -> str:
     # Its own name in Python is unknown in a body, where only the alias is.
     by_name = name == name.lower() and name not in fields
     names = [*fields] if by_name else [field.alias or key for key, field in fields.items()]
-    return f"is not known; {name_hint(name, names, max_names=len(names))}"
+    return f"is unknown; {name_hint(name, names, max_names=len(names))}"
 
 
 class Received(BaseModel):

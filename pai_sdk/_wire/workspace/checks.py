@@ -70,7 +70,7 @@ def dataset_problems(
         problems += _source_problems(dataset)
     if isinstance(dataset, NewDataset | DatasetUpdate):
         if dataset.name is None and isinstance(dataset, NewDataset):
-            problems.append(BodyProblem("Name", "is missing"))
+            problems.append(BodyProblem("Name", "is required"))
         problems += _name_problem("Name", dataset.name)
         problems += choice_problem("Accessibility", dataset.accessibility, _ACCESSIBILITIES)
     if isinstance(dataset, NewDataset | NewDatasetVersion):
@@ -85,7 +85,7 @@ def _source_problems(dataset: NewDataset | NewDatasetVersion) -> Iterator[BodyPr
         ("Property", dataset.property_type),
     ):
         if value is None:
-            yield BodyProblem(where, "is missing")
+            yield BodyProblem(where, "is required")
     yield from choice_problem("DataSourceType", dataset.data_source_type, DATA_SOURCE_TYPES)
     yield from choice_problem("Property", dataset.property_type, ("FILE", "DIRECTORY"))
     if dataset.uri is not None and data_source_type_for(dataset.uri) is None:
@@ -100,7 +100,9 @@ def _options_problems(options: str | None) -> list[BodyProblem]:
     except (ValueError, RecursionError):
         content = None
     if not isinstance(content, dict):
-        return [BodyProblem("Options", "is no JSON object as text", 'such as \'{"mountPath":"/mnt/data"}\'')]
+        return [
+            BodyProblem("Options", "expected a JSON object as a string", 'such as \'{"mountPath":"/mnt/data"}\'')
+        ]
     path = content.get("mountPath")
     return path_problem("Options", str(path)) if path else []
 
@@ -122,7 +124,7 @@ def code_source_problems(source: NewCodeSource | CodeSourceUpdate) -> list[BodyP
             ("MountPath", source.mount_path),
         ):
             if value is None:
-                problems.append(BodyProblem(where, "is missing"))
+                problems.append(BodyProblem(where, "is required"))
         problems += choice_problem("Accessibility", source.accessibility, _ACCESSIBILITIES[:2])
     if source.clone_type not in (None, 0, 1):
         problems.append(BodyProblem("CloneType", f"{source.clone_type} is neither 0 nor 1"))

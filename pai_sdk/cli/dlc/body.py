@@ -88,7 +88,7 @@ def _job_specs(arguments: Arguments, job_type: str) -> list[dict[str, Any]]:
         if canonical_role(job_type, role.type) is None:
             roles = ", ".join(ROLE_TYPES[job_type])
             arguments.problems += (
-                Problem(f"--{name}", f"{job_type} has no role {role.type}", f"there is: {roles}") for name in used
+                Problem(f"--{name}", f"{job_type} has no role {role.type}", f"available: {roles}") for name in used
             )
             continue
         # One pod where only the other flags of the role are given.
@@ -110,7 +110,7 @@ def _data_sets(arguments: Arguments) -> Iterator[DataSource]:
         path = more.pop() if more and more[-1].startswith("/") else None
         if not identifier or len(more) > 1:
             problem = Problem(
-                "--data_sources", f"{text!r} is no data set", "write ID, ID:VERSION or ID:VERSION:/PATH"
+                "--data_sources", f"{text!r} is not a data set", "write ID, ID:VERSION or ID:VERSION:/PATH"
             )
             arguments.problems.append(problem)
             continue

@@ -102,7 +102,7 @@ def _run(tokens: Sequence[str]) -> int:
         return 0
     if (output := arguments.text("output") or "table") not in command.formats:
         formats = ", ".join(command.formats)
-        arguments.problems.append(Problem("--output", f"{output!r} is no format", f"there is: {formats}"))
+        arguments.problems.append(Problem("--output", f"{output!r} is not a format", f"available: {formats}"))
     exit_code: int = _call(command.run, arguments, partial(_call, "connection:connect", arguments))
     return exit_code
 

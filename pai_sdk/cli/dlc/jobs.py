@@ -53,7 +53,7 @@ def get(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
         return _print_specs(arguments, connect)
     if subject in ("quota", "quotas"):
         return _print_quotas(arguments, connect)
-    arguments.problems.append(Problem("get", f"{subject!r} is not supported", "there is: job, pod, specs, quota"))
+    arguments.problems.append(Problem("get", f"{subject!r} is not supported", "available: job, pod, specs, quota"))
     arguments.check()
     return 0
 
@@ -112,7 +112,7 @@ def _job_query(arguments: Arguments, statuses: list[str]) -> JobQuery:
     job_type = arguments.text("job_type")
     if job_type is not None and job_type_for(job_type) is None:
         arguments.problems.append(
-            Problem("--job_type", f"{job_type!r} is no type", f"one of {', '.join(JOB_TYPES)}")
+            Problem("--job_type", f"{job_type!r} is not a type", f"one of {', '.join(JOB_TYPES)}")
         )
     return JobQuery(
         workspace_id=arguments.text("workspace_id"),
@@ -228,7 +228,7 @@ def logs(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     except NotFoundError:
         names = [pod.pod_id or "" for pod in jobs.get(job_id).pods]
         if pod_id not in names:
-            hint = f"there is: {', '.join(names)}" if names else f"`dlc get job {job_id} --events` says why"
+            hint = f"available: {', '.join(names)}" if names else f"`dlc get job {job_id} --events` says why"
             typer.echo(f"job {job_id} has no pod {pod_id}; {hint}", err=True)
         raise
     print_lines(lines)
@@ -260,7 +260,7 @@ def _event_query(arguments: Arguments) -> EventQuery:
 def _ids(arguments: Arguments, positionals: list[str], *names: str) -> list[str]:
     """Returns the ids among the positionals, of which only the first one is required."""
     if not positionals:
-        arguments.problems.append(Problem(names[0], "is missing", "give the id of the job"))
+        arguments.problems.append(Problem(names[0], "is required", "give the id of the job"))
     arguments.problems += (
         Problem(word, "is not expected", f"give {' '.join(names)}") for word in positionals[len(names) :]
     )
@@ -286,5 +286,5 @@ def _time(arguments: Arguments, name: str) -> str | None:
     text = arguments.text(name)
     moment = seconds_of(text)
     if text is not None and moment is None:
-        arguments.problems.append(Problem(f"--{name}", f"{text!r} is no time", "such as 2026-11-28T05:00:00Z"))
+        arguments.problems.append(Problem(f"--{name}", f"{text!r} is not a time", "such as 2026-11-28T05:00:00Z"))
     return wire_time(moment)

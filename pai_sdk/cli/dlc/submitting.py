@@ -29,7 +29,7 @@ def submit(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     """Submits a job; returns the exit code."""
     kind, *more = arguments.positionals or [""]
     job_type = _job_type(arguments, kind)
-    arguments.problems += (Problem(word, "is no flag", "quote values that have spaces") for word in more)
+    arguments.problems += (Problem(word, "is not a flag", "quote values that have spaces") for word in more)
     return _submit(arguments, job_type, connect)
 
 
@@ -51,7 +51,7 @@ def _job_type(arguments: Arguments, kind: str) -> str:
     job_type = job_type_for(kind)
     if job_type is None:
         types = ", ".join(each.lower() for each in JOB_TYPES)
-        problem = f"{kind!r} is no type of job" if kind else "the type of the job is missing"
+        problem = f"{kind!r} is not a type of job" if kind else "the type of the job is missing"
         arguments.problems.append(Problem("submit", problem, f"one of {types}"))
     return job_type or "PyTorchJob"
 

@@ -32,8 +32,8 @@ def job(arguments: Arguments, connect: Callable[[], DlcConnection]) -> int:
     verb, *more = arguments.positionals or [""]
     if verb != "submit":
         spelling = "job submit; for other commands `get job`, `logs`, `stop job`, `delete job`"
-        arguments.problems.append(Problem("job", f"{verb!r} is not supported", f"there is: {spelling}"))
-    arguments.problems += (Problem(word, "is no flag", "quote values that have spaces") for word in more)
+        arguments.problems.append(Problem("job", f"{verb!r} is not supported", f"available: {spelling}"))
+    arguments.problems += (Problem(word, "is not a flag", "quote values that have spaces") for word in more)
     is_dry = arguments.boolean("dry-run")
     body = _body(arguments)
     arguments.check()
@@ -70,7 +70,7 @@ def _body(arguments: Arguments) -> dict[str, Any]:
         for text in arguments.values.get(flag, ()):
             path, equals, value = text.partition("=")
             if not equals or not _set(body, path, _value(value) if read is read_scalar else value):
-                arguments.problems.append(Problem(f"--{flag}", f"{text!r} is no PATH=VALUE of this body"))
+                arguments.problems.append(Problem(f"--{flag}", f"{text!r} is not a PATH=VALUE of this body"))
     for path in arguments.values.get("override-unset", ()):
         _set(body, path, None)
     return {name: value for name, value in body.items() if value is not None}

@@ -14,7 +14,7 @@ _SHELL = ["sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec 
 def exec_(
     job_id: JobId,
     command: Annotated[
-        list[str] | None, typer.Argument(metavar="COMMAND", help="The command; a shell if none is given.")
+        list[str] | None, typer.Argument(metavar="COMMAND", help="The command; by default a shell.")
     ] = None,
     instance: Annotated[
         str | None, typer.Option("--instance", "-i", help="The instance: `master-0` (the first), `worker-1`, …")

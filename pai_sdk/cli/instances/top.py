@@ -36,11 +36,11 @@ def top(
         str | None,
         typer.Argument(
             metavar="JOB",
-            help="Only this job: its id or name, the beginning of one, or - for the newest.",
+            help="Only this job: its id or name, a unique prefix of one, or - for the newest.",
             autocompletion=complete_job,
         ),
     ] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show it once and exit.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
     as_json: Json = False,
 ) -> None:
     """Show CPU, memory and GPU use of each instance of the running jobs.

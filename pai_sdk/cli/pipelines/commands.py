@@ -52,10 +52,10 @@ def run(
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Check everything, print the request of each job as JSON; run nothing."),
+        typer.Option("--dry-run", help="Check all, print the request of each job as JSON; run nothing."),
     ] = False,
     no_cache: Annotated[
-        bool, typer.Option("--no-cache", help="Run every step, also those with a result of an earlier run.")
+        bool, typer.Option("--no-cache", help="Run every step, including those with a result from an earlier run.")
     ] = False,
     quiet: NoShow = False,
 ) -> None:
@@ -98,7 +98,7 @@ def resume(
 @_with_backend_options
 def show(
     uri: Uri,
-    svg: Annotated[Path | None, typer.Option(help="Write the picture of the run to this file.")] = None,
+    svg: Annotated[Path | None, typer.Option(help="Write a picture of the run to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
 ) -> None:
     """Show the steps of a run, with the reason for each; the exit code is that of the run.
@@ -145,10 +145,12 @@ def schedule(
         typer.Option("--set", metavar="NAME=VALUE", help="A parameter of the pipeline; may be repeated."),
     ] = None,
     image: Annotated[str, typer.Option(help="The image of the job that runs it, with pai_sdk.")] = "python:3.11",
-    instance_type: Annotated[str, typer.Option("--instance-type", "-t", help="Of that job.")] = "ecs.c6.large",
+    instance_type: Annotated[
+        str, typer.Option("--instance-type", "-t", help="That job's instance type.")
+    ] = "ecs.c6.large",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for scripts.")] = False,
 ) -> None:
-    """Let the service run a pipeline at the times of a cron expression, in a job of its own.
+    """Schedule a pipeline: the service runs it by a cron expression, in a job of its own.
 
     Example: pai-sdk pipeline schedule digits.py --cron "0 3 * * *" --zone Europe/Berlin
     """

@@ -96,7 +96,7 @@ _Profile = Annotated[
     str | None,
     typer.Option(
         metavar="NAME",
-        help="A profile of the config file; PAI_PROFILE otherwise.",
+        help="A profile of the config file; defaults to PAI_PROFILE.",
         autocompletion=complete_profile,
         rich_help_panel=_PANEL,
     ),

@@ -197,5 +197,5 @@ def _session_for(selection: SelectedBackend) -> Session | None:
     return Session(profile=selection.profile, retry=_COMPLETION)
 
 
-JOB_HELP = "The job's id or name, the beginning of one, or - for the newest job."
+JOB_HELP = "The job's id or name, a unique prefix of one, or - for the newest job."
 JobId = Annotated[str, typer.Argument(metavar="JOB", help=JOB_HELP, autocompletion=complete_job)]

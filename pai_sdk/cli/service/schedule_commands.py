@@ -41,13 +41,14 @@ def add(
     cron: Cron,
     zone: Zone = "UTC",
     name: Annotated[
-        str | None, typer.Option("--name", help="By default the name of the file, without .yaml.")
+        str | None,
+        typer.Option("--name", help="The schedule's name; by default the file's, without .yaml."),
     ] = None,
     values: Set = None,
     env: Env = None,
     as_json: Json = False,
 ) -> None:
-    """Let the service create the job of a file at the times of a cron expression.
+    """Create a schedule: the service creates the job of a file by a cron expression.
 
     Example: pai-sdk schedule add job.yaml --cron "0 3 * * *" --zone Europe/Berlin
     """
@@ -93,7 +94,7 @@ def list_schedules(as_json: Json = False) -> None:
 @app.command()
 @_with_backend_options
 def show(schedule: _Name, as_json: Json = False) -> None:
-    """Show a schedule: its times, its last job, and why a time had no job.
+    """Show a schedule: its times, its last job, and why a run was skipped.
 
     Example: pai-sdk schedule show nightly
     """

@@ -62,7 +62,7 @@ def add(
 ) -> None:
     """Add a user, and print the settings with which they use the service.
 
-    The secret of their key is shown here only.
+    The secret of the key is shown only once.
 
     Example: pai-sdk service user add alice
     """
@@ -107,7 +107,7 @@ def right(
     value: Annotated[Literal["read", "submit", "admin"], typer.Argument(metavar="RIGHT")],
     data: Data = EMBEDDED_DATA,
 ) -> None:
-    """Change what a user may do: read, submit or admin. It takes effect at once.
+    """Change the role of a user: read, submit or admin. It takes effect immediately.
 
     Example: pai-sdk service user right alice read
     """
@@ -154,7 +154,7 @@ def quota(
 def revoke(
     name: _Name, access_key_id: Annotated[str, typer.Argument(metavar="KEY")], data: Data = EMBEDDED_DATA
 ) -> None:
-    """Revoke a key. It takes effect at once.
+    """Revoke a key, effective immediately.
 
     Example: pai-sdk service user revoke alice LTAI0123456789abcdefghij
     """

@@ -34,7 +34,7 @@ _EARLIEST = (1980, 1, 1, 0, 0, 0)  # the earliest time of zip, for a reproducibl
 
 def wheel(
     folder: Annotated[
-        Path, typer.Argument(help="Where to write the file; the folder is made if it is missing.")
+        Path, typer.Argument(help="The folder for the file; created if it does not exist.")
     ] = Path(),
 ) -> None:
     """Write the wheel of this release of pai_sdk, for the nodes and images that need it, and print its path.

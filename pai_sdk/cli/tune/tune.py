@@ -33,8 +33,8 @@ def tune(
     sampler: Annotated[
         str | None, _how(help="tpe, random, grid, cmaes, gp, nsga2, qmc or pbt; tpe by default.")
     ] = None,
-    pruner: Annotated[str | None, _how(help="Ends poor trials early: asha, median or hyperband.")] = None,
-    seed: Annotated[int | None, _how(help="Decides which values are tried.")] = None,
+    pruner: Annotated[str | None, _how(help="Stops poor trials early: asha, median or hyperband.")] = None,
+    seed: Annotated[int | None, _how(help="The random seed of the search.")] = None,
     warm_start: Annotated[
         str | None, _how(metavar="URI", help="Start from the trials of this study or run store.")
     ] = None,
@@ -43,14 +43,14 @@ def tune(
     ] = None,
     max_failures: Annotated[int | None, _then(help="Stop when more trials have failed; 5 by default.")] = None,
     timeout: Annotated[
-        float | None, _then(help="Stop after this number of seconds, with the running jobs.", min=0)
+        float | None, _then(help="Maximum duration in seconds; then running jobs are stopped.", min=0)
     ] = None,
     values: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", metavar="KEY=VALUE", help="A fixed hyperparameter; may be repeated."),
     ] = None,
     dry_run: Annotated[bool, _then("--dry-run", help="Print the request of a trial as JSON.")] = False,
-    as_json: Annotated[bool, _then("--json", help="Print each trial as a JSON object.")] = False,
+    as_json: Annotated[bool, _then("--json", help="Print one JSON object per trial.")] = False,
 ) -> None:
     """Search for the best hyperparameters for a metric; each trial is a job.
 

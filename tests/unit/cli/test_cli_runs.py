@@ -116,7 +116,7 @@ def test_a_folder_that_is_not_there_is_an_error(
     with pytest.raises(SystemExit) as ended:
         run()
     assert ended.value.code == 102
-    assert "there is no such file or folder" in capfd.readouterr().err
+    assert "no such file or folder" in capfd.readouterr().err
 
 
 def test_each_folder_must_be_there(pai: Pai, folder: Path) -> None:

@@ -193,7 +193,7 @@ def test_a_local_folder_is_deleted_without_what_links_lead_to(pai) -> None:
 def test_what_is_not_there_has_its_exit_code(pai, arguments: tuple[str, ...]) -> None:
     code, said = pai(*arguments)
     assert code == 102
-    assert "there is no such file or folder" in said
+    assert "no such file or folder" in said
 
 
 def test_other_errors_are_one_line(pai) -> None:

@@ -49,8 +49,11 @@ ALGORITHM = """{"Image": "python:3.11", "Command": ["true"], "HyperParameters": 
         ('{"LoRA": {"Inputs": []}}', "--training-spec['LoRA']: names no algorithm"),
         ('{"AlgorithmSpec": {"Imag": "x", "Command": ["true"]}}', "did you mean 'Image'?"),
         ('{"AlgorithmName": "digits", "InputChannels": [{"InputUri": "oss://a/"}]}', "InputChannels[0].Name"),
-        (f'{{"AlgorithmSpec": {ALGORITHM}, "HyperParameters": [{{"Name": "rl", "Value": 1}}]}}', "there is: lr"),
-        (f'{{"AlgorithmSpec": {ALGORITHM}, "HyperParameters": [{{"Name": "lr", "Value": "x"}}]}}', "not a number"),
+        (f'{{"AlgorithmSpec": {ALGORITHM}, "HyperParameters": [{{"Name": "rl", "Value": 1}}]}}', "available: lr"),
+        (
+            f'{{"AlgorithmSpec": {ALGORITHM}, "HyperParameters": [{{"Name": "lr", "Value": "x"}}]}}',
+            "expected a number",
+        ),
     ],
 )
 def test_a_wrong_recipe_registers_no_model(

@@ -31,6 +31,7 @@ from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import with_reported
 from pai_sdk._client.backend.specs import DLC, Capabilities
 from pai_sdk._core.endpoint import Endpoint, host_of
+from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._wire.body import received
@@ -388,8 +389,8 @@ def _check_unfinished(job_id: str, job: JobDetail) -> None:
 def _check_priority(priority: int, job: JobDetail) -> None:
     """Raises InvalidInputError for what is no priority, and for a job whose service would ignore it."""
     if type(priority) is not int or priority not in PRIORITIES:
-        hint = f"a whole number from {PRIORITIES[0]} to {PRIORITIES[-1]}"
-        raise InvalidInputError([Problem("priority", f"{priority!r} is no priority", hint)])
+        expected = f"an integer from {PRIORITIES[0]} to {PRIORITIES[-1]}"
+        raise InvalidInputError([wrong_value("priority", priority, expected)])
     if job.resource_id is None:
         problem = "is of jobs in a quota only; the service would ignore it"
         raise InvalidInputError([Problem("priority", problem)])

@@ -84,7 +84,7 @@ def read_job(content: Mapping[str, Any], where: str) -> tuple[TrainingJobRequest
         wrong = dict.fromkeys(".".join(map(str, each["loc"])) for each in error.errors(include_input=False))
         raise InvalidInputError([Problem(f"{where}: {each}", "has a wrong type") for each in wrong]) from None
     if job.display_name is None:
-        raise InvalidInputError([Problem(f"{where}: DisplayName", "is missing")])
+        raise InvalidInputError([Problem(f"{where}: DisplayName", "is required")])
     if problems := [each for each in job_problems(content) if each.where != "WorkspaceId"]:
         raise InvalidInputError([Problem(f"{where}: {each.where}", each.what, each.hint) for each in problems])
     if masked := [*masked_paths(content)]:

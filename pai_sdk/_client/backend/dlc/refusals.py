@@ -39,15 +39,15 @@ def _field_problems(request: TrainingJobRequest, options: DlcOptions) -> Iterato
         yield Problem("settings.aimaster_type", "has no effect in DLC jobs", hint)
     if settings is not None and settings.driver is not None and options.driver not in (None, settings.driver):
         yield Problem(
-            "dlc.driver", f"contradicts settings.driver, which is {settings.driver!r}", "give one of them"
+            "dlc.driver", f"conflicts with settings.driver, which is {settings.driver!r}", "give one of them"
         )
     if request.assign_node_spec is not None and (options.node_names or options.avoid_nodes):
-        yield Problem("dlc.node_names", "contradicts assign_node_spec", "give one of them")
+        yield Problem("dlc.node_names", "conflicts with assign_node_spec", "give one of them")
     compute = request.compute_resource
     if compute.resource_id is None and compute.instance_spec is not None:
-        yield Problem("resource_id", "is missing", "instance_spec needs the id of a quota")
+        yield Problem("resource_id", "is required", "instance_spec needs the id of a quota")
     if compute.resource_id is not None and compute.instance_spec is None and not request.roles:
-        yield Problem("instance_spec", "is missing", "a quota needs the size of its instances")
+        yield Problem("instance_spec", "is required", "a quota needs the size of its instances")
 
 
 def _code_problems(request: TrainingJobRequest, options: DlcOptions) -> Iterator[Problem]:

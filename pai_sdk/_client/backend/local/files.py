@@ -75,7 +75,7 @@ class LocalFiles:
             return download(self.oss(), OssUri.parse(uri), target, progress=progress)
         source = file_path(uri)
         if not source.exists():
-            raise ObjectNotFoundError(f"{source}: there is no such file or folder", uri=uri)
+            raise ObjectNotFoundError(f"{source}: no such file or folder", uri=uri)
         if source.is_dir():
             # As in OSS, an empty folder does not exist.
             if not any(files for _, _, files in os.walk(source)):

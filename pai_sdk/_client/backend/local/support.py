@@ -87,7 +87,7 @@ def _problems(request: TrainingJobRequest) -> Iterator[Problem]:
         hint = "run it on a service, or give image_uri and command"
         yield Problem("algorithm", "a registered algorithm exists in its service only", hint)
     elif not spec.image:
-        yield Problem("image_uri", "is missing", "a local run needs an image that this machine has or can pull")
+        yield Problem("image_uri", "is required", "a local run needs an image that this machine has or can pull")
     code = request.effective_code_dir
     if code and code.location_type not in _CODE_TYPES:
         hint = "give a local folder or an oss:// URI"

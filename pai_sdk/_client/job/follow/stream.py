@@ -15,7 +15,7 @@ from pai_sdk._client.job.follow.follower import Follower, LogError, Update
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.read_pace import PAGE_LINES
 from pai_sdk._client.job.follow.updates import ask
-from pai_sdk._core.names.hints import wrong_type
+from pai_sdk._core.names.hints import wrong_type, wrong_value
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._wire.pai.record import JobRecord, LogLine, LogPage
 from pai_sdk._wire.pai.wire import seconds_of
@@ -66,15 +66,14 @@ class LogStream:
             policy: the times of polling.
         """
         if tail is not None and (not isinstance(tail, int) or isinstance(tail, bool) or tail < 0):
-            problem = Problem("tail", f"{tail!r} is not a number of lines", "a whole number, 0 or more")
-            raise InvalidInputError([problem])
+            raise InvalidInputError([wrong_value("tail", tail, "an integer (minimum 0)")])
         if since is not None and not isinstance(since, datetime):
             raise InvalidInputError([wrong_type("since", since, "a datetime, in UTC or with a zone")])
         if start is not None and not isinstance(start, Mapping):
             expected = "a mapping of instances to line numbers"
             raise InvalidInputError([wrong_type("start", start, expected, "as in `cursor`")])
         wrong = [
-            Problem(f"start[{name!r}]", f"{line!r} is not the number of a line", "a whole number, 0 or more")
+            wrong_value(f"start[{name!r}]", line, "an integer (minimum 0)")
             for name, line in (start or {}).items()
             if not isinstance(line, int) or line < 0
         ]

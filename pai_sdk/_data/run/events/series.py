@@ -130,7 +130,7 @@ class Series:
             (True, np.float64(96.0), np.int64(0), np.int64(999))
         """
         if points < 4:
-            raise ValueError(f"points={points}: at least 4 are needed, for the first, last, least and largest one")
+            raise ValueError(f"points: minimum 4 (first, last, minimum and maximum), got {points}")
         if len(self) <= points:
             return self
         width = -(-len(self) // ((points - 2) // 2))

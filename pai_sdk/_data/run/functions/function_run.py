@@ -14,6 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.run.functions.calling import exit_code_of, exit_text_of, kind_of
 from pai_sdk._data.run.functions.host import Ended, Host, Message, Task, ThreadHost
@@ -437,11 +438,11 @@ def _check(function: Callable[..., Any], mode: str, ahead: int) -> None:
     except ValueError as error:
         problems.append(Problem("function", str(error)))
     if mode not in _MODES:
-        problems.append(Problem("mode", f"{mode!r} is not a mode", "thread or process"))
+        problems.append(wrong_value("mode", mode, "'thread' or 'process'"))
     elif mode == "process" and sys.platform == "win32":
         problems.append(Problem("mode", "'process' needs Linux or macOS", "use mode='thread'"))
     if isinstance(ahead, bool) or not isinstance(ahead, int) or ahead < 0:
-        problems.append(Problem("ahead", f"{ahead!r} is not a number of results", "a whole number from 0"))
+        problems.append(wrong_value("ahead", ahead, "an integer (minimum 0)"))
     if problems:
         raise InvalidInputError(problems)
 

@@ -10,7 +10,8 @@ from datetime import datetime, timezone
 import numpy as np
 import numpy.typing as npt
 
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk._core.names.hints import wrong_value
+from pai_sdk.errors import InvalidInputError
 
 Floats = npt.NDArray[np.float64]
 
@@ -127,7 +128,7 @@ X_AXES: dict[str, Callable[[float, float], Axis]] = {
 def x_axis(x: str, low: float, high: float) -> Axis:
     """Returns the x axis of a plot: `step`, `relative_step`, `relative_time` (seconds) or `wall` (since 1970)."""
     if x not in X_AXES:
-        raise InvalidInputError([Problem("x", f"is {x!r}", f"give one of {', '.join(X_AXES)}")])
+        raise InvalidInputError([wrong_value("x", x, f"one of {', '.join(X_AXES)}")])
     return X_AXES[x](low, high)
 
 

@@ -48,11 +48,10 @@ class SaveOptions:
     def check(self, source: Path, target: Path) -> None:
         """Checks that the options fit together and fit the folders."""
         if self.mode not in MODES:
-            raise CheckpointError(f"the mode {self.mode!r} is not known; it is one of {', '.join(MODES)}")
+            raise CheckpointError(f"unknown mode {self.mode!r}; available: {', '.join(MODES)}")
         if self.validation is not None and not callable(self.validation):
             raise CheckpointError(
-                f"validation={self.validation!r} is no function; give one that takes the checkpoint and returns "
-                "metrics"
+                f"validation={self.validation!r} is not a function of the checkpoint that returns metrics"
             )
         is_same_folder = source.resolve() == target.resolve()
         if self.mode == "NO_UPLOAD" and not is_same_folder:

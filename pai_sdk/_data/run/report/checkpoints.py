@@ -611,11 +611,11 @@ class CheckpointConfig:
     def __post_init__(self) -> None:
         count = self.num_to_keep
         if count is not None and (isinstance(count, bool) or not isinstance(count, int) or count < 1):
-            raise CheckpointError(f"num_to_keep={count!r} is not a number of checkpoints; give 1 or more, or None")
+            raise CheckpointError(f"num_to_keep: expected an integer (minimum 1) or None, got {count!r}")
         if self.score_attribute is not None and not isinstance(self.score_attribute, str):
-            raise CheckpointError(f"score_attribute={self.score_attribute!r} is not the name of a metric")
+            raise CheckpointError(f"score_attribute: expected the name of a metric, got {self.score_attribute!r}")
         if self.score_order not in ("max", "min"):
-            raise CheckpointError(f"score_order={self.score_order!r} is not known; it is 'max' or 'min'")
+            raise CheckpointError(f"score_order: expected 'max' or 'min', got {self.score_order!r}")
 
     def surplus(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
         """Returns the checkpoints that are not kept, the earliest step first."""

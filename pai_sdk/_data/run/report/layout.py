@@ -124,7 +124,7 @@ class RunLayout:
         except TypeError:
             number = -1
         if number < 0:
-            raise InvalidInputError([Problem("step", f"{step!r} is not a step", "give a whole number from 0")])
+            raise InvalidInputError([Problem("step", f"expected an integer (minimum 0), got {step!r}")])
         return join(self.checkpoints, str(number))
 
     def checkpoint_marker(self, step: int) -> str:

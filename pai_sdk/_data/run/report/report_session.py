@@ -272,9 +272,7 @@ class ReportSession:
         """Returns all complete checkpoints, the earliest step first; see `get_all_reported_checkpoints`."""
         mode = getattr(consistency_mode, "name", consistency_mode)
         if mode is not None and mode not in CONSISTENCIES:
-            raise CheckpointError(
-                f"the consistency {mode!r} is not known; it is one of {', '.join(CONSISTENCIES)}"
-            )
+            raise CheckpointError(f"unknown consistency {mode!r}; available: {', '.join(CONSISTENCIES)}")
         if mode is not None:
             self._saver.wait()
         if mode == "VALIDATED":

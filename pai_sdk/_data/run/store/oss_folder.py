@@ -52,7 +52,7 @@ def key_of_environment() -> Key:
     """Returns the access key of this process. Read for each request, so that a renewed key is used."""
     access_key_id, secret = os.environ.get(_ID), os.environ.get(_SECRET)
     if not access_key_id or not secret:
-        raise PermissionError(f"there is no key for oss:// in this process; set {_ID} and {_SECRET}")
+        raise PermissionError(f"no access key for oss:// in this process; set {_ID} and {_SECRET}")
     return Key(access_key_id, secret, os.environ.get(_TOKEN) or None)
 
 
@@ -63,7 +63,7 @@ def endpoint_of(location: Mapping[str, str]) -> tuple[str, str]:
     if not region:
         match = re.search(r"oss-([a-z0-9-]+?)(-internal)?\.aliyuncs\.com", endpoint)
         if match is None:
-            raise RuntimeError("the region of oss:// is not known in this process; set PAI_REGION_ID")
+            raise RuntimeError("no region for oss:// in this process; set PAI_REGION_ID")
         region = match.group(1)
     endpoint = endpoint or f"https://oss-{region}.aliyuncs.com"
     return (endpoint if "://" in endpoint else f"https://{endpoint}").rstrip("/"), region

@@ -224,7 +224,7 @@ class RunStore:
         """Returns the content of a file.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
         store, name = self._locate(path)
         return b"".join(store.read(name))
@@ -536,7 +536,7 @@ class HdfsRunStore(RemoteRunStore):
         if extra_conf:
             problems.append(Problem("extra_conf", "has no effect over WebHDFS", "leave it out"))
         if self._host is None:
-            problems.append(Problem("host", "is missing", "WebHDFS needs the namenode: hdfs://host:9870/path"))
+            problems.append(Problem("host", "is required", "WebHDFS needs the namenode: hdfs://host:9870/path"))
         if problems:
             raise InvalidInputError(problems)
         http_options = {"user": user, "kerberos": True if kerb_ticket else None}

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.extras import missing_extra
+from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._data.run.plots.curve_view import Band, CurveView, XAxis
 from pai_sdk._data.run.store.run_store import RunStore
 from pai_sdk._data.run.watch.hparams_diff import hparams_diff
@@ -361,11 +362,11 @@ def _run_refresh() -> type[RunRefresh]:
 def _check(refresh_s: object, memory_bytes: object, threads: object) -> None:
     problems = []
     if isinstance(refresh_s, bool) or not isinstance(refresh_s, (int, float)) or not 0 <= refresh_s < 1e6:
-        problems.append(Problem("refresh_s", f"is {refresh_s!r}", "seconds from 0; 0 only refreshes when asked"))
+        problems.append(wrong_value("refresh_s", refresh_s, "a number of seconds (minimum 0: only refresh())"))
     if isinstance(memory_bytes, bool) or not isinstance(memory_bytes, int) or memory_bytes < 0:
-        problems.append(Problem("memory_bytes", f"is {memory_bytes!r}", "a whole number of bytes from 0"))
+        problems.append(wrong_value("memory_bytes", memory_bytes, "an integer (minimum 0)"))
     if isinstance(threads, bool) or not isinstance(threads, int) or threads < 1:
-        problems.append(Problem("threads", f"is {threads!r}", "a whole number from 1"))
+        problems.append(wrong_value("threads", threads, "an integer (minimum 1)"))
     if problems:
         raise InvalidInputError(problems)
 
@@ -378,4 +379,4 @@ def _opened(prefix: str | Path | RunStore | Store, session: Any) -> Store:
     if isinstance(prefix, Store):
         return prefix
     hint = "give a path, a URI, a RunStore, or a store of pai_sdk._data.storage"
-    raise InvalidInputError([Problem("prefixes", f"{prefix!r} is no folder", hint)])
+    raise InvalidInputError([Problem("prefixes", f"{prefix!r} is not a folder", hint)])

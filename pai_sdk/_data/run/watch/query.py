@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
-from pai_sdk._core.names.hints import did_you_mean, name_hint
+from pai_sdk._core.names.hints import did_you_mean, name_hint, wrong_value
 from pai_sdk._data.run.watch.filter import PLAIN_KEYS, RunKey, parse_filter, parse_key
 from pai_sdk._data.run.watch.records import RunBrief, RunPage
 from pai_sdk._data.run.watch.snapshot import Snapshot
@@ -89,7 +89,7 @@ def page_of(
 ) -> RunPage:
     """Returns a page of the runs of a snapshot; see `RunManager.runs`."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_RUNS:
-        raise InvalidInputError([Problem("limit", f"is {limit!r}", f"a whole number from 1 to {_MAX_RUNS:,}")])
+        raise InvalidInputError([wrong_value("limit", limit, f"an integer from 1 to {_MAX_RUNS:,}")])
     order, run_filter = _Order.of(sort), parse_filter(filter, labels)
     query_hash = hashlib.sha256(json.dumps([filter, sort, sorted((labels or {}).items())]).encode()).hexdigest()[
         :8
@@ -153,7 +153,7 @@ def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", 
         if key.group == "metrics" and where != "tag":
             names = [*names, *(PLAIN_KEYS if where == "filter" else _SORTED_BY), *existing["hparams"]]
         alike = [name for name in names if name.endswith((f"/{key.name}", f".{key.name}"))]
-        hint = did_you_mean(alike[:2]) or name_hint(key.text, names, intro="there are")
+        hint = did_you_mean(alike[:2]) or name_hint(key.text, names)
         # Nothing is reported while no run has a metric, or a label, unless a similar name exists.
         if existing[key.group] or hint.startswith("did you mean"):
             problems.append(Problem(where, f"no run has {key.text!r}", hint))

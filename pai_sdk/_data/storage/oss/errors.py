@@ -23,7 +23,7 @@ _SENTENCES = {
     "NoSuchUpload": "another client has ended the multipart upload",
     "AccessDenied": "the access key may not do this on bucket {bucket!r}; ask its owner for the permission",
     "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
-    "InvalidAccessKeyId": "the access key id is not known; check it, and that it has not been disabled",
+    "InvalidAccessKeyId": "the access key id does not exist; check it, and that it has not been disabled",
     "SecurityTokenExpired": "the security token has expired; get a new one",
     "InvalidSecurityToken": "the security token is not valid; get a new one",
     "RequestTimeTooSkewed": "the clock of this machine is wrong by more than 15 minutes; set it",

@@ -172,7 +172,7 @@ class FsspecStore(Store):
         """The metadata of a file.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
         info = self._info(path, self._name(path))
         if (info.get("type") == "directory") != path.endswith("/"):
@@ -183,7 +183,7 @@ class FsspecStore(Store):
         """The bytes from `start` to `end`, in chunks.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
         file = self.head(path)
         end = file.size_bytes if end is None else min(end, file.size_bytes)
@@ -305,7 +305,7 @@ class FsspecStore(Store):
         """Copy a file.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
         self.head(source)
         if not self._is_object_store:

@@ -60,7 +60,7 @@ class FsspecRequests:
 
     def missing_file(self, path: str) -> ObjectNotFoundError:
         """Returns the error for a file that does not exist."""
-        return ObjectNotFoundError(f"{self.uri}{path}: there is no such file", uri=f"{self.uri}{path}")
+        return ObjectNotFoundError(f"{self.uri}{path}: no such file", uri=f"{self.uri}{path}")
 
     def changed_error(self, path: str) -> FileChangedError:
         """Returns the error for a file that was changed by others meanwhile."""

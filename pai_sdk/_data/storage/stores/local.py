@@ -120,7 +120,7 @@ class LocalStore(Store):
         """The metadata of a file.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
         # A string: the methods of Path would take longer than the system call.
         name = self._prefix + checked_path(path)
@@ -140,7 +140,7 @@ class LocalStore(Store):
         """The bytes from `start` to `end`, in chunks.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
         try:
             stream = self.open(path)
@@ -240,7 +240,7 @@ class LocalStore(Store):
         """Copy a file.
 
         Raises:
-            ObjectNotFoundError: there is no such file.
+            ObjectNotFoundError: no such file.
         """
         return self.write(target, self._local_path(source), executable=self.head(source).executable)
 
@@ -273,7 +273,7 @@ class LocalStore(Store):
         return self.root / checked_path(path)
 
     def _missing_file(self, file_path: Path) -> ObjectNotFoundError:
-        return ObjectNotFoundError(f"{file_path}: there is no such file", uri=str(file_path))
+        return ObjectNotFoundError(f"{file_path}: no such file", uri=str(file_path))
 
     def _read_error(self, file_path: Path, error: OSError) -> StorageError:
         if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):

@@ -94,7 +94,7 @@ class OssStore(Store):
         """The metadata of a file.
 
         Raises:
-            ObjectNotFoundError: there is no such object.
+            ObjectNotFoundError: no such object.
         """
         return stored_file_of_object(self._info(path), path)
 
@@ -102,7 +102,7 @@ class OssStore(Store):
         """The bytes from `start` to `end`, in chunks of 8 MiB; each is a request with retries.
 
         Raises:
-            ObjectNotFoundError: there is no such object.
+            ObjectNotFoundError: no such object.
             StorageError: it was replaced while it was read.
         """
         # The first chunk sets the ETag that the others must have: all are of one version.
@@ -221,7 +221,7 @@ class OssStore(Store):
         """Copy an object within OSS.
 
         Raises:
-            ObjectNotFoundError: there is no such object.
+            ObjectNotFoundError: no such object.
         """
         info = self._info(source)
         etag = self.client.copy(info.uri, self._uri(target), etag=info.etag, meta=info.meta)
@@ -255,7 +255,7 @@ class OssStore(Store):
         uri = self._uri(path)
         info = self.client.head(uri)
         if info is None:
-            raise ObjectNotFoundError(f"{uri}: there is no such object", uri=str(uri))
+            raise ObjectNotFoundError(f"{uri}: no such object", uri=str(uri))
         return info
 
 

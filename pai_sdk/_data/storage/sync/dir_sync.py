@@ -203,7 +203,7 @@ class DirSync:
             StorageError: the source is not there, or the other side cannot be used at all.
         """
         if self._source.root is not None and not self._source.exists():
-            raise ObjectNotFoundError(f"{self._source.root}: there is no such folder", uri=self._source.uri)
+            raise ObjectNotFoundError(f"{self._source.root}: no such folder", uri=self._source.uri)
         report = SyncReport()
         deferred = _Deferred()
         with ExitStack() as stack:
@@ -299,13 +299,13 @@ class DirSync:
         if self._delete:
             location = target.root or target.uri
             raise ObjectNotFoundError(
-                f"{source.uri}: there is no such file or folder, or it is empty; nothing was deleted at "
+                f"{source.uri}: no such file or folder, or it is empty; nothing was deleted at "
                 f"{location}. If it is meant to be empty: pai-sdk rm -r {shlex.quote(str(location))}",
                 uri=source.uri,
             )
         # In some stores an empty folder cannot be distinguished from a missing one.
         if not source.exists():
-            raise ObjectNotFoundError(f"{source.uri}: there is no such file or folder", uri=source.uri)
+            raise ObjectNotFoundError(f"{source.uri}: no such file or folder", uri=source.uri)
 
     def _targets(self, report: SyncReport) -> Iterator[StoredFile]:
         if not self._lists_target:

@@ -90,7 +90,7 @@ def path_within(folder: Path, path: str) -> Path:
     """Returns a path within a folder; links on the way to it are replaced by folders."""
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or ".." in parts:
-        raise ValueError(f"{path!r} is no path within a folder")
+        raise ValueError(f"{path!r} is not a path within a folder")
     target = folder
     for name in parts[:-1]:
         target = target / name

@@ -31,7 +31,7 @@ from pai_sdk._host.execution.docker.shared_folder import SharedFolder
 
 _INTERRUPTED = "The process that submitted this job ended before all containers were started. Submit it again."
 
-_CONTAINER_REMOVED = "The container of {name} was removed from outside, so its exit code is not known."
+_CONTAINER_REMOVED = "The container of {name} was removed by another program, so its exit code is unknown."
 _NO_HEARTBEAT = (
     "Instance {name} sent no heartbeat for 20 seconds, so the others were ended; its container was paused, or "
     "the machine was too busy."

@@ -143,7 +143,7 @@ class Launch:
         algorithms = [role.algorithm_spec for role in self.spec.request.role_requests]
         uris = [algorithm.image for algorithm in algorithms if algorithm and algorithm.image]
         if len(uris) < len(algorithms):
-            raise InvalidInputError([Problem("algorithm_spec.image", "is missing: containers are made from one")])
+            raise InvalidInputError([Problem("algorithm_spec.image", "is required: containers are made from one")])
         if len({*uris}) > 1 and self._requirements():
             # They are installed once, by the Python of one image.
             hint = "install them in the images, or use one image for all roles"

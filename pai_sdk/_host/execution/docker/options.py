@@ -66,10 +66,10 @@ class LocalOptions:
             where = f"settings.tags[{tag!r}]"
             if name not in kinds:
                 near = nearest(name, kinds)
-                hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"there are {', '.join(sorted(kinds))}"
+                hint = f"did you mean {_PREFIX}{near[0]}?" if near else f"available: {', '.join(sorted(kinds))}"
                 problems.append(Problem(where, "is not an option of local runs", hint))
             elif name == "user" and not _USER.fullmatch(text):
-                problems.append(Problem(where, f"{text!r} is no user", "write uid:gid, or root"))
+                problems.append(Problem(where, f"{text!r} is not a user", "write uid:gid, or root"))
             elif kinds[name] is int and not text.isdecimal():
                 problems.append(Problem(where, f"{text!r} is not a whole number of seconds"))
             elif kinds[name] is int:

@@ -39,8 +39,8 @@ class RayOptions:
         parsed: dict[str, Any] = dict(values)
         for name in values.keys() - set(names):
             near = nearest(name, names)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-            problems.append(Problem(f"executor option {name!r}", "is not known to the executor 'ray'", hint))
+            hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(names)}"
+            problems.append(Problem(f"executor option {name!r}", "is not an option of the executor 'ray'", hint))
         if "address" in values and not _ADDRESS.fullmatch(values["address"]):
             problems.append(_value_problem("address", values, "write auto, host:port or ray://host:port"))
         if "placement" in values and values["placement"] not in _STRATEGIES:

@@ -38,8 +38,8 @@ class SlurmOptions:
             where = f"executor option {name!r}"
             if name not in names:
                 near = nearest(name, names)
-                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(names)}"
-                problems.append(Problem(where, "is not known to the executor 'slurm'", hint))
+                hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(names)}"
+                problems.append(Problem(where, "is not an option of the executor 'slurm'", hint))
             elif hint := _value_hint(name, value):
                 problems.append(Problem(where, f"{value[:80]!r} cannot be used", hint))
         if problems:

@@ -66,7 +66,7 @@ def get_token(context: ContextOf, principal: PrincipalOf, query: TokenQuery) -> 
     if query.target_type not in ("job", "tensorboard"):
         problems.append(Problem("TargetType", "is neither job nor tensorboard"))
     if not target:
-        problems.append(Problem("TargetId", "is missing"))
+        problems.append(Problem("TargetId", "is required"))
     if not 1 <= seconds <= DEFAULT_TOKEN_S:
         problems.append(Problem("ExpireTime", f"{seconds} is not between 1 and {DEFAULT_TOKEN_S}"))
     refuse_problems(problems)

@@ -93,7 +93,7 @@ def untag_jobs(context: ServiceContext, principal: Principal, query: UntagQuery)
 def _type_problems(resource_type: str | None) -> list[Problem]:
     if resource_type is None or resource_type.lower() == "job":
         return []
-    return [Problem("ResourceType", f"{resource_type!r} cannot be tagged by this service", "there is: Job")]
+    return [Problem("ResourceType", f"{resource_type!r} cannot be tagged by this service", "available: Job")]
 
 
 def _require_all(context: ServiceContext, principal: Principal, job_ids: Sequence[str]) -> None:

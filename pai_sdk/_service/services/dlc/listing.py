@@ -96,13 +96,13 @@ def _problems(query: JobQuery) -> Iterator[Problem]:
             yield Problem(fields[name].alias or name, "is not supported by this service", "leave it out")
     for status in comma_list(query.status):
         if status not in STATUSES:
-            yield Problem("Status", f"{status[:60]!r} is not known", f"there is: {', '.join(STATUSES)}")
+            yield Problem("Status", f"unknown value {status[:60]!r}", f"available: {', '.join(STATUSES)}")
     for where, moment in (("StartTime", query.start_time), ("EndTime", query.end_time)):
         if moment is not None and seconds_of(moment) is None:
-            yield Problem(where, f"{moment[:60]!r} is no time", "such as 2026-01-31T08:00:00Z")
+            yield Problem(where, f"{moment[:60]!r} is not a time", "such as 2026-01-31T08:00:00Z")
     if query.time_range_field not in (None, *_TIMES):
-        hint = f"there is: {', '.join(_TIMES)}"
-        yield Problem("TimeRangeField", f"{query.time_range_field!r} is not known", hint)
+        hint = f"available: {', '.join(_TIMES)}"
+        yield Problem("TimeRangeField", f"unknown value {query.time_range_field!r}", hint)
 
 
 def _conditions(principal: Principal, query: JobQuery) -> Iterator[ColumnElement[bool]]:

@@ -116,11 +116,13 @@ def read_metrics(context: ServiceContext, job_id: str, query: JobMetricsQuery) -
     """Returns the values of one metric for each pod, as means of steps of time."""
     problems: list[Problem] = []
     if query.metric_type not in METRICS:
-        hint = f"there is: {', '.join(METRICS)}"
-        problems.append(Problem("MetricType", f"{(query.metric_type or '')[:60]!r} is not known", hint))
+        hint = f"available: {', '.join(METRICS)}"
+        problems.append(Problem("MetricType", f"unknown value {(query.metric_type or '')[:60]!r}", hint))
     length = _STEP.fullmatch(query.time_step or "5m")
     if length is None:
-        problems.append(Problem("TimeStep", f"{(query.time_step or '')[:60]!r} is no length", "such as 10s or 5m"))
+        problems.append(
+            Problem("TimeStep", f"{(query.time_step or '')[:60]!r} is not a duration", "such as 10s or 5m")
+        )
     window = _window(query.start_time, query.end_time, METRICS_WINDOW_S, problems)
     refuse_problems(problems)
     step_s = 300 if length is None else int(length[1]) * _SECONDS[length[2]]
@@ -163,7 +165,7 @@ def _window(start: str | None, end: str | None, default_s: float, problems: list
     """Returns a window whose last second is in it; adds to the problems."""
     for where, moment in (("StartTime", start), ("EndTime", end)):
         if moment is not None and seconds_of(moment) is None:
-            problems.append(Problem(where, f"{moment[:60]!r} is no time", "such as 2026-01-31T08:00:00Z"))
+            problems.append(Problem(where, f"{moment[:60]!r} is not a time", "such as 2026-01-31T08:00:00Z"))
     started_at, ended_at = seconds_of(start), seconds_of(end)
     if started_at is None:
         started_at = time.time() - default_s

@@ -112,7 +112,7 @@ def update_template(
 def set_default_version(context: ServiceContext, template_id: str, version: int | None) -> RecordRow:
     """Sets the version that jobs have which name none."""
     if version is None:
-        refuse_problems([Problem("Version", "is missing")])
+        refuse_problems([Problem("Version", "is required")])
     context.records.version(_KIND, template_id, str(version))
     return context.records.update(_KIND, template_id, TemplateRecord(default_version=version).to_wire())
 

@@ -75,7 +75,7 @@ def read_spec(value: Any) -> AlgorithmSpec:
 def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
     yield from _count_problems(request.compute_resource, slots)
     if request.roles and request.instance_count > slots:
-        yield f"Roles: {request.instance_count} instances never fit here; at most {slots} run at once"
+        yield f"Roles: {request.instance_count} instances never fit here; the maximum is {slots}"
     if request.scheduler is not None:
         for name, limit in request.scheduler.to_wire().items():
             if limit < 0:
@@ -95,11 +95,12 @@ def _count_problems(resource: ComputeResource, slots: int) -> Iterator[str]:
     values = [(name, count) for name, count in counts if count is not None]
     for name, count in values:
         if count < 1:
-            yield f"ComputeResource.{name}: {count} instances cannot run; ask for 1 at least"
+            yield f"ComputeResource.{name}: {count} instances cannot run; the minimum is 1"
         elif count > slots:
-            yield f"ComputeResource.{name}: {count} instances never fit here; at most {slots} run at once"
+            yield f"ComputeResource.{name}: {count} instances never fit here; the maximum is {slots}"
     if len({count for _, count in values}) > 1:
-        yield f"ComputeResource: EcsCount {resource.ecs_count} contradicts InstanceCount {resource.instance_count}"
+        counts = f"EcsCount {resource.ecs_count} conflicts with InstanceCount {resource.instance_count}"
+        yield f"ComputeResource: {counts}"
 
 
 def _problems(request: TrainingJobRequest) -> Iterator[str]:

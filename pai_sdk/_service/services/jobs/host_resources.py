@@ -139,7 +139,7 @@ def _cpus(request: TrainingJobRequest) -> float | None:
         cpus = -1.0
     if not 0 <= cpus < 1e6:
         raise InvalidInputError(
-            [Problem("instance_spec.cpu", f"{text[:60]!r} is no number of CPUs", "write 4 or 0.5")]
+            [Problem("instance_spec.cpu", f"{text[:60]!r} is not a number of CPUs", "write 4 or 0.5")]
         )
     return cpus
 
@@ -150,7 +150,7 @@ def _gpus(request: TrainingJobRequest) -> int:
     if not text:
         return 0
     if not _GPUS.fullmatch(text) or int(text) > _MAX_GPUS:
-        problem = f"{text[:60]!r} is no number of GPUs from 0 to {_MAX_GPUS}"
+        problem = f"{text[:60]!r} is not a number of GPUs from 0 to {_MAX_GPUS}"
         raise InvalidInputError([Problem("instance_spec.gpu", problem, "write 1 or 8")])
     return int(text)
 

@@ -36,7 +36,7 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
     algorithm_id = None
     if request.algorithm_name is not None:
         if request.algorithm_spec is not None:
-            raise invalid_parameter("AlgorithmSpec: contradicts AlgorithmName; give one of them.")
+            raise invalid_parameter("AlgorithmSpec: conflicts with AlgorithmName; give one of them.")
         algorithm, version = algorithms.get_by_name(
             request.algorithm_name,
             request.algorithm_version,

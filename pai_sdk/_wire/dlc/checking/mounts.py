@@ -23,7 +23,7 @@ def mount_problems(job: NewJob) -> Iterator[BodyProblem]:
     code = job.code_source
     if code is not None:
         if code.code_source_id is None:
-            yield BodyProblem("CodeSource.CodeSourceId", "is missing", "register the repository, and give its id")
+            yield BodyProblem("CodeSource.CodeSourceId", "is required", "register the repository, and give its id")
         yield from path_problem("CodeSource.MountPath", code.mount_path)
     paths = [(f"DataSources[{index}]", each.mount_path) for index, each in enumerate(job.data_sources)]
     if code is not None:
@@ -45,7 +45,7 @@ def _source_problems(where: str, source: DataSource) -> Iterator[BodyProblem]:
         if problem := uri_problem(source.uri):
             yield BodyProblem(f"{where}.Uri", problem)
         if source.mount_path is None:
-            yield BodyProblem(f"{where}.MountPath", "is missing", "only a data set has a default")
+            yield BodyProblem(f"{where}.MountPath", "is required", "only a data set has a default")
         if source.data_source_version is not None:
             yield BodyProblem(f"{where}.DataSourceVersion", "is of data sets only, not of a Uri")
     yield from path_problem(f"{where}.MountPath", source.mount_path)
@@ -62,5 +62,7 @@ def options_problem(where: str, options: str | None) -> list[BodyProblem]:
     except (ValueError, RecursionError):
         is_object = False
     return (
-        [] if is_object else [BodyProblem(where, "is no JSON object as text", 'such as \'{"mountType":"ossfs"}\'')]
+        []
+        if is_object
+        else [BodyProblem(where, "expected a JSON object as a string", 'such as \'{"mountType":"ossfs"}\'')]
     )

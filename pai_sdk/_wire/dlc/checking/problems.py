@@ -29,11 +29,11 @@ def choice_problem(where: str, value: str | None, choices: Iterable[str]) -> lis
     names = tuple(choices)
     if value is None or value in names:
         return []
-    return [BodyProblem(where, f"{value!r} is not known", f"there is: {', '.join(names)}")]
+    return [BodyProblem(where, f"unknown value {value!r}", f"available: {', '.join(names)}")]
 
 
 def path_problem(where: str, path: str | None) -> list[BodyProblem]:
     """Returns the problem of a path in a container that is not absolute; none if it is not set."""
     if path is None or (path.startswith("/") and path.strip("/.") and ".." not in path.split("/")):
         return []
-    return [BodyProblem(where, f"{path!r} is no absolute path", "such as '/mnt/data'")]
+    return [BodyProblem(where, f"{path!r} is not an absolute path", "such as '/mnt/data'")]

@@ -30,12 +30,12 @@ def role_problems(job: NewJob) -> Iterator[BodyProblem]:
 
 def _type_problems(where: str, job_type: str | None, spec: JobSpec) -> Iterator[BodyProblem]:
     if spec.type is None:
-        yield BodyProblem(f"{where}.Type", "is missing", "such as Worker")
+        yield BodyProblem(f"{where}.Type", "is required", "such as Worker")
         return
     role = canonical_role(job_type or "", spec.type)
     if role is None:
         names = ", ".join(ROLE_TYPES[job_type or ""])
-        yield BodyProblem(f"{where}.Type", f"{job_type} has no role {spec.type!r}", f"there is: {names}")
+        yield BodyProblem(f"{where}.Type", f"{job_type} has no role {spec.type!r}", f"available: {names}")
     if role in SINGLE_ROLES and (spec.pod_count or 1) > 1:
         yield BodyProblem(f"{where}.PodCount", f"there can be one {role} only, not {spec.pod_count}")
 
@@ -55,7 +55,7 @@ def _pod_problems(where: str, spec: JobSpec) -> Iterator[BodyProblem]:
 
 def _spot_problems(where: str, spot: SpotSpec) -> Iterator[BodyProblem]:
     if spot.spot_strategy is None:
-        yield BodyProblem(f"{where}.SpotStrategy", "is missing", _SPOT_STRATEGY)
+        yield BodyProblem(f"{where}.SpotStrategy", "is required", _SPOT_STRATEGY)
     yield from choice_problem(f"{where}.SpotStrategy", spot.spot_strategy, (_SPOT_STRATEGY,))
     if spot.spot_discount_limit is not None and spot.spot_price_limit is not None:
         yield BodyProblem(where, "has SpotDiscountLimit and SpotPriceLimit", "give one of them")
@@ -84,10 +84,10 @@ def _resource_problems(where: str, job: NewJob, spec: JobSpec) -> Iterator[BodyP
 def _amount_problems(where: str, config: ResourceConfig) -> Iterator[BodyProblem]:
     for name, value in (("CPU", config.cpu), ("GPU", config.gpu)):
         if value is not None and not _COUNT.fullmatch(value):
-            yield BodyProblem(f"{where}.{name}", f"{value!r} is no number", "such as '8'")
+            yield BodyProblem(f"{where}.{name}", f"{value!r} is not a number", "such as '8'")
     for name, value in (("Memory", config.memory), ("SharedMemory", config.shared_memory)):
         if value is not None and not _SIZE.fullmatch(value):
-            yield BodyProblem(f"{where}.{name}", f"{value!r} is no size", "such as '32Gi'")
+            yield BodyProblem(f"{where}.{name}", f"{value!r} is not a size", "such as '32Gi'")
 
 
 def _common_problems(specs: Sequence[JobSpec]) -> Iterator[BodyProblem]:

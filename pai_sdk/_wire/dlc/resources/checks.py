@@ -62,31 +62,31 @@ def tagging_problems(tags: NewTags | UntagQuery) -> list[BodyProblem]:
     """Returns what is wrong with a TagResources or UntagResources."""
     problems = []
     if not tags.resource_type:
-        problems.append(BodyProblem("ResourceType", "is missing", "such as Job"))
+        problems.append(BodyProblem("ResourceType", "is required", "such as Job"))
     if not 1 <= len(tags.resource_id) <= MAX_TAGGED:
         problems.append(
             BodyProblem("ResourceId", f"has {len(tags.resource_id)} ids; 1 to {MAX_TAGGED} are allowed")
         )
     if isinstance(tags, NewTags):
         if not tags.tag:
-            problems.append(BodyProblem("Tag", "is missing"))
+            problems.append(BodyProblem("Tag", "is required"))
         problems += tag_problems("Tag", tags.tag)
     elif not tags.tag_key and (tags.all or "").lower() != "true":
-        problems.append(BodyProblem("TagKey", "is missing", "name keys, or give All=true"))
+        problems.append(BodyProblem("TagKey", "is required", "name keys, or give All=true"))
     return problems
 
 
 def signal_problems(signal: NewSignal) -> list[BodyProblem]:
     """Returns what is wrong with a CreateSignal."""
-    problems = [] if signal.signal else [BodyProblem("Signal", "is missing")]
+    problems = [] if signal.signal else [BodyProblem("Signal", "is required")]
     target = signal.target
     if target is None or not target.scope:
-        return [*problems, BodyProblem("Target.Scope", "is missing", "pods or roles")]
+        return [*problems, BodyProblem("Target.Scope", "is required", "pods or roles")]
     problems += choice_problem("Target.Scope", target.scope, ("pods", "roles"))
     if target.scope == "pods" and not target.pod_names:
-        problems.append(BodyProblem("Target.PodNames", "is missing"))
+        problems.append(BodyProblem("Target.PodNames", "is required"))
     if target.scope == "roles" and not target.roles:
-        problems.append(BodyProblem("Target.Roles", "is missing"))
+        problems.append(BodyProblem("Target.Roles", "is required"))
     return problems
 
 
@@ -99,14 +99,14 @@ def _template_problems(template: NewTemplate | TemplateUpdate) -> Iterator[BodyP
     if isinstance(template, NewTemplate):
         for where, value in (("TemplateName", template.template_name), ("Content", template.content)):
             if not value:
-                yield BodyProblem(where, "is missing")
+                yield BodyProblem(where, "is required")
     if template.content:
         try:
             content = json.loads(template.content)
         except (ValueError, RecursionError):
             content = None
         if not isinstance(content, dict):
-            yield BodyProblem("Content", "is no JSON object as text", "the body of a CreateJob")
+            yield BodyProblem("Content", "expected a JSON object as a string", "the body of a CreateJob")
     for path, value in template.constraints.items():
         yield from choice_problem(f"Constraints[{path!r}]", str(value), ("locked", "overridable", "required"))
 
@@ -117,5 +117,5 @@ def tensorboard_problems(board: NewTensorboard) -> list[BodyProblem]:
     if board.job_id and has_sources:
         return [BodyProblem("JobId", "is there together with data sources", "give one of them")]
     if not board.job_id and not has_sources:
-        return [BodyProblem("JobId", "is missing", "give a job or data sources")]
+        return [BodyProblem("JobId", "is required", "give a job or data sources")]
     return []

@@ -85,7 +85,7 @@ class OssUriObj:
         """
         host = endpoint or self.endpoint
         if not host:
-            raise InvalidInputError([Problem("endpoint", "is not known", "give one: oss-<region>.aliyuncs.com")])
+            raise InvalidInputError([Problem("endpoint", "is unknown", "give one: oss-<region>.aliyuncs.com")])
         return f"oss://{self.bucket_name}.{host.rpartition('://')[2]}/{self.object_key}"
 
     def get_dir_uri(self) -> str:

@@ -60,7 +60,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         pytest.param(
             refusal("InvalidAccessKeyId.NotFound"),
             AuthenticationError,
-            "the access key id is not known to HOST; check it, and that it has not been disabled"
+            "HOST has no such access key id; check it, and that it is not disabled"
             " [InvalidAccessKeyId.NotFound, HTTP 403, RequestId r-1]",
             id="wrong key id",
         ),

@@ -231,7 +231,7 @@ def test_no_value_is_quoted_where_an_answer_cannot_be_read(
     assert [*jobs.list()] == []
     with refused(InvalidResponseError) as caught:
         jobs.get("t-1")
-    assert "JobRecord.TrainingJobId: is missing" in caplog.text
+    assert "JobRecord.TrainingJobId: is required" in caplog.text
     assert "hush" not in caplog.text + "".join(traceback.format_exception(caught.value))
 
 

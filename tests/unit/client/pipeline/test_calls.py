@@ -215,8 +215,8 @@ def test_all_mistakes_are_found_before_anything_runs(tmp_path: Path, calls: Call
         pipeline.run(show=False, lr=0.1)
     text = str(wrong.value)
     for part in (
-        "step 'unknown': arguments['y']: is no parameter of the function",
-        "step 'unknown': arguments['x']: is missing",
+        "step 'unknown': arguments['y']: is not a parameter of the function",
+        "step 'unknown': arguments['x']: is required",
         "step 'foreign': stranger: is a step of another pipeline",
         "step 'output': good.outputs.model: step 'good' is a call, which has no outputs",
         "step 'status': pipeline.status: is known at the end only",

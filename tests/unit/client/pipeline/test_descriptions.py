@@ -36,7 +36,7 @@ def inner(tmp_path: Path) -> Pipeline:
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"name": 3}, "name: is 3"),
+        ({"name": 3}, "name: 3 is not a valid name"),
         ({"arguments": ["x"]}, "arguments: expected a mapping, got a list"),
         ({"arguments": "x"}, "arguments: expected a mapping, got a string"),
         ({"arguments": {1: 2}}, "arguments[1]: expected a string as the name"),
@@ -44,10 +44,10 @@ def inner(tmp_path: Path) -> Pipeline:
         ({"hyperparameters": "lr"}, "hyperparameters: expected a mapping, got a string"),
         ({"outputs": 3}, "outputs: expected a list of names, or a mapping of names to URIs, got an integer"),
         ({"outputs": [3]}, "outputs: expected names as strings, got [3]"),
-        ({"after": "a"}, "after: is 'a'"),
-        ({"after": ["a"]}, "after: is ['a']"),
-        ({"after": 3}, "after: is 3"),
-        ({"timeout": float("nan")}, "timeout: is nan"),
+        ({"after": "a"}, "after: expected a step or a list of steps, got 'a'"),
+        ({"after": ["a"]}, "after: expected a step or a list of steps, got ['a']"),
+        ({"after": 3}, "after: expected a step or a list of steps, got 3"),
+        ({"timeout": float("nan")}, "timeout: expected a number of seconds above 0, got nan"),
     ],
 )
 def test_wrong_types_are_problems(pipeline: Pipeline, given: dict[str, Any], what: str) -> None:
@@ -59,9 +59,9 @@ def test_wrong_types_are_problems(pipeline: Pipeline, given: dict[str, Any], wha
 @pytest.mark.parametrize(
     ("misplace", "what"),
     [
-        (lambda step: step, "arguments['x']: is no value, but the step 'one'"),
-        (lambda step: [step], "arguments['x'][0]: is no value, but the step 'one'"),
-        (lambda step: step.outputs, "arguments['x']: is no value, but the step 'one'"),
+        (lambda step: step, "arguments['x']: is not a value but the step 'one'"),
+        (lambda step: [step], "arguments['x'][0]: is not a value but the step 'one'"),
+        (lambda step: step.outputs, "arguments['x']: is not a value but the step 'one'"),
         (lambda step: step.result > 3, "arguments['x']: is the condition one.result > 3"),
         (lambda step: {step.result}, "arguments['x']: has a reference in a set or as a key"),
         (lambda step: {step.result: 1}, "arguments['x']: has a reference in a set or as a key"),
@@ -150,7 +150,7 @@ def test_steps_of_a_nested_pipeline_replace_no_others(pipeline: Pipeline, inner:
 @pytest.mark.parametrize(
     ("given", "what"),
     [
-        ({"name": "a b"}, "name: is 'a b/a'"),
+        ({"name": "a b"}, "name: 'a b/a' is not a valid name"),
         ({"arguments": {"number": "many"}}, "arguments['number']: expected an integer, got 'many'"),
         ({"arguments": {"nubmer": 1}}, "arguments['nubmer']: is not a parameter of the pipeline"),
         ({"retries": 1}, "retries: is for jobs and functions"),
@@ -158,8 +158,8 @@ def test_steps_of_a_nested_pipeline_replace_no_others(pipeline: Pipeline, inner:
         ({"cache": False}, "cache: is for jobs and functions"),
         ({"on_exit": True}, "on_exit: is for jobs and functions"),
         ({"inputs": {"data": "x"}}, "inputs: is for jobs and functions"),
-        ({"when": True}, "when: is True"),
-        ({"after": "a"}, "after: is 'a'"),
+        ({"when": True}, "when: expected a comparison of a result or a parameter, got True"),
+        ({"after": "a"}, "after: expected a step or a list of steps, got 'a'"),
     ],
 )
 def test_mistakes_in_a_nested_pipeline(

@@ -190,7 +190,7 @@ def test_an_output_that_was_never_written_is_reported_as_that(
     fake_backend: FakeBackend, tmp_path: Path, status: str
 ) -> None:
     def nothing_there(uri: str, *_: object, **__: object) -> Path:
-        raise ObjectNotFoundError(f"{uri}: there is no such file or folder", uri=uri)
+        raise ObjectNotFoundError(f"{uri}: no such file or folder", uri=uri)
 
     fake_backend.status = status
     fake_backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://bucket/m/"}]}

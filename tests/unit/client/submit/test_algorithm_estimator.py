@@ -133,7 +133,7 @@ def test_what_is_not_there_is_reported_with_all_else(catalog: ScriptedServer) ->
     there = session(catalog.endpoint)
     assert complaints(AlgorithmEstimator("digit", max_run_time=0, session=there)) == {
         "algorithm_name": "there is no algorithm 'digit' in the workspace (did you mean 'digits'?)",
-        "max_run_time": "0 is not a number of seconds (a whole number, 1 or more, or None for no limit)",
+        "max_run_time": "expected an integer (minimum 1), or None for no limit, got 0 ()",
     }
     found = complaints(AlgorithmEstimator("digits", "v3", session=there))
     assert found["algorithm_version"].startswith("the algorithm 'digits' has no version 'v3'")
@@ -157,14 +157,14 @@ def test_all_that_the_algorithm_does_not_take_is_reported_at_once() -> None:
     found = complaints(estimator, {"trian": "oss://models/a/"}, {"modle": "oss://models/b/"})
     assert found == {
         "inputs['trian']": found["inputs['trian']"],
-        "inputs['train']": "is required and missing ()",
+        "inputs['train']": "is required ()",
         "outputs['modle']": found["outputs['modle']"],
-        "hyperparameters['lr']": "0 is too small; more than 0 ()",
+        "hyperparameters['lr']": "0 is too small; the exclusive minimum is 0 ()",
         "hyperparameters['epoch']": "the algorithm has no such hyperparameter (did you mean 'epochs'?)",
-        "hyperparameters['epochs']": "is required and missing ()",
-        "hyperparameters['mode']": "'slow' is none of fast, exact ()",
-        "hyperparameters['tag']": "'A' does not fit ^[a-z]+$ ()",
-        "hyperparameters['shuffle']": "'maybe' is not true or false ()",
+        "hyperparameters['epochs']": "is required ()",
+        "hyperparameters['mode']": "expected one of fast, exact, got 'slow' ()",
+        "hyperparameters['tag']": "'A' does not match ^[a-z]+$ ()",
+        "hyperparameters['shuffle']": "expected true or false, got 'maybe' ()",
         "instance_type": "the algorithm does not run on 'ecs.c6.larg' (did you mean 'ecs.c6.large'?)",
         "instance_count": "the algorithm runs on one instance, not on 2 ()",
     }
@@ -175,11 +175,11 @@ def test_all_that_the_algorithm_does_not_take_is_reported_at_once() -> None:
 @pytest.mark.parametrize(
     ("values", "complaint"),
     [
-        ({"epochs": "3.0"}, "'3.0' is not a whole number"),
-        ({"epochs": "1_0"}, "'1_0' is not a whole number"),
-        ({"epochs": 101}, "101 is too large; at most 100"),
-        ({"epochs": 3, "lr": "nan"}, "'nan' is not a number"),
-        ({"epochs": 3, "tag": "abcde"}, "has 5 characters; 4 at most"),
+        ({"epochs": "3.0"}, "expected an integer, got '3.0'"),
+        ({"epochs": "1_0"}, "expected an integer, got '1_0'"),
+        ({"epochs": 101}, "101 is too large; the maximum is 100"),
+        ({"epochs": 3, "lr": "nan"}, "expected a number, got 'nan'"),
+        ({"epochs": 3, "tag": "abcde"}, "has 5 characters; the maximum is 4"),
     ],
 )
 def test_values_are_checked_by_type_and_range(values: dict[str, Any], complaint: str) -> None:
@@ -255,7 +255,7 @@ def test_processes_of_a_machine_run_with_any_instance_type() -> None:
     bare = {"Image": "none", "Command": ["true"]}
     estimator = given(algorithm_spec=bare, hyperparameters=None)
     assert complaints(estimator, {}) == {
-        "instance_type": "is missing (such as instance_type='ecs.c6.large', or instance_spec with resource_id)"
+        "instance_type": "is required (such as instance_type='ecs.c6.large', or instance_spec with resource_id)"
     }
     estimator.session._backends.connection.uses_images = False
     assert estimator.plan().request.to_wire()["ComputeResource"]["EcsSpec"] == "ecs.c6.large"

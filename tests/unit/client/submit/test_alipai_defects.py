@@ -78,7 +78,7 @@ def test_all_of_a_vpc_reaches_the_request() -> None:
 def test_what_cannot_be_sent_together_is_refused() -> None:
     """The quota is dropped beside an instance type, spot terms beside an instance spec, and unknown settings."""
     spot = {"spot_strategy": "SpotAsPriceGo"}
-    assert "contradicts" in reported(made(resource_id="q"))["resource_id"]
+    assert "conflicts" in reported(made(resource_id="q"))["resource_id"]
     quota = {"instance_type": None, "instance_spec": {"cpu": 8}, "resource_id": "q"}
     assert "only with instance_type" in reported(made(**quota, spot_spec=spot))["spot_spec"]
     assert "did you mean 'EnableRDMA'" in reported(made(settings={"EnableRDAM": True}))["settings.EnableRDAM"]

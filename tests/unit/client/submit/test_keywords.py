@@ -43,8 +43,8 @@ def test_all_misspelt_keywords_are_reported_at_once() -> None:
 def test_missing_ones_are_reported_with_them() -> None:
     assert problems(lambda: Processor(paramters={})) == {
         "paramters": "did you mean 'parameters'?",
-        "image_uri": "is missing",
-        "command": "is missing",
+        "image_uri": "is required",
+        "command": "is required",
     }
 
 

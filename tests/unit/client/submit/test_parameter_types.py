@@ -145,6 +145,6 @@ def test_sizes_may_be_numbers() -> None:
 
 def test_misspelt_fields_are_reported_in_plain_words() -> None:
     assert problems(made(spot_spec={"strategy": "x"})) == {
-        "spot_spec.SpotStrategy": "is missing ",
-        "spot_spec.strategy": "is not known; did you mean 'spot_strategy'? ",
+        "spot_spec.SpotStrategy": "is required ",
+        "spot_spec.strategy": "is unknown; did you mean 'spot_strategy'? ",
     }

@@ -260,7 +260,7 @@ def test_a_body_of_any_origin_can_be_loaded(cloud: Cloud, tmp_path: Path) -> Non
         (None, {"No such file"}),
         ("{", {"is not JSON"}),
         ("[]", {"valid dictionary"}),
-        ('{"TrainingJobName": "n", "ComputResource": {}}', {"did you mean 'ComputeResource'", "is missing"}),
+        ('{"TrainingJobName": "n", "ComputResource": {}}', {"did you mean 'ComputeResource'", "is required"}),
     ],
 )
 def test_a_file_that_is_no_plan_says_what_is_wrong(

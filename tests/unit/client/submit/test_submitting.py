@@ -212,16 +212,16 @@ def test_all_mistakes_are_reported_at_once(session: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "where", "words"),
     [
-        ({"resource_id": "q"}, "resource_id", "contradicts instance_type"),
+        ({"resource_id": "q"}, "resource_id", "conflicts with instance_type"),
         ({"instance_type": "locla"}, "instance_type", "containers on this machine are 'local'"),
         ({"instance_type": "Local-GPU"}, "instance_type", "'local_gpu'"),
-        ({"instance_type": None}, "instance_type", "is missing"),
-        ({"instance_type": None, "instance_spec": {"cpu": "1"}}, "resource_id", "is missing"),
+        ({"instance_type": None}, "instance_type", "is required"),
+        ({"instance_type": None, "instance_spec": {"cpu": "1"}}, "resource_id", "is required"),
         ({"resource_type": "Lingjun"}, "resource_type", "not a type of Lingjun"),
         ({"resource_type": "Linjun"}, "resource_type", "General or Lingjun"),
-        ({"instance_count": True}, "instance_count", "not a number"),
+        ({"instance_count": True}, "instance_count", "expected an integer"),
         ({"hyperparameters": {"a-b": 1, "a_b": 2}}, "hyperparameters['a_b']", "same variable"),
-        ({"user_vpc_config": {"vpc_id": "v"}}, "user_vpc_config.SecurityGroupId", "is missing"),
+        ({"user_vpc_config": {"vpc_id": "v"}}, "user_vpc_config.SecurityGroupId", "is required"),
         ({"spot_spec": {"spot_strategy": "Cheap"}}, "spot_spec.spot_strategy", "SpotAsPriceGo"),
         ({"output_path": "/tmp/out"}, "output_path", "not a URI"),
         ({"image_uri": None}, "image_uri", "got None"),
@@ -302,7 +302,7 @@ def test_the_channels_of_a_processor(session: Any) -> None:
     processor.set_input_channels([Channel(name="raw", required=True), Channel(name="extra")])
     processor.set_output_channels([Channel(name="clean")])
     found = problems(processor, {"rwa": "oss://bkt/x/"})
-    assert "there is: raw, extra" in found["inputs['rwa']"]
+    assert "available: raw, extra" in found["inputs['rwa']"]
     assert "required" in found["inputs['raw']"]
     request = wire(processor, {"raw": "oss://bkt/x/"})
     assert [channel["Name"] for channel in request["OutputChannels"]] == ["clean"]

@@ -203,7 +203,7 @@ def test_the_direction_is_known_where_the_name_is_clear(metric: str, direction: 
     ("objective", "direction", "what"),
     [
         (Objective("loss", "minimize"), "maximize", "the objective has 'minimize'"),
-        ("loss", "min", "'min' is not known"),
+        ("loss", "min", "unknown value 'min'"),
         (["loss", "accuracy"], ["minimize"], "has 1 directions for 2"),
         (["loss", "loss"], None, "'loss' twice"),
         (Objective("loss", at="first"), None, "at='first'"),  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ def test_the_nearest_name_is_a_question() -> None:
 
 
 def test_without_a_near_name_there_is_a_list() -> None:
-    assert name_hint("x", ["epochs", "lr"]) == "there is: epochs, lr"
+    assert name_hint("x", ["epochs", "lr"]) == "available: epochs, lr"
 
 
 @pytest.mark.parametrize(

@@ -191,5 +191,5 @@ def test_a_key_that_no_uri_can_name_stops_no_other(tmp_path: Path) -> None:
 
 
 def test_nothing_there_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(StorageError, match="there is no such file or folder"):
+    with pytest.raises(StorageError, match="no such file or folder"):
         fill(InputCache(tmp_path / "cache"), Objects({}), tmp_path / "one")

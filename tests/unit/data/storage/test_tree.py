@@ -116,7 +116,7 @@ def test_what_is_no_folder_of_files_is_told_as_what_it_is(tmp_path: Path) -> Non
         "loop": "is a link to nothing",
         "pipe": "is a socket, pipe or device, not a file",
         "n" * 256: "cannot be read: File name too long",
-        "nul\0": "there is no such file or folder",
+        "nul\0": "no such file or folder",
     }.items():
         with pytest.raises(InvalidInputError, match=says):
             FileTree.scan(tmp_path / name)

@@ -96,18 +96,18 @@ WRONG: list[tuple[Callable[[], Any], list[str]]] = [
     (
         lambda: compute.Settings(enable_rdm=True, EnableSanityChek=True),
         [
-            "Settings.enable_rdm: is not known; did you mean 'enable_rdma'?",
-            "Settings.EnableSanityChek: is not known; did you mean 'EnableSanityCheck'?",
+            "Settings.enable_rdm: is unknown; did you mean 'enable_rdma'?",
+            "Settings.EnableSanityChek: is unknown; did you mean 'EnableSanityCheck'?",
         ],
     ),
     (
         lambda: compute.UserVpcConfig(vpc_id="v", extended_cidr=["10/8"]),
         [
-            "UserVpcConfig.SecurityGroupId: is missing",
-            "UserVpcConfig.extended_cidr: is not known; did you mean 'extended_cidrs'?",
+            "UserVpcConfig.SecurityGroupId: is required",
+            "UserVpcConfig.extended_cidr: is unknown; did you mean 'extended_cidrs'?",
         ],
     ),
-    (lambda: compute.ExperimentConfig(experiment_id="e", zzz=1), ["is not known; there is: experiment_id"]),
+    (lambda: compute.ExperimentConfig(experiment_id="e", zzz=1), ["is unknown; available: experiment_id"]),
     (lambda: spec.UriInput(name="a"), ["needs an InputUri or a DatasetId"]),
     (lambda: compute.SpotSpec(spot_strategy="Cheap"), ["'SpotWithPriceLimit' or 'SpotAsPriceGo'"]),
 ]

@@ -198,7 +198,7 @@ def test_retry_after_is_obeyed(oss: FakeOss) -> None:
         (404, "NoSuchKey", "", "there is nothing at this key"),
         (403, "AccessDenied", "", "may not do this on bucket 'test-bucket'"),
         (403, "SignatureDoesNotMatch", "", "the access key secret does not belong"),
-        (403, "InvalidAccessKeyId", "", "the access key id is not known"),
+        (403, "InvalidAccessKeyId", "", "the access key id does not exist"),
         (403, "RequestTimeTooSkewed", "", "the clock of this machine is wrong"),
         (400, "InvalidArgument", "Invalid signing region in Authorization header.", "the region does not fit"),
         (409, "SomethingNew", "the reason", "the reason"),
