@@ -29,7 +29,7 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ({"TrainingJobName": None}, "TrainingJobName"),
         ({"TrainingJobName": "x" * 300}, "300 characters"),
         ({"Nonsense": 1}, "Nonsense"),
-        ({"ComputeResource": {"EcsSpec": "x", "EcsCount": 17}}, "17 instances never fit here; at most 16"),
+        ({"ComputeResource": {"EcsSpec": "x", "EcsCount": 17}}, "17 instances never fit here; the maximum is 16"),
         ({"ComputeResource": {"EcsSpec": "x", "EcsCount": -1}}, "-1 instances"),
         ({"ComputeResource": {"InstanceCount": 0}}, "ComputeResource.InstanceCount: 0 instances cannot run"),
         ({"ComputeResource": {"EcsCount": 1, "InstanceCount": 2}}, "EcsCount 1 conflicts with InstanceCount 2"),
@@ -112,7 +112,7 @@ def test_a_job_without_an_algorithm_is_refused_clearly(service: Client) -> None:
     body = {"TrainingJobName": "a", "ComputeResource": {"EcsSpec": "x"}}
     answer = service.call("POST", "/trainingjobs", body=body)
     assert answer.status_code == 400
-    assert "AlgorithmSpec: is required" in answer.json()["Message"]
+    assert "AlgorithmSpec: is missing" in answer.json()["Message"]
 
 
 def test_a_submission_sent_twice_is_one_job(service: Client) -> None:

@@ -99,8 +99,8 @@ def _count_problems(resource: ComputeResource, slots: int) -> Iterator[str]:
         elif count > slots:
             yield f"ComputeResource.{name}: {count} instances never fit here; the maximum is {slots}"
     if len({count for _, count in values}) > 1:
-        counts = f"EcsCount {resource.ecs_count} conflicts with InstanceCount {resource.instance_count}"
-        yield f"ComputeResource: {counts}"
+        mismatch = f"EcsCount {resource.ecs_count} conflicts with InstanceCount {resource.instance_count}"
+        yield f"ComputeResource: {mismatch}"
 
 
 def _problems(request: TrainingJobRequest) -> Iterator[str]:
