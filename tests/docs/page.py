@@ -1,5 +1,6 @@
 """Run the examples of one page of documentation, as its reader would: `python tests/docs/page.py docs/index.md`.
 
+They run in the environment of that Python. The tests make one with exactly what the page names: environment.py.
 Blocks run from top to bottom in the current folder; line numbers in tracebacks are those of the page.
 
 - `python` is executed, in one namespace for the whole page; blocks that start with `>>>` are doctests.
@@ -8,7 +9,6 @@ Blocks run from top to bottom in the current folder; line numbers in tracebacks 
   those are the commands. A command must succeed; `# exit 100` at its end says that it must end so instead.
 - `<!-- norun: why -->` on the line above a block keeps it from running; it must still compile.
 - `ipython` is a cell of a notebook: magics work, in the same namespace.
-- Packages outside of the extras and `pip install` lines of the page cannot be imported in its Python blocks.
 - Everything else (json, text, yaml, …) is for reading only.
 """
 
@@ -26,9 +26,6 @@ from sybil.evaluators.doctest import DocTestEvaluator
 from sybil.evaluators.python import PythonEvaluator, pad
 from sybil.parsers.abstract.doctest import DocTestStringParser
 from sybil.parsers.markdown.lexers import RawFencedCodeBlockLexer
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from tests.docs.installed import hide_what_is_not_installed
 
 SHELLS = ("bash", "console", "shell", "sh")
 _INFO = re.compile(r"[ \t]*(?P<language>[\w+-]+)?(?P<attributes>[^\n]*)\n")
@@ -59,7 +56,6 @@ def run(page: Path) -> int:
     document = Sybil(parsers=[parse]).parse(page)
     document.namespace["__name__"] = "__main__"
     examples = list(document.examples())
-    hide_what_is_not_installed(document.text)
     for example in examples:
         print(f"{page.name}:{example.line}", flush=True)
         example.evaluate()

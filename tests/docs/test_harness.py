@@ -14,6 +14,7 @@ pytestmark = pytest.mark.timeout(600)
 
 RunPage: TypeAlias = Callable[[Path], tuple[int, str]]
 
+NOTEBOOK = 'The examples need `pip install ".[service,notebook]"`\n\n'
 WORKS = {
     "one namespace, top to bottom": "```python\na = 1\n```\n\ntext\n\n```python\nassert a == 1\n```\n",
     "a file for later blocks": (
@@ -24,9 +25,12 @@ WORKS = {
     "a reason not to run": "<!-- norun: needs an account -->\n```python\nraise SystemExit(1)\n```\n",
     "other languages": '```json\n{"a":\n```\n\n```\nplain\n```\n',
     "no command of ours": "```bash\nfalse\n```\n",
-    "a package that the page installs": "`pip install pandas`\n\n```python\nimport pandas\n```\n",
+    "a package that the page installs": (
+        'The examples need `pip install ".[service]" pandas`\n\n```python\nimport pandas\n```\n'
+        '```bash\npai-sdk() { "$@"; }\npai-sdk python -c "import pandas"\n```\n'
+    ),
     "a cell of a notebook": (
-        "`[notebook]`\n\n```ipython\n%load_ext pai_sdk\na = 1\n```\n\n```python\nassert a == 1\n```\n"
+        f"{NOTEBOOK}```ipython\n%load_ext pai_sdk\na = 1\n```\n\n```python\nassert a == 1\n```\n"
     ),
     "a promised exit status": "```console\n$ pai-sdk() { return $1; }\n$ pai-sdk 100 # exit 100\ntext\n```\n",
     "a command over two lines": "```console\n$ pai-sdk() { [ $# = 2 ]; }\n$ pai-sdk a \\\n    b\n```\n",
@@ -35,8 +39,15 @@ FAILS = {
     "an exception": ("text\n\n```python\na = 1\nraise ValueError('boom')\n```\n", 'page.md", line 5'),
     "what does not compile": ("<!-- norun: needs an account -->\n```python\nx = = 1\n```\n", 'page.md", line 3'),
     "a norun without its reason": ("<!-- norun: -->\n```python\nraise ValueError('it ran')\n```\n", "it ran"),
-    "a package of no extra that is named": ("```python\nimport pandas\n```\n", "the page does not install it"),
-    "a cell of a notebook": ("`[notebook]`\n\n```ipython\n%no_such_magic\n```\n", "no_such_magic"),
+    "a package of no extra that is named": (
+        "Later: `pip install pandas`\n```python\nimport pandas\n```\n",
+        "No module named 'pandas'",
+    ),
+    "a package that a command needs": (
+        '```bash\npai-sdk() { "$@"; }\npai-sdk python -c "import pandas"\n```\n',
+        "No module named 'pandas'",
+    ),
+    "a cell of a notebook": (f"{NOTEBOOK}```ipython\n%no_such_magic\n```\n", "no_such_magic"),
     "a doctest": ("```python\n>>> 1 + 1\n3\n```\n", "Expected"),
     "a command": (
         "\n```console\n$ true\n$ pai-sdk() { return 3; }\n$ pai-sdk ps\n```\n",
