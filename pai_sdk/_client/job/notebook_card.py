@@ -179,8 +179,9 @@ class NotebookCard:
         if self.is_in_cell:
             return None  # `estimator.fit()` as the last value of its cell
         curves = MetricCurves()
-        if job.record.latest_metrics:  # a list of jobs has none, so its cards need no requests
-            with suppress(PaiError):  # the card is worth more than its curves
+        with suppress(PaiError):  # the card is worth more than its curves
+            # A list of jobs has no last values, so they are requested for the job that is displayed.
+            if job.record.latest_metrics or job.refresh().latest_metrics:
                 curves = curves_of(job.metrics())
         return card_html(job.record, tail=_last_lines(job), curves=curves)
 

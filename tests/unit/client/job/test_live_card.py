@@ -183,6 +183,16 @@ def test_a_job_that_was_opened_again_has_its_curve(page: Page) -> None:
     assert "epoch 39" in card
 
 
+def test_a_job_of_a_list_has_its_curve(page: Page) -> None:
+    backend = Reporting()
+    backend.status = "Succeed"
+    (record,) = backend.list()
+    backend.extra = LATEST  # a list has no last values
+    card = TrainingJob("train1", backend, record=record)._repr_html_() or ""
+    assert ">step 0</text>" in card
+    assert "<b>1</b>" in card
+
+
 # ---- buttons
 
 
