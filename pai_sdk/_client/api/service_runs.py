@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.api.resource import Resource
 from pai_sdk._client.api.responses import ApiResponse
 from pai_sdk._client.api.training_jobs import offers_of
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._data.run.watch.records import RunBrief, RunPage
+from pai_sdk._data.run.watch.records import RunBrief, RunPage, RunReference, run_ids
 from pai_sdk._wire.base import wire_names
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -88,7 +88,7 @@ class ServiceRuns(Resource):
 
     def compare(
         self,
-        runs: str | Sequence[str],
+        runs: str | Iterable[str | RunReference],
         tag: str,
         x: XAxis = "step",
         start: float | None = None,
@@ -100,7 +100,7 @@ class ServiceRuns(Resource):
     ) -> Comparison:
         """Returns a metric of many runs as curves over one x axis; for arguments see `RunManager.compare`."""
         body = {
-            **({"filter": runs} if isinstance(runs, str) else {"runs": [*runs]}),
+            **({"filter": runs} if isinstance(runs, str) else {"runs": run_ids(runs)}),
             **{"tags": [tag], "x": x, "from": start, "to": end, "buckets": buckets, "smooth": smooth},
             **{"group_by": [*group_by], "band": band, "last": True},
         }

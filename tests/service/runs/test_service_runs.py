@@ -43,6 +43,8 @@ def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:
         assert (found.is_exact, found.points, curve.name) == (False, 1000, job_id)
         assert curve.high is not None
         assert (np.nanmax(curve.high), curve.count.sum(), len(curve.x)) == (999.0, 1000, len(found.edges) - 1)
+        (of_job,) = runs.compare([session_on(client.info).get_job(job_id)], "loss").curves
+        assert of_job.name == job_id
         raw = runs.compare("", "loss")
         np.testing.assert_array_equal(raw.curves[0].value, values)
         assert "<svg" in raw.plot().svg

@@ -32,8 +32,8 @@ from pai_sdk._data.run.watch.hparams_diff import hparams_diff
 from pai_sdk._data.run.watch.names import usual_tags
 from pai_sdk._data.run.watch.poller import Poller
 from pai_sdk._data.run.watch.query import page_of, select_runs
-from pai_sdk._data.run.watch.records import HparamsDiff, ManagerState, RunPage, RunRecord
-from pai_sdk._data.run.watch.snapshot import Subscription
+from pai_sdk._data.run.watch.records import HparamsDiff, ManagerState, RunPage, RunRecord, RunReference
+from pai_sdk._data.run.watch.snapshot import Snapshot, Subscription
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, Problem
@@ -192,6 +192,17 @@ class RunManager:
             raise TimeoutError(f"{reason}; {self.state.runs} runs are known")
         return self.state
 
+    def _load_first(self) -> None:
+        """Starts a manager that was never started, and waits for the first pass."""
+        # Otherwise all its queries would return that there are no runs.
+        if not self._poller.was_started:
+            self.wait_until_loaded()
+
+    @property
+    def _snapshot(self) -> Snapshot:
+        self._load_first()
+        return self._data.snapshots.now
+
     # ---- queries --------------------------------------------------------------------------------------------
 
     def runs(
@@ -217,7 +228,7 @@ class RunManager:
         Raises:
             InvalidInputError: an argument is invalid.
         """
-        return page_of(self._data.snapshots.now, filter, sort, limit, cursor, tags, labels)
+        return page_of(self._snapshot, filter, sort, limit, cursor, tags, labels)
 
     def run(self, run_id: str) -> WatchedRun:
         """Returns one run.
@@ -227,12 +238,13 @@ class RunManager:
         """
         from pai_sdk._data.run.watch.watched_run import WatchedRun
 
+        self._load_first()
         self._data.get_brief(run_id)
         return WatchedRun(self._data, run_id)
 
     def compare(
         self,
-        runs: str | Iterable[str],
+        runs: str | Iterable[str | RunReference],
         tag: str,
         x: XAxis = "step",
         start: float | None = None,
@@ -249,7 +261,7 @@ class RunManager:
         maximum and the last value of each bucket, so no extreme is lost.
 
         Args:
-            runs: ids, one id, or a filter.
+            runs: ids or jobs, one id, or a filter.
             tag: the metric.
             x: the quantity of the x axis: `step`, `relative_step`, `relative_time` or `wall`.
             start: the minimum x of the view; None for that of the data.
@@ -269,28 +281,28 @@ class RunManager:
 
         keys = [group_by] if isinstance(group_by, str) else list(group_by)
         view = CurveView(x, start, end, buckets, smooth, half_life)
-        return compare(self._data, select_runs(self._data.snapshots.now, runs), tag, view, keys, band)
+        return compare(self._data, select_runs(self._snapshot, runs), tag, view, keys, band)
 
-    def hparams_diff(self, runs: str | Iterable[str] = "", metric: str | None = None) -> HparamsDiff:
+    def hparams_diff(self, runs: str | Iterable[str | RunReference] = "", metric: str | None = None) -> HparamsDiff:
         """Returns the hyperparameters in which runs differ, those first that explain most of a metric.
 
         Args:
-            runs: ids, one id, or a filter; all runs by default.
+            runs: ids or jobs, one id, or a filter; all runs by default.
             metric: to rank them by, as in a filter: `loss`, `eval/acc.max`.
 
         Raises:
             InvalidInputError: the filter is invalid, or there is no run with one of the ids.
         """
-        return hparams_diff(select_runs(self._data.snapshots.now, runs), metric)
+        return hparams_diff(select_runs(self._snapshot, runs), metric)
 
-    def to_pandas(self, runs: str | Iterable[str] = "", tags: Sequence[str] | None = None) -> pd.DataFrame:
+    def to_pandas(self, runs: str | Iterable[str | RunReference] = "", tags: Sequence[str] | None = None) -> pd.DataFrame:
         """Returns a data frame with a row for each run, and the ids as index.
 
         The columns have the names of sort keys: `status`, `created`, `hparams.lr`, `labels.team`, `metrics.loss`
         (the last value), `metrics.loss.min`, `metrics.loss.max`.
 
         Args:
-            runs: ids, one id, or a filter; all runs by default.
+            runs: ids or jobs, one id, or a filter; all runs by default.
             tags: the selected metrics; all by default.
 
         Raises:
@@ -299,7 +311,7 @@ class RunManager:
         """
         from pai_sdk._data.run.watch.compare import table_of
 
-        return table_of(select_runs(self._data.snapshots.now, runs), tags)
+        return table_of(select_runs(self._snapshot, runs), tags)
 
     def table(
         self,

@@ -83,6 +83,11 @@ class Poller:
             self._state.notify_all()
 
     @property
+    def was_started(self) -> bool:
+        """True after the first request or `start`, and after `close`."""
+        return self._thread is not None or self._is_closed
+
+    @property
     def is_closed(self) -> bool:
         """True after `close`."""
         return self._is_closed

@@ -13,7 +13,7 @@ from typing import Any
 
 from pai_sdk._core.names.hints import did_you_mean, name_hint, wrong_value
 from pai_sdk._data.run.watch.filter import PLAIN_KEYS, RunKey, parse_filter, parse_key
-from pai_sdk._data.run.watch.records import RunBrief, RunPage
+from pai_sdk._data.run.watch.records import RunBrief, RunPage, RunReference, run_ids
 from pai_sdk._data.run.watch.snapshot import Snapshot
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -110,14 +110,14 @@ def page_of(
     return RunPage(tuple(page), next_cursor, len(matches), snapshot.version)
 
 
-def select_runs(snapshot: Snapshot, runs: str | Iterable[str]) -> list[RunBrief]:
-    """Returns the requested runs: by ids, by one id, or by a filter, the newest first."""
+def select_runs(snapshot: Snapshot, runs: str | Iterable[str | RunReference]) -> list[RunBrief]:
+    """Returns the requested runs: by ids, jobs, one id, or by a filter, the newest first."""
     if isinstance(runs, str):
         if runs in snapshot.briefs:
             return [snapshot.briefs[runs]]
         run_filter = parse_filter(runs)
         return _Order.of("-created").sorted(filter(run_filter.matches, snapshot.briefs.values()))
-    ids = list(dict.fromkeys(runs))
+    ids = run_ids(runs)
     missing = [Problem("runs", f"there is no run {run_id!r}") for run_id in ids if run_id not in snapshot.briefs]
     if missing:
         raise InvalidInputError(missing)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pai_sdk._wire.pai.hyperparameters import mask_hyperparameters
 
@@ -100,6 +100,18 @@ class RunBrief:
         brief.__dict__["tags"] = {tag: all_tags[tag] for tag in tags if tag in all_tags}
         self.__dict__["_narrowed"] = (tags, brief)
         return brief
+
+
+class RunReference(Protocol):
+    """An object with the id of a run: a `TrainingJob`, a brief."""
+
+    @property
+    def id(self) -> str: ...
+
+
+def run_ids(runs: Iterable[str | RunReference]) -> list[str]:
+    """Returns the ids of runs, each once; of jobs and briefs, their ids."""
+    return [*dict.fromkeys(run if isinstance(run, str) else getattr(run, "id", repr(run)) for run in runs)]
 
 
 @dataclass(frozen=True)

@@ -124,6 +124,20 @@ def test_it_follows_what_is_appended(manager: RunManager, root: Path) -> None:
     assert manager.state.version == after.version  # nothing new is no change
 
 
+def test_a_query_starts_a_manager_that_was_not_started(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs/a", {"loss": [0.5]})
+    manager = RunManager(tmp_path / "runs", refresh_s=0)
+    try:
+        assert ids(manager) == ["a"]
+    finally:
+        manager.close()
+    other = RunManager(tmp_path / "runs", refresh_s=0)
+    try:
+        assert other.run("a").id == "a"
+    finally:
+        other.close()
+
+
 def test_it_watches_in_the_background(tmp_path: Path) -> None:
     file = write_run(tmp_path / "a", {"loss": [1.0]})
     with RunManager(tmp_path, refresh_s=0.01) as manager:

@@ -132,6 +132,7 @@ def test_only_the_tags_that_are_asked_for() -> None:
 def test_runs_are_chosen_by_ids_or_a_filter() -> None:
     assert [run.id for run in select_runs(RUNS, ["c", "a", "c"])] == ["c", "a"]
     assert [run.id for run in select_runs(RUNS, "a")] == ["a"]
+    assert [run.id for run in select_runs(RUNS, [RUNS.briefs["c"], "a"])] == ["c", "a"]
     assert [run.id for run in select_runs(RUNS, "status=Running")] == ["a", "c"]
     assert len(select_runs(RUNS, "")) == 5
     with refused(InvalidInputError, "runs", "runs") as caught:
