@@ -63,6 +63,12 @@ class Comparison:
         """
         return Plot(self, title or ", ".join(self.tags), log_y)
 
+    def _repr_html_(self) -> str:
+        return self.plot().html
+
+    def __repr__(self) -> str:
+        return f"<Comparison {', '.join(self.tags)!r}: {_counts_text(self)}; plot() is the picture>"
+
 
 @dataclass(frozen=True, eq=False)
 class Plot:
@@ -106,13 +112,16 @@ class Plot:
         return self.html
 
     def __repr__(self) -> str:
-        count = len(self.comparison.curves)
-        points = f"{self.comparison.shown:,} of {self.comparison.points:,} points"
         name = "".join(letter if letter.isalnum() else "-" for letter in self.title) or "plot"
         return (
-            f"<Plot {self.title!r}: {count} curve{'' if count == 1 else 's'}, {points}; "
+            f"<Plot {self.title!r}: {_counts_text(self.comparison)}; "
             f"it shows itself in a notebook, save('{name}.svg') writes it>"
         )
+
+
+def _counts_text(comparison: Comparison) -> str:
+    count = len(comparison.curves)
+    return f"{count:,} curve{'' if count == 1 else 's'}, {comparison.shown:,} of {comparison.points:,} points"
 
 
 def _folded_legend(lines: Sequence[Line]) -> str:
