@@ -14,7 +14,7 @@ from pai_sdk._client.display.base import duration_text, elapsed_s
 from pai_sdk._client.display.card import status_html
 from pai_sdk._client.job.gather import check_jobs
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._core.extras import import_pandas
+from pai_sdk._core.extras import import_pandas, missing_extra
 from pai_sdk._core.names.hints import name_hint, wrong_type
 from pai_sdk._core.short_traceback import short_traceback, short_tracebacks
 from pai_sdk._core.tables.html import table_html
@@ -28,6 +28,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 if TYPE_CHECKING:
     import pandas as pd
 
+    from pai_sdk._data.run.plots.figures import Plot
 
 _MAX_REQUESTS = 8  # requests
 _MAX_METRICS = 4
@@ -44,16 +45,16 @@ class MetricRange:
     count: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ComparedJob:
     """A row of a comparison: a job, its hyperparameters and its metrics."""
 
     record: JobRecord
-    # Numbers where possible. Not masked, so not in the repr: the record masks them in its own, and the comparison
-    # where it is displayed, also in its data frame.
-    hyperparameters: Mapping[str, object] = field(repr=False)
+    # Numbers where possible. Not masked, so not in the repr: the comparison masks them where it is displayed, also
+    # in its data frame.
+    hyperparameters: Mapping[str, object]
     metrics: Mapping[str, MetricRange]
-    job: TrainingJob = field(repr=False, compare=False)
+    job: TrainingJob = field(compare=False)
 
     def download(self, channel: str, target: str | Path, *, progress: bool = True) -> Path:
         """Download an output channel of the job, as `TrainingJob.download` does.
@@ -63,6 +64,13 @@ class ComparedJob:
             ...     return compare(jobs).best("loss", mode="min").download("model", "model/")
         """
         return self.job.download(channel, target, progress=progress)
+
+    def __repr__(self) -> str:
+        values = "".join(f" {name}={metric.last:.6g}" for name, metric in self.metrics.items())
+        return f"<ComparedJob {self.record.training_job_id} {self.record.status}{values}>"
+
+    def _repr_html_(self) -> str | None:
+        return self.job._repr_html_()
 
 
 @short_tracebacks
@@ -116,6 +124,35 @@ class JobComparison:
             return min(candidates, key=lambda job: job.metrics[metric].min)
         return max(candidates, key=lambda job: job.metrics[metric].max)
 
+    def plot(self, metric: str | None = None, *, log_y: bool = False) -> Plot:
+        """The curves of a metric of all jobs in one picture, which a notebook displays; `save` writes it to a file.
+
+        Args:
+            metric: the name of the metric; not needed if there is only one.
+            log_y: the y axis is logarithmic; values of 0 or less are counted and not drawn.
+
+        Raises:
+            InvalidInputError: no job has a value of this metric, or it is missing and there are several.
+            MissingExtraError: numpy is not installed.
+
+        Example:
+            >>> def save_curves(jobs: list[TrainingJob]) -> Path:
+            ...     return compare(jobs).plot("loss").save("loss.svg")
+        """
+        if metric is None and len(self.metrics) == 1:
+            (metric,) = self.metrics
+        if metric is None or metric not in self.metrics:
+            reason = "is missing" if metric is None else f"no job has a value of {metric!r}"
+            hint = name_hint(metric or "", self.metrics) or "nothing is reported"
+            raise InvalidInputError([Problem("metric", reason, hint)])
+        try:
+            from pai_sdk._client.job.job_curves import plot_jobs
+        except ModuleNotFoundError as error:
+            if error.name != "numpy":
+                raise
+            raise missing_extra("a picture of curves needs numpy", "watch") from error
+        return plot_jobs([row.job for row in self.jobs], metric, log_y=log_y)
+
     def to_pandas(self) -> pd.DataFrame:
         """A data frame with a row a job; its index is the job's id.
 
@@ -145,7 +182,7 @@ class JobComparison:
         return "\n".join([table_text(self._table()), *self._footer()])
 
     def __repr__(self) -> str:
-        return f"<JobComparison of {len(self.jobs)} jobs; print it, or use to_pandas()>"
+        return f"<JobComparison of {len(self.jobs)} jobs; print it, or use plot() or to_pandas()>"
 
     def _repr_html_(self) -> str:
         table = self._table()

@@ -140,3 +140,28 @@ def test_the_extremes_are_exact_whatever_is_among_the_values(values: list[float 
         assert one.count == len(values)
         assert (one.min, one.max) == (min(numbers), max(numbers)) if numbers else math.isnan(one.min)
         assert one.last == values[-1] or math.isnan(one.last)
+
+
+def test_the_curves_of_all_jobs_are_one_picture() -> None:
+    pytest.importorskip("numpy")
+    found = compare(jobs(3))
+    picture = found.plot("loss")
+    assert picture.title == "loss"
+    assert [(curve.name, len(curve.value)) for curve in picture.comparison.curves] == [
+        ("train0", 4),
+        ("train1", 4),
+        ("train2", 4),
+    ]
+    assert [curve.name for curve in found.plot("accuracy").comparison.curves] == ["train1"]
+    assert compare(jobs(3), ["loss"]).plot().title == "loss"
+    with refused(InvalidInputError, "metric") as caught:
+        found.plot("los")
+    assert "did you mean 'loss'" in str(caught.value)
+    with refused(InvalidInputError, "metric"):
+        found.plot()
+
+
+def test_the_best_job_is_displayed_as_a_job() -> None:
+    best = compare(jobs(3)).best("loss", mode="min")
+    assert repr(best) == "<ComparedJob train0 Running loss=1>"
+    assert "train0" in (best._repr_html_() or "")
