@@ -125,7 +125,7 @@ class JobComparison:
         return max(candidates, key=lambda job: job.metrics[metric].max)
 
     def plot(self, metric: str | None = None, *, log_y: bool = False) -> Plot:
-        """The curves of a metric of all jobs in one picture, which a notebook displays; `save` writes it to a file.
+        """The curves of a metric of all jobs as one picture; a notebook displays it, `save` writes it to a file.
 
         Args:
             metric: the name of the metric; not needed if there is only one.
