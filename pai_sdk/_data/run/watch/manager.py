@@ -283,7 +283,9 @@ class RunManager:
         view = CurveView(x, start, end, buckets, smooth, half_life)
         return compare(self._data, select_runs(self._snapshot, runs), tag, view, keys, band)
 
-    def hparams_diff(self, runs: str | Iterable[str | RunReference] = "", metric: str | None = None) -> HparamsDiff:
+    def hparams_diff(
+        self, runs: str | Iterable[str | RunReference] = "", metric: str | None = None
+    ) -> HparamsDiff:
         """Returns the hyperparameters in which runs differ, those first that explain most of a metric.
 
         Args:
@@ -295,7 +297,9 @@ class RunManager:
         """
         return hparams_diff(select_runs(self._snapshot, runs), metric)
 
-    def to_pandas(self, runs: str | Iterable[str | RunReference] = "", tags: Sequence[str] | None = None) -> pd.DataFrame:
+    def to_pandas(
+        self, runs: str | Iterable[str | RunReference] = "", tags: Sequence[str] | None = None
+    ) -> pd.DataFrame:
         """Returns a data frame with a row for each run, and the ids as index.
 
         The columns have the names of sort keys: `status`, `created`, `hparams.lr`, `labels.team`, `metrics.loss`
