@@ -24,6 +24,7 @@ from pai_sdk.alipai.dlc.estimators import Suggestion
 from pai_sdk.alipai.dlc.programs import read_program
 from pai_sdk.alipai.dlc.scripts import read_script
 from pai_sdk.alipai.dlc.shell import ShellError
+from pai_sdk.alipai.leftovers import Leftover, differing_calls, lines_with_package, names_in_strings
 from pai_sdk.alipai.replacements import CALLED_OTHERWISE, instead_of
 from pai_sdk.alipai.session_names import SESSION_REPLACEMENTS
 from pai_sdk.errors import NotOfferedError
@@ -42,16 +43,6 @@ _OTHERWISE = "see the page 'Coming from alipai' of the documentation"
 _SERVING = ("deploy", "create_model")
 
 
-@dataclass(frozen=True, order=True)
-class Leftover:
-    """A place that needs a manual change."""
-
-    line: int  # from 1, in the file; in a notebook, in the cell
-    what: str  # the name or text at this position
-    instead: str  # the replacement, or what to do
-    cell: int = 0  # from 1, in a notebook; 0 elsewhere
-
-
 @dataclass
 class Migrated:
     """A file after the migration."""
@@ -65,12 +56,18 @@ class Migrated:
 
 def migrate_script(text: str, folder: Path | None = None) -> Migrated:
     """Reads the DLC jobs that a shell script submits; raises ValueError if the text is none."""
+    findings = list(lines_with_package(text))
     if not _SUBMITS.search(text):  # what other scripts contain does not matter
-        return Migrated(text)
+        return Migrated(text, findings=findings)
     try:
-        return Migrated(text, suggestions=read_script(text, folder))
+        return Migrated(text, findings=findings, suggestions=read_script(text, folder))
     except ShellError as error:
         raise ValueError(f"not a shell script: line {error.line}: {error}") from None
+
+
+def migrate_packages(text: str) -> Migrated:
+    """Reads a list of packages, such as a requirements.txt; it is not changed."""
+    return Migrated(text, findings=list(lines_with_package(text)))
 
 
 def migrate_source(text: str) -> Migrated:
@@ -241,6 +238,9 @@ def _rewritten(text: str, tree: ast.AST, *, binds_old: bool) -> tuple[str, list[
         content = lines[line - 1]
         lines[line - 1] = content[:column] + _NEW.encode() + content[column + len(_OLD) :]
     findings.update(_missing_members(uses))
+    findings.update(names_in_strings(tree))
+    if uses.imports:
+        findings.update(differing_calls(tree))
     return b"".join(lines).decode(), sorted(findings)
 
 

@@ -16,10 +16,12 @@ INSTEAD = {
     "pai.api.job": "Estimator and Processor with api='dlc'; session.get_job(id)",
     "pai.api.model": "RegisteredModel and session.models, for models with a training spec",
     "pai.api.tensorboard": "TensorBoard.create(uri), or job.tensorboard()",
-    "pai.api.training_job": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
+    "pai.api.training_job": (
+        "session.get_job(id), session.list_jobs(), job.logs(), job.metrics(), job.stop(), job.delete()"
+    ),
     "pai.api.experiment": "session.experiments, or Experiment",
     "pai.api.image": "session.images, or pai_sdk.jobs.retrieve()",
-    "pai.api.workspace": "session.workspaces",
+    "pai.api.workspace": "session.workspaces.list(), .get(id)",
     "pai.common.consts.DEFAULT_NETWORK_TYPE": "os.environ.get('PAI_NETWORK_TYPE')",
     "pai.common.consts.PAI_VPC_ENDPOINT": "Session(network='VPC')",
     "pai.common.docker_utils": "instance_type='local' runs a job in Docker; for other uses, the package docker",

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from pai_sdk._data.storage.oss.client import OssClient
 
 SESSION_REPLACEMENTS = {
-    "training_job_api": "session.get_job(id), session.list_jobs(), job.stop(), job.delete(), job.metrics()",
+    "training_job_api": (
+        "session.get_job(id), session.list_jobs(), job.logs(), job.metrics(), job.stop(), job.delete()"
+    ),
     "algorithm_api": "session.algorithms",
     "experiment_api": "session.experiments, or Experiment",
     "image_api": "session.images, or pai_sdk.jobs.retrieve()",
-    "workspace_api": "session.workspaces",
+    "workspace_api": "session.workspaces.list(), .get(id)",
     "tensorboard_api": "TensorBoard.create(uri), or job.tensorboard()",
     "job_api": "Estimator and Processor with api='dlc'; session.get_job(id)",
     "lineage_api": "job.record has the inputs and outputs of a job; there is no lineage service",

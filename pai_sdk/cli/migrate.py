@@ -14,7 +14,13 @@ import typer
 
 from pai_sdk._core.files import replace_file
 from pai_sdk._core.terminal_text import visible_text
-from pai_sdk.alipai.migration import migrate_notebook, migrate_script, migrate_source, read_source
+from pai_sdk.alipai.migration import (
+    migrate_notebook,
+    migrate_packages,
+    migrate_script,
+    migrate_source,
+    read_source,
+)
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.tables import print_error, print_json
 from pai_sdk.errors import InvalidInputError, Problem
@@ -23,6 +29,12 @@ if TYPE_CHECKING:
     from pai_sdk.alipai.migration import Migrated
 
 _SCRIPTS = (".sh", ".bash", ".zsh")
+_PACKAGES = re.compile(
+    r"(requirements|constraints).*\.(txt|in)|pyproject\.toml|setup\.cfg|Pipfile|(environment|conda).*\.ya?ml"
+    r"|(.*\.)?Dockerfile.*"
+)
+"""Files that name packages; other lists are read if their own path is given."""
+_LISTS = (".txt", ".in", ".toml", ".cfg", ".yml", ".yaml")
 _SHEBANG = re.compile(rb"#!.*\b(ba|da|k|z)?sh\b")
 _SKIPPED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages", "venv"))
 
@@ -30,7 +42,9 @@ _SKIPPED_FOLDERS = frozenset(("__pycache__", "node_modules", "site-packages", "v
 def migrate(
     paths: Annotated[
         list[Path],
-        typer.Argument(metavar="PATH", help="Programs, notebooks, shell scripts, or folders with them."),
+        typer.Argument(
+            metavar="PATH", help="Programs, notebooks, shell scripts, lists of packages, or folders with them."
+        ),
     ],
     write: Annotated[
         bool, typer.Option("--write", "-w", help="Change the files; without it, only show the changes.")
@@ -42,8 +56,9 @@ def migrate(
     For DLC jobs, of `dlc submit` or the official client, it shows an Estimator that does the same. Those files are
     not changed: `pai-sdk dlc` runs scripts as they are.
 
-    Imports and uses of the package are changed; strings and comments are not. Names that pai_sdk lacks are listed
-    with their replacements. The exit code is 1 if a file cannot be read.
+    Imports and uses of the package are changed; strings and comments are not. What needs a manual change is listed
+    with its replacement: names that pai_sdk lacks, names in strings, calls that mean something else, lines that
+    install alipai. The exit code is 1 if a file cannot be read.
 
     Example: pai-sdk migrate train.py notebooks/ --write
     """
@@ -113,7 +128,9 @@ def _walk(paths: Iterable[Path]) -> Iterator[Path]:
                 and not Path(folder, name, "pyvenv.cfg").exists()
             )
             yield from (
-                Path(folder, name) for name in sorted(names) if name.endswith((".py", ".ipynb", *_SCRIPTS))
+                Path(folder, name)
+                for name in sorted(names)
+                if name.endswith((".py", ".ipynb", *_SCRIPTS)) or _PACKAGES.fullmatch(name)
             )
 
 
@@ -121,6 +138,8 @@ def _migrate(path: Path, *, write: bool) -> Migrated:
     if path.suffix == ".ipynb":
         text, encoding = path.read_bytes().decode("utf-8"), "utf-8"
         migrated = migrate_notebook(text)
+    elif path.suffix in _LISTS or _PACKAGES.fullmatch(path.name):
+        return migrate_packages(path.read_bytes().decode("utf-8"))
     elif _is_script(path):
         return migrate_script(path.read_bytes().decode("utf-8"), path.parent)
     else:

@@ -105,6 +105,19 @@ def test_a_use_in_a_formatted_text_is_changed_or_named() -> None:
         ("import pai; pai.estimator.Unknown", "pai.estimator.Unknown", "Coming from alipai"),
         ("import pai; session.training_job_api.list()", ".training_job_api", "session.list_jobs()"),
         ("import pai; estimator.deploy()", ".deploy()", "PAI-EAS"),
+        ("import pai; session.training_job_api.list_logs(i)", ".training_job_api", "job.logs()"),
+        ("import pai; session.workspace_api.list()", ".workspace_api", "session.workspaces.list()"),
+        ("@patch('pai.estimator.Estimator.fit')\ndef f(): ...", "'pai.estimator.Estimator.fit'", "pai_sdk"),
+        ("m = import_module('pai.session')", "'pai.session'", "pai_sdk"),
+        ("setattr('jobs.pai.session.Session', x)", "'jobs.pai.session.Session'", "pai_sdk"),
+        ("def f(a: 'list[pai.job.Channel]'): ...", "'list[pai.job.Channel]'", "pai_sdk"),
+        ("run(['python', '-m', 'pai.toolkit.config'])", "'pai.toolkit.config'", "pai_sdk"),
+        ("import pai; setup_default_session('id', 'secret')", "setup_default_session(…)", "access_key_id=…"),
+        ("import pai; pai.session.setup_default_session(key)", "setup_default_session(…)", "access_key_id=…"),
+        ("import pai; job = est.fit(); job.wait(5)", "job.wait(5)", "interval=5"),
+        ("import pai; train_job.wait(seconds, False)", "train_job.wait(seconds, …)", "interval=seconds"),
+        ("import pai; est.fit(wait=False).wait(9)", "est.fit(wait=False).wait(9)", "interval=9"),
+        ("import pai; est = Processor(); est.latest_job.wait(5)", "est.latest_job.wait(5)", "interval=5"),
     ],
 )
 def test_what_has_no_counterpart_is_named_with_its_replacement(line: str, what: str, instead: str) -> None:
@@ -119,6 +132,56 @@ def test_what_is_there_is_no_finding() -> None:
         "import pai\nfrom pai.estimator import Estimator, FileSystemInput\npai.session.setup_default_session\n"
     )
     assert migrate_source(source).findings == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "x = 'pai.aliyuncs.com'; y = 'see pai.session'; z = 'paint.session'",
+        '"""pai.session"""\ndef f():\n    "pai.estimator"',
+        "import pai; job.wait(); job.wait(interval=5); event.wait(5); process.wait(5)",
+        "import pai; setup_default_session(region_id='cn-hangzhou')",
+        "setup_default_session('cn-hangzhou', '1'); job.wait(5)",
+    ],
+)
+def test_other_texts_and_calls_are_no_finding(source: str) -> None:
+    assert migrate_source(f"{source}\n").findings == []
+
+
+def test_requirements_and_commands_that_name_alipai_are_listed_and_kept(tmp_path: Path) -> None:
+    files = {
+        "requirements-dev.txt": "numpy\nalipai>=0.4.0\npai==0.4.7\npaint\nmy-alipai\n",
+        "pyproject.toml": 'dependencies = [\n  "alipai~=0.4.13",\n]\n',
+        "environment.yml": "dependencies:\n  - pip:\n      - alipai\n",
+        "Dockerfile": "FROM python\nRUN pip install --upgrade pai && pip install paint\n",
+        "run.sh": "python submit.py\npython -m pai.toolkit.config\n",
+        "notes.txt": "alipai\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    result = CliRunner().invoke(app, ["migrate", str(tmp_path), "--write", "--json"])
+    found = {
+        (Path(line["path"]).name, finding["line"]): finding["instead"]
+        for line in map(json.loads, result.stdout.splitlines())
+        for finding in line["findings"]
+    }
+    assert {place for place, instead in found.items() if "wheel" in instead} == {
+        ("requirements-dev.txt", 2),
+        ("requirements-dev.txt", 3),
+        ("pyproject.toml", 2),
+        ("environment.yml", 3),
+        ("Dockerfile", 2),
+    }
+    assert found["run.sh", 2] == "python -m pai_sdk.toolkit.config"
+    assert len(found) == 6
+    assert {name: (tmp_path / name).read_text() for name in files} == files
+
+
+def test_requirements_named_alone_are_no_program(tmp_path: Path) -> None:
+    (tmp_path / "needed.txt").write_text("alipai>=0.4.0\n")
+    result = CliRunner().invoke(app, ["migrate", str(tmp_path / "needed.txt")])
+    assert result.exit_code == 0
+    assert "needed.txt, line 1: alipai>=0.4.0: " in result.stdout
 
 
 def test_modules_are_reached_through_the_package() -> None:
