@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from pai_sdk._client.submit.parameters import Description
+from pai_sdk._client.submit.parameters import Description, ResumeSource
 from pai_sdk._client.submit.submitter import CHECKPOINTS, EstimatorBase, training_outputs
 from pai_sdk._core.names.keywords import checks_keywords, init_checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -52,7 +52,7 @@ class Estimator(EstimatorBase):
             the value: `[{"name": "loss", "regex": r"loss=([0-9.]+)"}]`.
         checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can continue from there.
         resume: the checkpoint to resume from, which `get_checkpoint()` returns in the job. True: the newest
-            complete one in `checkpoints_path`; without one, the job starts from scratch. The id of an earlier job,
+            complete one in `checkpoints_path`; without one, the job starts from scratch. An earlier job, its id,
             or the URI or path of checkpoints: the newest complete one there, copied to the new job's checkpoints
             before it starts. If `checkpoints_path` has one that is not older, the job resumes from that.
         allow_secrets: upload files that look like keys, too (`.env`, `*.pem`).
@@ -78,7 +78,7 @@ class Estimator(EstimatorBase):
     metric_definitions: Sequence[MetricDefinition | Mapping[str, Any]] | None = field(default=None, kw_only=True)
     checkpoints_path: str | None = field(default=None, kw_only=True)
     allow_secrets: bool = field(default=False, kw_only=True)
-    resume: bool | str | os.PathLike[str] | None = field(default=None, kw_only=True)
+    resume: ResumeSource = field(default=None, kw_only=True)
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], **parameters: Any) -> FunctionEstimator:

@@ -19,6 +19,7 @@ from pydantic import BaseModel, TypeAdapter
 
 from pai_sdk._client.backend.dlc.options import DlcOptions
 from pai_sdk._client.experiment import Experiment
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.job_file import KINDS, parameters_of
 from pai_sdk._client.submit.parameters import JobParameters, Role
 from pai_sdk._client.submit.submitter import JobSubmitter
@@ -109,8 +110,8 @@ def _hints(kind: type[JobSubmitter] | type[Role]) -> dict[str, Any]:
         each.__name__: each for each in (ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig)
     }
     names |= {each.__name__: each for each in (AlgorithmSpec, Channel, DlcOptions, MetricDefinition, Experiment)}
-    names |= {each.__name__: each for each in (Role, Secret)}
-    absent = dict.fromkeys(("Session", "TrainingJob", "AlgorithmChoice", "Notification", "Plan"), Any)
+    names |= {each.__name__: each for each in (Role, Secret, TrainingJob)}
+    absent = dict.fromkeys(("Session", "AlgorithmChoice", "Notification", "Plan"), Any)
     return get_type_hints(kind, localns={**names, **absent})
 
 
@@ -118,7 +119,7 @@ def _of_files(hint: Any) -> Any:
     """Returns the type of a value in a file: strings for paths, no null, no mapping if its fields are known."""
     if get_origin(hint) in (Union, types.UnionType):
         variants = [_of_files(each) for each in get_args(hint)]
-        variants = [each for each in variants if each not in (os.PathLike, Experiment, types.NoneType)]
+        variants = [each for each in variants if each not in _NOT_IN_FILES]
         has_model = any(isinstance(each, type) and issubclass(each, BaseModel) for each in variants)
         variants = [each for each in variants if not (has_model and get_origin(each) in _MAPPINGS)]
         return Union[tuple(variants)]  # noqa: UP007 - made from a list
@@ -129,6 +130,7 @@ def _of_files(hint: Any) -> Any:
     return hint
 
 
+_NOT_IN_FILES = (os.PathLike, Experiment, TrainingJob, types.NoneType)
 _MAPPINGS = (Mapping, get_origin(Mapping[str, str]), dict)
 _SEQUENCES = (Sequence, get_origin(Sequence[str]), list)
 

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.experiment import Experiment
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.channels import ChannelResolver
-from pai_sdk._client.submit.parameters import Description, JobParameters
+from pai_sdk._client.submit.parameters import Description, JobParameters, ResumeSource
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.submit.request_fields import folder_of
 from pai_sdk._data.storage.uri import uri_scheme
@@ -123,7 +124,7 @@ def resume_point(
     return None
 
 
-def _find_resume_point(resume: bool | str | os.PathLike[str], target: str, session: Session) -> ResumePoint:
+def _find_resume_point(resume: ResumeSource, target: str, session: Session) -> ResumePoint:
     from pai_sdk._data.run.store.resume import find_resume_point  # for weight: most jobs do not resume
 
     source = target if resume is True else _source(resume, session)
@@ -139,8 +140,10 @@ def _find_resume_point(resume: bool | str | os.PathLike[str], target: str, sessi
         raise InvalidInputError([Problem("", f"{source} or {target} cannot be read: {error}", hint)]) from error
 
 
-def _source(resume: bool | str | os.PathLike[str], session: Session) -> str:
+def _source(resume: ResumeSource, session: Session) -> str:
     """Returns the URI or path of the checkpoints from which to resume."""
+    if isinstance(resume, TrainingJob):
+        return _checkpoints_of(resume)
     if isinstance(resume, os.PathLike):
         return str(Path(resume).expanduser())
     text = str(resume)
@@ -153,7 +156,11 @@ def _source(resume: bool | str | os.PathLike[str], session: Session) -> str:
     except NotFoundError as error:
         hint = "give the id of a job, or the URI of checkpoints; a folder is written as './name'"
         raise InvalidInputError([Problem("", str(error), hint)]) from error
+    return _checkpoints_of(job)
+
+
+def _checkpoints_of(job: TrainingJob) -> str:
     if _CHECKPOINTS not in job.outputs:
         hint = f"it has: {', '.join(job.outputs) or 'none'}"
-        raise InvalidInputError([Problem("", f"job {text} has no output {_CHECKPOINTS!r}", hint)])
+        raise InvalidInputError([Problem("", f"job {job.id} has no output {_CHECKPOINTS!r}", hint)])
     return job.outputs[_CHECKPOINTS]

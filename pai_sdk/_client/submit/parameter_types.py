@@ -10,6 +10,7 @@ from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
 from pai_sdk._client.job.notifications import Notification
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import type_problem
@@ -68,8 +69,10 @@ _TYPES: dict[str, _ParameterType] = {
         "an integer",
     ),
     "resume": _ParameterType(
-        lambda value: isinstance(value, bool | os.PathLike) or (isinstance(value, str) and bool(value.strip())),
-        "True, the id of a job, or the URI or path of checkpoints",
+        lambda value: (
+            isinstance(value, bool | os.PathLike | TrainingJob) or (isinstance(value, str) and bool(value.strip()))
+        ),
+        "True, a job or its id, or the URI or path of checkpoints",
     ),
     **dict.fromkeys(("allow_secrets", "git_labels"), _BOOL),
 }

@@ -6,17 +6,21 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from pai_sdk._client.backend.dlc.options import DlcOptions
     from pai_sdk._client.experiment import Experiment
     from pai_sdk._client.job.notifications import Notification
+    from pai_sdk._client.job.training_job import TrainingJob
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.registered import AlgorithmChoice
     from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk._wire.pai.secret_values import Secret
     from pai_sdk._wire.pai.spec import Channel, MetricDefinition
+
+ResumeSource: TypeAlias = "bool | str | os.PathLike[str] | TrainingJob | None"
+"""True, a job or its id, or the URI or path of checkpoints; None and False start from scratch."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +45,7 @@ class Description:
     allow_secrets: bool = False  # upload files that look like keys, too
     job_type: str = "PyTorchJob"
     algorithm: AlgorithmChoice | None = None  # defines image and command, if it is set
-    # True, the id of a job, or the URI or path of checkpoints.
-    resume: bool | str | os.PathLike[str] | None = None
+    resume: ResumeSource = None
 
 
 @dataclass(frozen=True, kw_only=True)

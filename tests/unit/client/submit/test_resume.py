@@ -123,6 +123,13 @@ def test_a_job_is_resumed_in_an_output_of_its_own(session: Session, earlier_job:
     assert steps(earlier_job) == [20, 3]
 
 
+def test_a_job_that_is_at_hand_is_resumed(session: Session, earlier_job: Path) -> None:
+    saved(earlier_job, 20)
+    made = plan(session, resume=session.get_job("local-1"))
+    assert made.resume is not None
+    assert made.resume.step == 20
+
+
 @pytest.mark.parametrize("form", ["uri", "uri of the run", "path", "text"])
 def test_a_uri_or_a_path_is_resumed(session: Session, tmp_path: Path, form: str) -> None:
     folder = saved(tmp_path / "run" / "checkpoints", 7)
@@ -188,7 +195,7 @@ def test_a_file_of_the_plan_would_not_copy_so_none_is_written(
 
 @pytest.mark.parametrize("wrong", [3, "", " ", ["x"]])
 def test_other_types_are_errors(session: Session, wrong: object) -> None:
-    assert "expected True, the id of a job, or the URI or path of checkpoints, got " in problem(
+    assert "expected True, a job or its id, or the URI or path of checkpoints, got " in problem(
         session, resume=wrong
     )
 
