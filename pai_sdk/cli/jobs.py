@@ -26,7 +26,7 @@ from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.record import JobRecord
-from pai_sdk._wire.pai.status import STATUSES, JobStatus
+from pai_sdk._wire.pai.status import STATUSES, JobStatus, canonical_status
 from pai_sdk._wire.pai.wire import seconds_of
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import Api, Json, LabelFilter, duration_s, pairs
@@ -55,10 +55,10 @@ def _canonical_status(status: str | None) -> str | None:
     """Returns the status in the spelling of the service."""
     if status is None:
         return None
-    by_lower_case = {each.lower(): each for each in STATUSES}
-    if status.lower() not in by_lower_case:  # a service would return no jobs and no error
+    spelled = canonical_status(status)
+    if spelled is None:  # a service would return no jobs and no error
         raise typer.BadParameter(f"{status!r} is not a status; available: {', '.join(STATUSES)}")
-    return by_lower_case[status.lower()]
+    return spelled
 
 
 Status = Annotated[

@@ -38,7 +38,7 @@ CALLS: list[tuple[str, Callable[[Session], Any]]] = [
     ("session", lambda s: TrainingJob.get("train1", session="cn-hangzhou")),  # type: ignore[arg-type]
     ("session", lambda s: TrainingJob.list(session="cn-hangzhou")),  # type: ignore[arg-type]
     ("session", lambda s: Processor("img", "true", session="cn-hangzhou").plan()),  # type: ignore[arg-type]
-    ("status", lambda s: TrainingJob.list(status="Succeeded", session=s)),
+    ("status", lambda s: TrainingJob.list(status="Done", session=s)),
     ("labels", lambda s: TrainingJob.list(labels="a=b", session=s)),  # type: ignore[arg-type]
     ("labels", lambda s: TrainingJob.list(labels={"a": 5}, session=s)),  # type: ignore[dict-item]
     ("name", lambda s: TrainingJob.list(name=5, session=s)),  # type: ignore[arg-type]

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import overload
 
+from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.display.job_listing import job_table_html
 from pai_sdk._client.job.result_lists import ResultList
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.short_traceback import short_tracebacks
+from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, Problem
 
 _MAX_ROWS = 50
+_MAX_NAMESAKES = 100  # jobs whose names have the name of the searched job as a part
+_MAX_SHOWN_IDS = 5
+
+
+def attach_to_job(id_or_name: str, backend: Backend) -> TrainingJob:
+    """Attaches to a job by its id, or by a name that only one job has; InvalidInputError if several have it."""
+    try:
+        return TrainingJob(id_or_name, backend, record=backend.get(id_or_name))
+    except NotFoundError:
+        ids: list[str] = []
+        with suppress(PaiError):  # the key may have no permission to list jobs
+            records = islice(backend.list(name=id_or_name), _MAX_NAMESAKES)
+            ids = [each.training_job_id for each in records if each.training_job_name == id_or_name]
+        if not ids:
+            raise
+    if len(ids) > 1:
+        shown = f"{', '.join(ids[:_MAX_SHOWN_IDS])}{' …' if len(ids) > _MAX_SHOWN_IDS else ''}"
+        reason = f"{len(ids)} jobs have the name {id_or_name!r}"
+        raise InvalidInputError([Problem("job_id", reason, f"give the id of one: {shown}")])
+    return TrainingJob(ids[0], backend, record=backend.get(ids[0]))
 
 
 @short_tracebacks

@@ -100,14 +100,14 @@ class TrainingJob(Aliased):
     @classmethod
     @checks_keywords
     def get(cls, job_id: str, *, session: JobSource | None = None) -> TrainingJob:
-        """Attach to a job by its id.
+        """Attach to a job by its id, or by a name that only one job has.
 
         Args:
-            job_id: the id, as `run()` and `pai-sdk ps` print it.
+            job_id: the id, as `run()` and `pai-sdk ps` print it; or the name.
             session: the session of the job; the default session otherwise.
 
         Raises:
-            InvalidInputError: the value cannot be an id.
+            InvalidInputError: the value cannot be an id, or it is the name of several jobs.
             NotFoundError: there is no such job.
         """
         return _source(session, local=backend_for_job(job_id).is_local).get_job(job_id)
@@ -385,7 +385,7 @@ class TrainingJob(Aliased):
             ...     return job.metrics("loss")[-1].value
         """
         points = self.backend.metrics(self.id, name=name, since=since)
-        return MetricList(points, explain_empty=None if name is None else partial(_explain_no_values, self, name))
+        return MetricList(points, explain_empty=partial(_explain_no_values, self, name))
 
     def events(self) -> Sequence[str]:
         """The job's events, as reported by the service."""
@@ -661,11 +661,22 @@ def _source(session: JobSource | None, *, local: bool) -> JobSource:
     return source
 
 
-def _explain_no_values(job: TrainingJob, name: str) -> str:
+def _explain_no_values(job: TrainingJob, name: str | None) -> str:
     """Says why a list of the values of a metric is empty, with the names of the metrics that the job has."""
-    message = f"no values of {name!r}"
+    message = "no values" if name is None else f"no values of {name!r}"
     with suppress(PaiError):  # an explanation in a repr is not worth an error
         existing = dict.fromkeys(point.name for point in job.backend.metrics(job.id) if point.name)
-        if name not in existing:
-            return f"{message}: {name_hint(name, existing) or 'the job has reported no metrics yet'}"
+        if not existing:
+            return f"{message}: {_why_no_metrics(job)}"
+        if name is not None and name not in existing:
+            return f"{message}: {name_hint(name, existing)}"
     return message
+
+
+def _why_no_metrics(job: TrainingJob) -> str:
+    if not job.record.status.is_terminal:
+        return "the job has reported no metrics yet"
+    definitions = (job.record.algorithm_spec or {}).get("MetricDefinitions") or ()
+    patterns = ", ".join(repr(each.get("Regex")) for each in definitions)
+    reason = "the job has reported no metrics"
+    return f"{reason}, and no line of its log matches its metric_definitions: {patterns}" if patterns else reason

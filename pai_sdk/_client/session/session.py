@@ -14,7 +14,7 @@ from pai_sdk._client.backend.backends import Backends
 from pai_sdk._client.backend.base import Backend, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.specs import backend_for_job, backend_for_type, checked_api
-from pai_sdk._client.job.job_list import JobList
+from pai_sdk._client.job.job_list import JobList, attach_to_job
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.config.credentials import Credentials, CredentialsProvider, provider_of, static_credentials
 from pai_sdk._core.config.settings import Settings, load_settings
@@ -386,16 +386,16 @@ class Session(Aliased):
         return TrainingJob(submission.submit(plan, backend, prepare=prepare), backend)
 
     def get_job(self, job_id: str) -> TrainingJob:
-        """Attach to a job.
+        """Attach to a job by its id, or by a name that only one job has.
 
         Raises:
-            InvalidInputError: the id is no string, or empty.
+            InvalidInputError: the id is no string, or empty, or it is the name of several jobs.
             NotFoundError: there is no such job.
         """
         check_job_id(job_id)
         spec = backend_for_job(job_id)
         backend = self.backend_for(next(iter(spec.instance_types), None), spec.capabilities.api)
-        return TrainingJob(job_id, backend, record=backend.get(job_id))
+        return attach_to_job(job_id, backend)
 
     def list_jobs(
         self,
@@ -412,7 +412,7 @@ class Session(Aliased):
         The result prints as a table and takes indexes and slices: `session.list_jobs()[:10]`; `len()` fetches all.
 
         Args:
-            status: only jobs in this status.
+            status: only jobs in this status, in any case; `Succeeded` is `Succeed`.
             name: only jobs with this text in their name.
             labels: only jobs with all of these labels.
             local: those in Docker on this machine instead of those of the service.
@@ -422,7 +422,7 @@ class Session(Aliased):
         Raises:
             InvalidInputError: there is no such status, or the name or the labels are no strings.
         """
-        check_filters(status, name, labels)
+        status = check_filters(status, name, labels)
         backend = self.local if local else self.backend_for(None, checked_api(api))
         records = backend.list(status=status, name=name, labels=labels, skip=skip)
         return JobList(TrainingJob(record.training_job_id, backend, record=record) for record in records)

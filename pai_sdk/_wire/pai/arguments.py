@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any
 
 from pai_sdk._core.names.hints import wrong_type, wrong_value
-from pai_sdk._wire.pai.status import STATUSES
+from pai_sdk._wire.pai.status import STATUSES, canonical_status
 from pai_sdk.errors import InvalidInputError, Problem
 
 _MAX_TIMEOUT_S = 1e9  # 30 years; waits of the operating system overflow at a few times that
@@ -19,10 +19,11 @@ def check_job_id(job_id: object) -> None:
         raise InvalidInputError([wrong_type("job_id", job_id, "the id of a job", "`pai-sdk ps` lists them")])
 
 
-def check_filters(status: object, name: object, labels: object) -> None:
-    """Checks the filters of a list of jobs; each can be None."""
+def check_filters(status: object, name: object, labels: object) -> str | None:
+    """Checks the filters of a list of jobs, which can be None; returns the status as the service spells it."""
     problems = []
-    if status is not None and status not in STATUSES:
+    spelled = canonical_status(status) if isinstance(status, str) else None
+    if status is not None and spelled is None:
         # A service would find no job, and give no reason.
         problems.append(Problem("status", f"{status!r} is not a status", f"available: {', '.join(STATUSES)}"))
     if name is not None and not isinstance(name, str):
@@ -31,6 +32,7 @@ def check_filters(status: object, name: object, labels: object) -> None:
         problems.append(_NO_LABELS)
     if problems:
         raise InvalidInputError(problems)
+    return spelled
 
 
 def check_labels(labels: object) -> None:

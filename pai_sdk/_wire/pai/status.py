@@ -87,6 +87,20 @@ STATUSES: Final = (
     "InitializeFailed",
     "Terminated",
 )
+_SYNONYMS: Final = {"succeeded": "Succeed", "stopped": "Terminated"}
+_BY_LOWER_CASE: Final = {**{name.lower(): name for name in STATUSES}, **_SYNONYMS}
+
+
+def canonical_status(name: str) -> str | None:
+    """Returns a status in the spelling of the service, for any case; None for an unknown one.
+
+    Example:
+        >>> canonical_status("succeeded"), canonical_status("Done")
+        ('Succeed', None)
+    """
+    return _BY_LOWER_CASE.get(name.lower())
+
+
 WAITING: Final = ("Creating", "Created", "Submitted")
 """Of these, the statuses of jobs that have no instances yet."""
 for _name in ("Creating", "Created", "Submitted", "Initializing", "Running", "Succeed", "Failed", "Terminated"):

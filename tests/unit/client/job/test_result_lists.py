@@ -86,6 +86,22 @@ def test_a_metric_that_does_not_exist_suggests_one() -> None:
     assert missing[:1] == []
 
 
+class Silent(FakeBackend):
+    def metrics(self, job_id: str, *, name: str | None = None, since: str | None = None) -> Iterator[MetricPoint]:
+        return iter([])
+
+
+def test_a_job_without_metrics_says_why() -> None:
+    backend = Silent()
+    assert "no metrics yet" in repr(TrainingJob("train1", backend).metrics("loss"))
+    backend.status = "Succeed"
+    assert repr(TrainingJob("train1", backend).metrics()) == "[]  # no values: the job has reported no metrics"
+    backend.extra = {"AlgorithmSpec": {"MetricDefinitions": [{"Name": "acc", "Regex": "accuracy=([0-9.]+)"}]}}
+    reason = TrainingJob("train1", backend).metrics("acc")._repr_html_()
+    assert "no metrics yet" not in reason
+    assert "no line of its log matches its metric_definitions: &#x27;accuracy=([0-9.]+)&#x27;" in reason
+
+
 def test_a_stream_of_a_log_says_how_to_read_it() -> None:
     assert repr(TrainingJob("train1", FakeBackend()).logs()).startswith("<LogStream of train1; for line in")
 
