@@ -36,17 +36,20 @@ _UsageError: type[Any] = typer.BadParameter.__mro__[1]  # of the click that type
 def load(shell: Any) -> None:
     """Registers the magic with IPython's shell."""
 
-    def pai_job(line: str, cell: str) -> TrainingJob | Plan | None:
+    def pai_job(line: str, cell: str | None = None) -> TrainingJob | Plan | None:
         return run_cell(shell, line, cell)
 
     pai_job.__doc__ = run_cell.__doc__
-    shell.register_magic_function(pai_job, "cell", _MAGIC)
+    # As a line too: IPython refuses `%%pai_job --help` in a cell without code.
+    shell.register_magic_function(pai_job, "line_cell", _MAGIC)
 
 
-def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
+def run_cell(shell: Any, line: str, cell: str | None) -> TrainingJob | Plan | None:
     """%%pai_job OPTIONS: run the code of this cell as a job, with the options of `pai-sdk run`.
 
     The image is that of this Python by default, and the command `python cell.py $PAI_USER_ARGS`.
+
+    `%pai_job --help` shows all options.
 
     `--session NAME` names a variable that holds the session; without it, the default session is used.
 
@@ -64,6 +67,10 @@ def run_cell(shell: Any, line: str, cell: str) -> TrainingJob | Plan | None:
     options = _options(tokens)
     if options is None:
         return None  # --help
+    if cell is None:
+        raise InvalidInputError(
+            [Problem(f"%{_MAGIC}", "has no code", f"write %%{_MAGIC} above the code of a cell")]
+        )
     if session_name is not None and session_name not in shell.user_ns:
         raise InvalidInputError([Problem(_SESSION, f"there is no variable {session_name!r}")])
     dry_run, wait = options.pop("dry_run"), options.pop("wait")

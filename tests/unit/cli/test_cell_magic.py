@@ -12,6 +12,7 @@ import pai_sdk
 from pai_sdk._client.backend.base import Plan
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 
 
 class Shell:
@@ -22,7 +23,7 @@ class Shell:
         self.magics: dict[str, object] = {}
 
     def register_magic_function(self, function: object, kind: str, name: str) -> None:
-        assert kind == "cell"
+        assert kind == "line_cell"
         self.magics[name] = function
 
 
@@ -34,7 +35,7 @@ def shell(memory: FakeBackend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return shell
 
 
-def run(shell: Shell, line: str, cell: str = "print('hello')\n") -> object:
+def run(shell: Shell, line: str, cell: str | None = "print('hello')\n") -> object:
     return shell.magics["pai_job"](line, cell)  # type: ignore[operator]
 
 
@@ -100,8 +101,14 @@ def test_a_session_by_the_name_of_its_variable(shell: Shell) -> None:
     assert isinstance(run(shell, "-t ecs.c6.large --session=mine --dry-run"), Plan)
 
 
-def test_help_is_printed(shell: Shell, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(shell, "--help") is None
+def test_a_line_has_no_code_to_run(shell: Shell) -> None:
+    with refused(InvalidInputError, "%pai_job"):
+        run(shell, "--instance-type ecs.c6.large", None)
+
+
+@pytest.mark.parametrize("cell", [None, "print(1)"])
+def test_help_is_printed(shell: Shell, capsys: pytest.CaptureFixture[str], cell: str | None) -> None:
+    assert run(shell, "--help", cell) is None
     shown = capsys.readouterr().out
     assert "--instance-type" in shown
     assert "--schema" not in shown
