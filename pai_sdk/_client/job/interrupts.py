@@ -72,7 +72,9 @@ def rearm_interrupt() -> None:
 def detached(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
     """Builds the interrupt of a wait whose job is still running; its text has the command to follow the job."""
     message = f"{job_id} is still running. To follow"
-    return _interrupt(f"{message} it: {commands[0]}", f"{message} or stop it:", commands)
+    # Only a notebook shows these lines: there the variable of an interrupted `job = estimator.fit()` is not set.
+    code = f"job = TrainingJob.get({job_id!r}), then job.wait() or job.stop()"
+    return _interrupt(f"{message} it: {commands[0]}", f"{message} or stop it:", [code, *commands])
 
 
 def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInterrupt:

@@ -578,6 +578,7 @@ def test_a_notebook_shows_an_interrupt_in_a_few_lines() -> None:
     text = "\n".join(detached("train1", ["pai-sdk logs -f train1", "pai-sdk stop train1"])._render_traceback_())
     assert text.splitlines() == [
         "Interrupted. train1 is still running. To follow or stop it:",
+        "  job = TrainingJob.get('train1'), then job.wait() or job.stop()",
         "  pai-sdk logs -f train1",
         "  pai-sdk stop train1",
     ]
