@@ -46,7 +46,10 @@ class Endpoint:
 
 
 def scheme_and_host(endpoint: str) -> tuple[str, str]:
-    """Returns scheme and host (with its port) of an endpoint; https without a scheme."""
+    """Returns scheme and host (with its port); an endpoint without a scheme is http on this machine, else https.
+
+    oss2 uses http for every endpoint without a scheme, so both agree for a service on this machine.
+    """
     match = _ENDPOINT.fullmatch(endpoint)
     if not match:
         if _IPV6.fullmatch(endpoint):  # oss2 refuses them
@@ -55,12 +58,19 @@ def scheme_and_host(endpoint: str) -> tuple[str, str]:
         # It may contain a user name and password, so the part before an @ is not shown.
         redacted = re.sub(r"//.*@", "//…@", endpoint)
         raise SettingsError(f"{redacted!r} is not an endpoint; write host, host:port or http(s)://host:port")
-    return (match["scheme"] or "https").lower(), match["host"].lower()
+    host = match["host"].lower()
+    return (match["scheme"] or ("http" if _is_on_loopback(host) else "https")).lower(), host
 
 
 def with_scheme(endpoint: str) -> str:
-    """Returns the endpoint as a URL without a slash at its end; https without a scheme."""
+    """Returns the endpoint as a URL without a slash at its end."""
     return "{}://{}".format(*scheme_and_host(endpoint.strip()))
+
+
+def short_endpoint(url: str) -> str:
+    """Returns the shortest endpoint with that URL: without its scheme, where `with_scheme` adds the same one."""
+    host = host_of(url)
+    return host if with_scheme(host) == with_scheme(url) else url
 
 
 def host_of(endpoint: str) -> str:
@@ -81,10 +91,14 @@ def is_alibaba_oss(endpoint: str) -> bool:
 
 def is_loopback(endpoint: str) -> bool:
     """Returns True if the endpoint is this machine."""
-    host = host_of(endpoint).partition(":")[0]
-    if host == "localhost":
+    return _is_on_loopback(host_of(endpoint))
+
+
+def _is_on_loopback(host: str) -> bool:
+    name = host.partition(":")[0]
+    if name == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.config.credentials import CredentialsProvider
 from pai_sdk._core.config.settings import Settings, save_config
+from pai_sdk._core.endpoint import short_endpoint
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.errors import SettingsError
 
@@ -79,8 +80,12 @@ class SessionAliases:
 
     @property
     def oss_endpoint(self) -> str:
-        """The endpoint of OSS: a host, as in `oss://bucket.<host>/key`; without TLS a URL that begins with `http://`."""
-        return self.settings.oss_url.removeprefix("https://")
+        """The endpoint of OSS: a host, as in `oss://bucket.<host>/key`, also that of the embedded service.
+
+        oss2 and sessions take it. `session.settings.oss_url` is the URL, for libraries that would use TLS. An
+        endpoint that needs its scheme keeps it: `http://` of another machine, `https://` of this one.
+        """
+        return short_endpoint(self.settings.oss_url)
 
     @property
     def credential_config(self) -> Any:

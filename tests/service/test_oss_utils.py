@@ -13,6 +13,7 @@ import pytest
 
 from pai_sdk import Session, setup_default_session
 from pai_sdk._client.session import default
+from pai_sdk._data.storage.uri import OssUri
 from pai_sdk.alipai.pai.common.oss_utils import OssUriObj, download, upload
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, SettingsError
 from tests.service.services import Client
@@ -45,8 +46,23 @@ def own_bucket(service: Client) -> Any:
 def test_the_session_says_where_it_works(session: Session, service: Client) -> None:
     info = service.info
     assert (session.region_id, session.workspace_id, session.oss_bucket_name) == ("local", "1", info.bucket)
-    assert (session.workspace_name, session.is_inner, session.oss_endpoint) == ("local", False, info.oss_endpoint)
+    assert (session.workspace_name, session.is_inner) == ("local", False)
+    assert session.oss_endpoint == info.oss_endpoint.removeprefix("http://")
     assert session.get_storage_path_by_category("input_data", "x") == "pai/input_data/x/"
+
+
+def test_the_endpoint_is_used_as_that_of_the_cloud(session: Session, service: Client) -> None:
+    info = service.info
+    auth = oss2.Auth(info.access_key_id, info.access_key_secret)
+    oss2.Bucket(auth, session.oss_endpoint, info.bucket).put_object("compat/b.txt", b"hello")
+    with Session(
+        info.region_id,
+        oss_endpoint=session.oss_endpoint,
+        access_key_id=info.access_key_id,
+        access_key_secret=info.access_key_secret,
+    ) as same:
+        uri = f"oss://{info.bucket}.{session.oss_endpoint}/compat/b.txt"
+        assert same.files().get_bytes(OssUri.parse(uri)) == b"hello"
 
 
 def test_its_bucket_is_a_real_one_of_oss2(session: Session, tmp_path: Path) -> None:

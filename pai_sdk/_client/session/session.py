@@ -96,8 +96,9 @@ class Session(Aliased):
             region_id: region of PAI and OSS, such as `cn-hangzhou`.
             workspace_id: the workspace jobs belong to, such as `12345`.
             oss_bucket_name: bucket for code, local inputs and outputs.
-            oss_endpoint: host of OSS, when not the region's; `http://…` turns TLS off.
-            endpoint: host of the PAI API, when not the region's; `http://…` turns TLS off.
+            oss_endpoint: host of OSS, when not the region's; `http://…` turns TLS off, and so does a host that is
+                this machine.
+            endpoint: host of the PAI API, when not the region's; likewise.
             aiworkspace_endpoint: host of the workspace API, likewise.
             dlc_endpoint: host of the API of DLC, when not the region's or `endpoint`, which a service of your own
                 has for all.

@@ -20,7 +20,8 @@ KEY: dict[str, Any] = {"access_key_id": "id", "access_key_secret": "hush"}
         (None, "oss-cn-x.aliyuncs.com"),
         ("oss-cn-x-internal.aliyuncs.com", "oss-cn-x-internal.aliyuncs.com"),
         ("https://oss-cn-x.aliyuncs.com", "oss-cn-x.aliyuncs.com"),
-        ("http://127.0.0.1:9000", "http://127.0.0.1:9000"),  # without TLS, which a client must know
+        ("http://127.0.0.1:9000", "127.0.0.1:9000"),  # http without a scheme, for sessions and for oss2
+        ("http://10.0.0.5:9000", "http://10.0.0.5:9000"),  # without TLS, which a client must know
     ],
 )
 def test_the_endpoint_fits_into_a_uri(given: str | None, shown: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pai_sdk._core.config.rules import api_region_of
-from pai_sdk._core.endpoint import is_alibaba_oss, region_of, scheme_and_host, with_scheme
+from pai_sdk._core.endpoint import is_alibaba_oss, region_of, scheme_and_host, short_endpoint, with_scheme
 
 pytestmark = pytest.mark.interpreter
 
@@ -15,11 +15,29 @@ pytestmark = pytest.mark.interpreter
     [
         ("pai.cn-hangzhou.aliyuncs.com", "https", "pai.cn-hangzhou.aliyuncs.com"),
         ("http://127.0.0.1:8765/", "http", "127.0.0.1:8765"),
+        ("127.0.0.1:8765", "http", "127.0.0.1:8765"),
+        ("LocalHost", "http", "localhost"),
+        ("https://127.0.0.1:8765", "https", "127.0.0.1:8765"),
+        ("10.0.0.5:9000", "https", "10.0.0.5:9000"),
     ],
 )
-def test_an_endpoint_without_a_scheme_is_https(endpoint: str, scheme: str, host: str) -> None:
+def test_an_endpoint_without_a_scheme_is_https_but_here(endpoint: str, scheme: str, host: str) -> None:
     assert scheme_and_host(endpoint) == (scheme, host)
     assert with_scheme(endpoint) == f"{scheme}://{host}"
+
+
+@pytest.mark.parametrize(
+    ("url", "short"),
+    [
+        ("https://oss-cn-x.aliyuncs.com", "oss-cn-x.aliyuncs.com"),
+        ("http://oss-cn-x.aliyuncs.com", "http://oss-cn-x.aliyuncs.com"),
+        ("http://127.0.0.1:8765", "127.0.0.1:8765"),
+        ("https://127.0.0.1:8765", "https://127.0.0.1:8765"),
+    ],
+)
+def test_the_short_endpoint_has_the_same_url(url: str, short: str) -> None:
+    assert short_endpoint(url) == short
+    assert with_scheme(short) == url
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ class OssClient:
     """Reads and writes objects at one endpoint with one source of credentials. Safe to use from many threads.
 
     Args:
-        endpoint: the endpoint; a string without a scheme means https.
+        endpoint: the endpoint; a string without a scheme means https, and http for this machine.
         credentials: gives the key that is valid now; asked before each request.
         region: required if the endpoint does not name one; part of the signature (V4).
         retry: the policy for every call.

@@ -214,7 +214,7 @@ class TestUrls:
                     "aiworkspace_endpoint": "HTTP://Host.example:2/",
                     "oss_endpoint": "https://oss.example",
                 },
-                "https://127.0.0.1:1",
+                "http://127.0.0.1:1",
                 "http://host.example:2",
                 "https://oss.example",
             ),
