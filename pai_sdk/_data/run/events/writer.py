@@ -39,6 +39,9 @@ EVENTS_PART = re.compile(rf"rank-(?P<rank>[0-9]{{1,9}})|{LOG_METRICS}")
 _FLUSH_S = 0.3
 _MIN_FLUSH_S = 0.01  # the reports of one step are written together
 _MAX_PENDING_BYTES = 32 << 20
+# The time between writes in calls, as a multiple of their duration; single slow ones may exceed it by the credit.
+_CALL_PAUSE_FACTOR = 100
+_MAX_CREDIT_S = 5.0
 _MAX_TEMPLATES = 256
 SESSION_STOP = 2  # a status of TensorFlow's SessionLog
 EXACT_FIELD = 100  # of Summary.Value; the fields that TensorBoard uses end at 9
@@ -225,9 +228,10 @@ _writers: weakref.WeakSet[EventWriter] = weakref.WeakSet()
 class EventWriter:
     """Appends events to a file of its own in a folder. Safe to use from several threads, and after a fork.
 
-    Events are collected in memory, and a thread appends them to the file, at once after a pause and at most three
-    times a second: a process that is killed loses less than the last second, and nothing if it writes rarely. A
-    call waits only when the file system accepts no data for so long that 32 MiB are pending.
+    A call appends its event to the file, so a process that is killed right after it loses nothing. If that takes
+    more than 1 % of the time, on a slow file system or with thousands of events a second, events are collected in
+    memory, and a thread appends them three times a second. Then a process that is killed loses less than the last
+    second, and a call waits only when 32 MiB are pending.
 
     Args:
         folder: the folder that TensorBoard reads; it is created with the first event.
@@ -267,6 +271,7 @@ class EventWriter:
         self._thread: threading.Thread | None = None  # started with the first event
         self._file: BinaryIO | None = None
         self._failure: OSError | None = None  # of the last attempt, for the next call
+        self._calls_write_at = -math.inf  # before this time, events are left to the thread
         self._closing = threading.Event()  # interrupts the pause of the thread, so that `close` is fast
         self._name_file()
 
@@ -382,21 +387,25 @@ class EventWriter:
         Raises:
             OSError: the file could not be written. The events stay pending.
         """
+        with self._file_lock:
+            self._append_pending()
+
+    def _append_pending(self) -> None:
+        """Appends the pending events, with the file lock held."""
         # The file lock spans both steps, so that two flushes write in the order of the calls. `_lock` is released
         # during the write: other threads go on collecting while the file system is slow.
-        with self._file_lock:
-            with self._lock:
-                content, self._pending, self._pending_bytes = b"".join(self._pending), [], 0
-            if not content:
-                return
-            try:
-                self._append(content)
-            except OSError as error:
-                self._failure = error
-                with self._lock:  # in front of the events collected meanwhile
-                    self._pending.insert(0, content)
-                    self._pending_bytes += len(content)
-                raise
+        with self._lock:
+            content, self._pending, self._pending_bytes = b"".join(self._pending), [], 0
+        if not content:
+            return
+        try:
+            self._append(content)
+        except OSError as error:
+            self._failure = error
+            with self._lock:  # in front of the events collected meanwhile
+                self._pending.insert(0, content)
+                self._pending_bytes += len(content)
+            raise
 
     def close(self) -> None:
         """Writes the pending events and stops the thread.
@@ -445,13 +454,14 @@ class EventWriter:
         was_empty = not self._pending_bytes
         self._pending.append(record)
         self._pending_bytes += len(record)
-        return not was_empty and self._pending_bytes <= self._max_pending_bytes and self._failure is None
+        must_wait = self._pending_bytes <= self._max_pending_bytes and time.monotonic() < self._calls_write_at
+        return must_wait and not was_empty and self._failure is None
 
     def _attend(self) -> None:
-        """Has a collected record written, by the thread or at once, and raises the error of the last attempt."""
+        """Has a collected record written, at once or by the thread, and raises the error of the last attempt."""
         if self._pending_bytes > self._max_pending_bytes:
             self.flush()
-        else:
+        elif not self._write_in_call():
             with self._lock:
                 if self._thread is None and not self._is_closed:
                     self._thread = threading.Thread(target=self._run, name="event-writer", daemon=True)
@@ -460,6 +470,23 @@ class EventWriter:
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
+
+    def _write_in_call(self) -> bool:
+        """Writes the pending events if there is time for it; returns False if they are left to the thread."""
+        started = time.monotonic()
+        # A call never waits for another write: not for that of a thread, nor for one that its signal interrupted.
+        if started < self._calls_write_at or not self._file_lock.acquire(blocking=False):
+            return False
+        try:
+            self._append_pending()
+        except OSError:  # the thread tries again; the caller gets the error
+            return False
+        finally:
+            finished = time.monotonic()
+            self._calls_write_at = max(self._calls_write_at, finished - _MAX_CREDIT_S)
+            self._calls_write_at += _CALL_PAUSE_FACTOR * (finished - started)
+            self._file_lock.release()
+        return True
 
     def _run(self) -> None:
         """Writes events together: those of `flush_s`, or of a moment where none was written for so long."""
