@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from pai_sdk._client.backend.specs import LOCAL
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._host.agent.distributed import Rendezvous, free_ports, rendezvous_variables
 from pai_sdk._host.execution.contract import environment, instances, job_type
@@ -21,6 +25,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.submit.job_file import JobFile
     from pai_sdk._wire.pai.request import TrainingJobRequest
 
+_STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 FOLDER = "pai-here"  # in the current one; a folder in it for each run
 
 
@@ -46,9 +51,32 @@ def run_by_hand(described: JobFile) -> None:
     }
     typer.echo(f"outputs: {root.relative_to(Path.cwd()) / 'output'}", err=True)
     command = request.algorithm_spec.command if request.algorithm_spec else []
-    ended = subprocess.run(command, cwd=code or root / "usercode", env={**os.environ, **variables}, check=False)
-    # A process that a signal ended has a negative code; shells add 128.
-    raise typer.Exit(ended.returncode if ended.returncode >= 0 else 128 - ended.returncode)
+    hyperparameters = {parameter.name: parameter.value for parameter in request.hyperparameters}
+    with _recorded(root, instance.name, hyperparameters) as record_exit:
+        process = subprocess.run(
+            command, cwd=code or root / "usercode", env={**os.environ, **variables}, check=False
+        )
+        # A process that a signal ended has a negative code; shells add 128.
+        exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        record_exit(exit_code)
+    raise typer.Exit(exit_code)
+
+
+@contextmanager
+def _recorded(root: Path, instance: str, values: Mapping[str, str]) -> Iterator[Callable[[int], None]]:
+    """Records hyperparameters and outcome of a run, which has no job that lists of runs could ask."""
+    status = "Terminated"  # also after Ctrl-C
+
+    def record_exit(code: int) -> None:
+        nonlocal status
+        status = "Succeed" if code == 0 else "Terminated" if code in _STOPPED else "Failed"
+
+    with EventWriter(RunLayout(str(root / "output")).tensorboard, source=instance) as events:
+        events.hparams(values)
+        try:
+            yield record_exit
+        finally:
+            events.end(status)
 
 
 def _prepare(root: Path, request: TrainingJobRequest, code: Path | None, inputs: Mapping[str, Path]) -> None:

@@ -227,7 +227,7 @@ def here(*options: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_a_script_runs_here_as_in_its_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], pai: Pai
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("src").mkdir()
@@ -245,7 +245,14 @@ def test_a_script_runs_here_as_in_its_job(
         "config": {"lr": "0.1"},
         "rank": "0",
     }
-    assert len([*(output / "tensorboard").iterdir()]) == 2
+    listed = pai("runs", "pai-here", "--json")
+    assert listed.stderr == ""
+    (run,) = map(json.loads, listed.stdout.splitlines())
+    assert (run["Status"], run["HyperParameters"], run["Metrics"]["loss"]["Last"]) == (
+        "Failed",
+        {"lr": "0.1"},
+        0.5,
+    )
     # It is no part of the code of later jobs.
     assert all("pai-here" not in entry.path for entry in package_code(tmp_path).entries)
 

@@ -33,6 +33,9 @@ _SETTLED_S = 2.0
 """File systems keep times in steps of up to two seconds: a folder that was changed this recently may change again
 without another time."""
 
+_INPUTS_OF_JOB = frozenset({"input", "usercode"})
+"""Beside `output` in the folder that a job sees as `/ml`, also that of `pai-sdk run --here`: they have no runs."""
+
 _SHARE_OF_LISTING = 5
 """The pause after a listing of a remote prefix, as a multiple of its duration, so that requests stay rare."""
 
@@ -263,6 +266,8 @@ class LocalRunFolders:
                     files.add(entry.name)
                 elif entry.is_symlink() and (is_event_file(entry.name) or _is_folder(entry)):
                     links.add(entry.name)
+        if "output" in folders and folders | links >= _INPUTS_OF_JOB:
+            folders, links = folders - _INPUTS_OF_JOB, links - _INPUTS_OF_JOB
         return folders, files, links
 
     def _check_file(self, folder: _Folder, name: str, now: float) -> None:

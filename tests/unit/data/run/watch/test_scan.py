@@ -102,6 +102,16 @@ def test_links_and_hidden_folders_are_left_out(tmp_path: Path) -> None:
     assert (list(found.changed), found.problems) == (["a"], ())
 
 
+def test_code_and_inputs_of_a_job_have_no_runs(tmp_path: Path) -> None:
+    put(tmp_path, "try/output/tensorboard")
+    put(tmp_path, "try/input/data/former")
+    put(tmp_path, "other/input")  # not beside code: a folder with this name
+    (tmp_path / "try" / "input" / "data" / "train").symlink_to(tmp_path)
+    (tmp_path / "try" / "usercode").symlink_to(tmp_path)
+    scan = run_folders(LocalStore(tmp_path)).scan()
+    assert (sorted(scan.changed), scan.links) == (["other/input", "try/output"], ())
+
+
 def test_links_to_runs_are_named(tmp_path: Path) -> None:
     """A folder of links, to compare some runs, is an empty folder otherwise."""
     root = tmp_path / "some"
