@@ -24,7 +24,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.jobs import time_text
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.run_commands import follow_run, is_folder, run_points
-from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
+from pai_sdk.cli.selection.job_names import JobId, complete_run, find_job
 from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -32,7 +32,7 @@ _POLL_INTERVAL_S = 1.0
 
 
 Run = Annotated[
-    str, typer.Argument(metavar="RUN", help="A job, or the folder or URI of a run.", autocompletion=complete_job)
+    str, typer.Argument(metavar="RUN", help="A job, or the folder or URI of a run.", autocompletion=complete_run)
 ]
 
 

@@ -33,7 +33,7 @@ from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.cli.jobs import status_text
 from pai_sdk.cli.options import Json, LabelFilter, pairs
 from pai_sdk.cli.selection.backend import selected_backend
-from pai_sdk.cli.selection.job_names import LAST, find_job
+from pai_sdk.cli.selection.job_names import LAST, complete_run, find_job
 from pai_sdk.cli.tables import print_json, print_table, table_console
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 
@@ -54,7 +54,11 @@ _BLOCKS = 24
 
 Prefixes = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PREFIX", help="Folders or URIs with runs, or jobs; by default, the session's jobs."),
+    typer.Argument(
+        metavar="PREFIX",
+        help="Folders or URIs with runs, or jobs; by default, the session's jobs.",
+        autocompletion=complete_run,
+    ),
 ]
 Tags = Annotated[
     list[str] | None, typer.Option("--tag", "-t", help="A metric to show; may be repeated. --json has all.")
@@ -110,7 +114,11 @@ def runs(
 def compare(
     run: Annotated[
         list[str] | None,
-        typer.Argument(metavar="RUN", help="Jobs, folders or URIs of runs; by default, the session's jobs."),
+        typer.Argument(
+            metavar="RUN",
+            help="Jobs, folders or URIs of runs; by default, the session's jobs.",
+            autocompletion=complete_run,
+        ),
     ] = None,
     tag: Annotated[
         str | None, typer.Option("--tag", "-t", help="The metric; optional if all runs have exactly one.")

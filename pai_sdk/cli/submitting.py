@@ -45,7 +45,12 @@ Image = Annotated[str | None, _content("--image", help="The image.")]
 Command = Annotated[str | None, _content("--command", "-c", help="The command, for `sh -c`.")]
 JobName = Annotated[str | None, _content("--name", help="The job's name.")]
 InstanceType = Annotated[
-    str | None, _location("--instance-type", "-t", help="Such as ecs.c6.large; local: Docker on this machine.")
+    str | None,
+    _location(
+        "--instance-type",
+        "-t",
+        help="Such as ecs.c6.large; local: Docker on this machine. Not needed if embedded.",
+    ),
 ]
 InstanceCount = Annotated[int | None, _location("--instance-count", min=1, help="The number of instances.")]
 MaxRunTime = Annotated[
@@ -124,7 +129,8 @@ def run(
         typer.echo(json.dumps(job_file_schema(), ensure_ascii=False, indent=1))
         return
     if not (file or image or kind or parameter):
-        raise typer.BadParameter("give a job file such as job.yaml, or --image, --command and --instance-type")
+        options = "--image, --command and --instance-type (the embedded service needs no type)"
+        raise typer.BadParameter(f"give a job file such as job.yaml, or {options}")
     if file is not None and context.args:
         hint = run_command([str(file), *context.args])
         raise typer.BadParameter(f"takes one job file. To run a program: {hint}", param_hint="FILE")

@@ -15,7 +15,7 @@ from pai_sdk._core.paths import expanded
 from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.cli.selection.backend import with_backend_options
-from pai_sdk.cli.selection.job_names import complete_job, find_job
+from pai_sdk.cli.selection.job_names import complete_run, find_job
 from pai_sdk.cli.tables import print_table
 from pai_sdk.cli.usage.help import Commands
 
@@ -39,7 +39,7 @@ class RowFormat(str, Enum):
 
 
 Run = Annotated[
-    str, typer.Argument(metavar="RUN", help="A job, or the folder or URI of a trace.", autocompletion=complete_job)
+    str, typer.Argument(metavar="RUN", help="A job, or the folder or URI of a trace.", autocompletion=complete_run)
 ]
 Rows = Annotated[int, typer.Option("--rows", "-n", min=1, help="The maximum number of rows.")]
 Format = Annotated[

@@ -59,7 +59,12 @@ def ui(
         _of_service(metavar="FOLDER", help="The service of this data folder."),
     ] = None,
     run: Annotated[
-        str | None, typer.Option(metavar="RUN", help="Show this run: an id, a name, or - for the newest.")
+        str | None,
+        typer.Option(
+            metavar="RUN",
+            help="Show this run: an id, a name, or - for the newest.",
+            autocompletion=complete_job,
+        ),
     ] = None,
     host: Annotated[
         str | None,

@@ -19,7 +19,7 @@ from pai_sdk._client.submit.estimator import Estimator
 from pai_sdk._client.submit.processor import Processor
 from pai_sdk._client.submit.submitter import JobSubmitter
 from pai_sdk._client.submit.yaml_file import KeyPath, YamlFile, read_yaml
-from pai_sdk._core.names.hints import name_hint, wrong_type
+from pai_sdk._core.names.hints import did_you_mean, name_hint, nearest, wrong_type
 from pai_sdk._core.names.peer_names import keyword_hint
 from pai_sdk._core.paths import expanded
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -231,8 +231,9 @@ def _unknown(name: str, names: list[str]) -> Problem:
         return Problem(name, "is unknown", hint)
     # What is near in meaning and not in letters.
     meant = {"parameters": "hyperparameters", "hyperparameters": "parameters", "image": "image_uri"}.get(name)
-    hint = f"did you mean {meant!r}?" if meant in names else name_hint(name, names, max_names=len(names))
-    return Problem(name, "is unknown", hint)
+    near = did_you_mean([meant] if meant in names else nearest(name, names))
+    # A list of all 40 keys would hide the other problems of the file.
+    return Problem(name, "is unknown", near or "all keys with their meaning: pai-sdk run --schema")
 
 
 def _is_misspelt(name: str, values: Mapping[str, Any], names: list[str]) -> bool:

@@ -102,7 +102,7 @@ class JobParameters:
             class.
         output_path: URI below which each job's outputs are put, in a folder of its own.
         instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
-            this machine.
+            this machine. The embedded service needs none.
         instance_count: how many instances work on a job.
         roles: instances that differ, by name: `{"Worker": Role(instance_count=2), "Evaluator": Role(…)}`, or dicts
             of the attributes of `Role`. Not on Alibaba Cloud's API of training jobs.

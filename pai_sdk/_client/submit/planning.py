@@ -186,11 +186,11 @@ def _describe(parameters: JobParameters, backend: Backend, problems: Problems) -
         if parameters.instance_type is None and parameters.instance_spec is None:
             parameters.instance_type = "-"
         return Description("-", "-")
-    algorithm = description.algorithm
-    if algorithm is not None and parameters.instance_type is None and parameters.instance_spec is None:
+    if parameters.instance_type is None and parameters.instance_spec is None and parameters.resource_id is None:
         # Processes of a machine run with any type; a cloud rents the instance, so there it must be named.
         any_type = None if backend.capabilities.uses_images else _ANY_TYPE
-        parameters.instance_type = algorithm.usual_instance_type or any_type
+        algorithm = description.algorithm
+        parameters.instance_type = (algorithm.usual_instance_type if algorithm else None) or any_type
     return description
 
 

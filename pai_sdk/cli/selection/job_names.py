@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -158,17 +160,13 @@ def _no_job_error(message: str) -> NotFoundError:
 
 def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
     """Returns ids and names of the newest jobs that match, each with a description; none after an error."""
-    completions: list[tuple[str, str]] = []
+    jobs: list[TrainingJob] = []
     options = context.params
     selection = SelectedBackend(bool(options.get("embedded")), bool(options.get("local")), options.get("profile"))
 
     def collect() -> None:
         with suppress(Exception):  # a traceback would destroy the command line in the shell
-            for job in _candidates(selection):
-                name = visible_text(job.name)
-                completions.append((job.id, f"{name} {job.record.status}"))
-                if name != job.id and not set(name) & set(" \t\n:'\"\\"):  # at which shells split words
-                    completions.append((name, f"{job.id} {job.record.status}"))
+            jobs.extend(_candidates(selection))
 
     was_disabled = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
@@ -180,6 +178,31 @@ def complete_job(context: typer.Context, incomplete: str) -> list[tuple[str, str
         thread.join(_COMPLETION.deadline_s)
     finally:
         logging.disable(was_disabled)
+    return _completions(list(jobs), incomplete)
+
+
+def complete_run(context: typer.Context, incomplete: str) -> list[tuple[str, str]]:
+    """Returns the jobs that match, as `complete_job`, and the folders that do."""
+    head, slash, start = incomplete.rpartition("/")
+    folders: list[tuple[str, str]] = []
+    with suppress(OSError, ValueError):
+        paths = sorted(path for path in Path(head or slash or ".").iterdir() if path.name.startswith(start))
+        names = [path.name for path in paths if path.is_dir() and (start or not path.name.startswith("."))]
+        folders = [(f"{head}{slash}{name}", "folder") for name in names[:_MAX_COMPLETIONS]]
+    return folders if slash else [*complete_job(context, incomplete), *folders]
+
+
+def _completions(jobs: Sequence[TrainingJob], incomplete: str) -> list[tuple[str, str]]:
+    """Returns ids and names that match; the name that tables of runs show, if no other job has it."""
+    run_names = Counter(without_suffix(job.name) for job in jobs)
+    completions: list[tuple[str, str]] = []
+    for job in jobs:
+        name, run_name = visible_text(job.name), visible_text(without_suffix(job.name))
+        if run_names[without_suffix(job.name)] == 1 and run_name.startswith(incomplete):
+            name = run_name
+        completions.append((job.id, f"{name} {job.record.status}"))
+        if name != job.id and not set(name) & set(" \t\n:'\"\\"):  # at which shells split words
+            completions.append((name, f"{job.id} {job.record.status}"))
     return [each for each in completions if each[0].startswith(incomplete)]
 
 

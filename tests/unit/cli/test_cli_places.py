@@ -310,6 +310,22 @@ def test_ids_and_names_are_completed() -> None:
         assert "words" in completed(f"{command} wo"), command
 
 
+@pytest.mark.usefixtures("key")
+def test_names_of_runs_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "hp-runs" / "first").mkdir(parents=True)
+    (tmp_path / "hp-notes.txt").touch()
+    monkeypatch.chdir(tmp_path)
+    # A name that two jobs share is completed with its random suffix, as is one typed so far.
+    jobs = ["hp-lr0.8-depth3-1a2b3e", "hp-lr0.8-depth20", "hp-lr0.8-depth3-1a2b3d", "hp-lr0.8-depth2"]
+    assert completed("logs hp-") == jobs
+    assert completed("logs hp-lr0.8-depth2-") == ["hp-lr0.8-depth2-1a2b3c"]
+    assert completed("ui --run hp-lr0.8-depth20") == jobs[1:2]
+    for command in ("metrics", "trace head", "compare here", "runs"):
+        assert completed(f"{command} hp-") == [*jobs, "hp-runs"], command
+        assert completed(f"{command} hp-runs/") == ["hp-runs/first"], command
+        assert completed(f"{command} {tmp_path}/hp") == [f"{tmp_path}/hp-runs"], command
+
+
 def test_profiles_and_settings_are_completed() -> None:
     pai("config", "set", "region_id", "cn-shanghai", "--profile", "staging")
     assert completed("ps --profile st") == ["staging"]
