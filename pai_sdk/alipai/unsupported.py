@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn
 
+from pai_sdk._core.names.lazy_names import is_from_import
+from pai_sdk._core.names.peer_imports import check_name
 from pai_sdk.alipai.replacements import instead_of
 from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
 
@@ -46,6 +49,7 @@ def unsupported_names(module: str, names: Iterable[str], instead: str) -> Callab
 
     def find(name: str) -> type:
         if name not in offered:
+            check_name(name, _path(module), is_import=is_from_import(sys._getframe(1)))
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         return unsupported(f"{_path(module)}.{name}", instead)
 

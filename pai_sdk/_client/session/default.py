@@ -27,15 +27,12 @@ _opening = threading.Lock()  # guards `_opened` of all references
 
 @short_traceback
 @shows_parameters_of(Session)
-def setup_default_session(
-    region_id: str | None = None, workspace_id: str | None = None, **settings: Any
-) -> Session:
+def setup_default_session(*position: Any, **settings: Any) -> Session:
     """Make a session and use it wherever no session is given.
 
     Args:
-        region_id: as for `Session`.
-        workspace_id: as for `Session`.
-        settings: the other parameters of `Session`, by name.
+        position: `region_id` and `workspace_id`, as for `Session`.
+        settings: all parameters of `Session`, by name.
 
     Raises:
         SettingsError: as for `Session`; the default session stays as it was.
@@ -45,7 +42,7 @@ def setup_default_session(
         <Session cn-hangzhou workspace=12345 bucket=models>
     """
     global _default
-    session = Session(region_id, workspace_id, **settings)
+    session = Session(*position, **settings)
     with _default_lock:
         _default = session
     return session

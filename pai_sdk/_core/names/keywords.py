@@ -1,4 +1,4 @@
-"""Checks keyword arguments: an error lists all unknown and missing ones, with the nearest names.
+"""Checks arguments: an error lists all unknown and missing keywords, with the nearest names.
 
 Keywords of other SDKs are accepted if they mean the same as ours; otherwise the error names the replacement.
 
@@ -15,7 +15,7 @@ from types import FunctionType
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from pai_sdk._core.names.hints import did_you_mean, nearest
-from pai_sdk._core.names.peer_names import DIFFERS, KEYWORDS, OF_JOBS, keyword_hint
+from pai_sdk._core.names.peer_names import DIFFERS, KEYWORDS, OF_JOBS, OF_SESSIONS, keyword_hint
 from pai_sdk.errors import Problem, WrongCallError
 
 _UNKNOWN = "is an unknown keyword argument"
@@ -35,16 +35,19 @@ def checks_keywords(function: Callable[_P, _R]) -> Callable[_P, _R]:
     code = plain.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
     needed = names[: code.co_argcount - len(plain.__defaults__ or ())]
+    is_init = plain.__name__ == "__init__"
 
     @wraps(function)
     def checked(*args: _P.args, **kwargs: _P.kwargs) -> _R:
         _accept_other_names(kwargs, names, names[: len(args)])
         unknown = [name for name in kwargs if name not in names]
         missing = [name for name in needed[len(args) :] if name not in kwargs]
-        if unknown or missing:
+        if unknown or missing or len(args) > code.co_argcount:
             arguments = {**dict(zip(names, args, strict=False)), **kwargs}
-            call = _Call(plain.__name__, args[0] if args else None, names, arguments)
-            raise WrongCallError(call.problems(unknown, missing))
+            owner = args[0] if args else None
+            call = _Call(type(owner).__name__ if is_init else plain.__name__, owner, names, arguments)
+            surplus = call.surplus(len(args), code.co_argcount)
+            raise WrongCallError(surplus + call.problems(unknown, missing))
         return function(*args, **kwargs)
 
     return checked
@@ -104,6 +107,14 @@ class _Call(NamedTuple):
     parameters: Sequence[str]  # of the function
     arguments: Mapping[str, object]
 
+    def surplus(self, count: int, limit: int) -> list[Problem]:
+        """Returns the problem of values by position that have no parameter."""
+        first = int(self.parameters[0] in ("self", "cls"))
+        by_name = [f"{name}=…" for name in self.parameters[limit:] if not name.startswith("_")]
+        message = f"takes {limit - first} values by position, got {count - first}"
+        hint = f"give the others by name: {', '.join([*by_name[:3], '…'][: len(by_name)])}" if by_name else ""
+        return [Problem(f"{self.name}()", message, hint)] if count > limit else []
+
     def problems(self, unknown: Sequence[str], missing: Sequence[str]) -> list[Problem]:
         """Returns the problems; an argument that is missing because it was misspelt is reported once."""
         problems, misspelt = [], set[str]()
@@ -115,27 +126,38 @@ class _Call(NamedTuple):
 
     def _problem(self, name: str) -> tuple[Problem, Sequence[str]]:
         """Returns the problem of an unknown keyword, and the parameters that it may mean."""
-        if self._is_of_owner(name):
-            return Problem(name, f"is a parameter of {type(self.owner).__name__}, not of {self.name}()"), ()
+        if owner := self._owner_of(name):
+            return Problem(name, f"is a parameter of {owner}, not of {self.name}()"), ()
         parameter, instead, convert = KEYWORDS.get(name, ("", "", None))
         if keyword_hint(name, self.parameters):
             if convert is not None and parameter in self.arguments:
                 message = f"is another name of {parameter!r}, which is given too"
                 return Problem(name, message, "leave one of them out"), ()
             return Problem(name, _UNKNOWN, instead), (parameter,)
-        if keyword_hint(name, [*filter(self._is_of_owner, (parameter, OF_JOBS))]):
-            where = f"; {parameter} is a parameter of {type(self.owner).__name__}" if parameter else ""
-            return Problem(name, _UNKNOWN, f"{instead}{where}"), ()
+        if hint := self._elsewhere_hint(name, parameter, instead):
+            return Problem(name, _UNKNOWN, hint), ()
         free = [each for each in self.parameters[1:] if each not in self.arguments]
         near = nearest(name, [each for each in free if not _differs_by_word(name, each)], cutoff=_NEAR)
         if not near and "inputs" in self.parameters and isinstance(self.arguments[name], str | os.PathLike):
             return Problem(name, _UNKNOWN, f"inputs are a dict: {self.name}({{{name!r}: …}})"), ()
         return Problem(name, _UNKNOWN, did_you_mean(near)), near
 
-    def _is_of_owner(self, name: str) -> bool:
-        """Returns True for a parameter of the object that its method does not have."""
-        field = getattr(type(self.owner), "__dataclass_fields__", {}).get(name)
-        return field is not None and field.init and name not in self.parameters
+    def _elsewhere_hint(self, name: str, parameter: str, instead: str) -> str:
+        """Returns the replacement of a keyword that concerns another object than the call; empty without one."""
+        if owner := self._owner_of(parameter or OF_JOBS) if instead else "":
+            return f"{instead}; {parameter} is a parameter of {owner}" if parameter else instead
+        if "session" in self.parameters and OF_SESSIONS & {name, parameter}:
+            return f"it is of the session, session=Session(…): {instead or f'{name}=…'}"
+        return f"it is of each job: {instead}" if instead and "workspace_id" in self.parameters else ""
+
+    def _owner_of(self, name: str) -> str:
+        """Returns the class of the object, or of its estimator, that has a parameter which the call lacks."""
+        owners = (self.owner, self.arguments.get("estimator"), getattr(self.owner, "estimator", None))
+        for kind in map(type, owners):
+            field = getattr(kind, "__dataclass_fields__", {}).get(name)
+            if field is not None and field.init and name not in self.parameters:
+                return kind.__name__
+        return ""
 
 
 def _differs_by_word(name: str, other: str) -> bool:

@@ -29,24 +29,14 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
     # Each line of the stub is `from MODULE import NAME as NAME`. Submodules are names too, but not in `__all__`;
     # nor are names whose line ends with a comment, such as `# imports numpy`.
     module: Any = sys.modules[package]
-    path = f"{module.__file__.rpartition('.')[0]}.pyi"
-    # By the loader, so that it also works in a zip archive.
-    stub: bytes = module.__spec__.loader.get_data(path)
-    lines = (line.split() for line in stub.decode().splitlines())
-    imports = [tokens for tokens in lines if len(tokens) >= 6 and tokens[0] == "from"]
+    imports = _imports_of_stub(module, f"{module.__file__.rpartition('.')[0]}.pyi")
     homes = {tokens[5]: tokens[1] for tokens in imports}
 
     def load(name: str) -> Any:
         if name.startswith("__") and name not in homes:  # requested by Python itself, with each import
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if name not in homes:
-            is_import = is_from_import(sys._getframe(1))
-            if not _is_complete():
-                raise AttributeError(f"module {package!r} has no attribute {name!r}")
-            if (stand_in := import_module("pai_sdk._core.names.aliases").module_member(package, name)) is not None:
-                return stand_in
-            import_module("pai_sdk._core.names.peer_names").check_name(name, package, is_import=is_import)
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return _stand_in(module, name, is_import=is_from_import(sys._getframe(1)))
         if homes[name] == package:
             return import_module(f"{package}.{name}")
         try:
@@ -63,6 +53,46 @@ def lazy_names(package: str) -> tuple[list[str], Callable[[str], Any], Callable[
 
     names = [tokens[5] for tokens in imports if tokens[1] != package and len(tokens) == 6]
     return names, load, lambda: sorted({*vars(module), *names})
+
+
+def _imports_of_stub(module: Any, path: str) -> list[list[str]]:
+    """Returns the tokens of each import in a stub."""
+    # By the loader, so that it also works in a zip archive.
+    stub: bytes = module.__spec__.loader.get_data(path)
+    lines = (line.split() for line in stub.decode().splitlines())
+    return [tokens for tokens in lines if len(tokens) >= 6 and tokens[0] == "from"]
+
+
+def _stand_in(module: Any, name: str, *, is_import: bool) -> Any:
+    """Returns what stands for a name that a package does not have, or raises the error that says where it is."""
+    package = module.__name__
+    error = AttributeError(f"module {package!r} has no attribute {name!r}")
+    if not _is_complete():
+        raise error
+    if (stand_in := import_module("pai_sdk._core.names.aliases").module_member(package, name)) is not None:
+        return stand_in
+    # First, since some names of other SDKs are also names of a door: `Environment` is one of executors.
+    import_module("pai_sdk._core.names.peer_imports").check_name(name, package, is_import=is_import)
+    if is_import and (door := _door_of(name)):
+        path = package.replace(".alipai.pai.", ".")
+        raise ImportError(f"{name} is not in {path}: from {door} import {name}", name=path)
+    raise error
+
+
+def _door_of(name: str) -> str:
+    """Returns the module that has a public name; empty without one."""
+    root: Any = sys.modules["pai_sdk"]
+    stub = f"{root.__file__.rpartition('.')[0]}.pyi"
+    modules = [tokens[5] for tokens in _imports_of_stub(root, stub) if tokens[1] == "pai_sdk"]
+    stubs = [("pai_sdk", "__init__"), *((f"pai_sdk.{each}", each) for each in modules)]
+    for door, path in (*stubs, ("pai_sdk.estimator", "alipai/pai/estimator")):
+        try:
+            imports = _imports_of_stub(root, stub.replace("__init__", path))
+        except OSError:
+            continue  # a module without a stub
+        if any(tokens[5] == name and tokens[1] != "pai_sdk" for tokens in imports):
+            return door
+    return ""
 
 
 def load_modules(load: Callable[[], _R]) -> _R:

@@ -1,7 +1,7 @@
-"""Names of SageMaker, Azure ML and Vertex AI with their replacements: the only list of them but for modules.
+"""Arguments and attributes of SageMaker, Azure ML and Vertex AI with their replacements.
 
-`keywords` reads it for arguments, `lazy_names` for imports, and `aliases` for attributes. A test compares it with
-the pages "Coming from …".
+`keywords` reads it for arguments, and `aliases` for attributes; `peer_imports` has the names of imports. Tests
+compare it with the pages "Coming from …", and with the names that the packages of these SDKs have.
 
 Standard library only: this is loaded with `Estimator` and `Processor`.
 """
@@ -13,8 +13,6 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
-
-from pai_sdk.errors import NotOfferedAttributeError, NotOfferedError
 
 DIFFERS = object()
 """The result of a conversion whose value means something that ours does not."""
@@ -78,6 +76,9 @@ def _spot_spec_of(use: Any) -> Any:
 
 
 # ---- keyword arguments
+
+OF_SESSIONS = frozenset(("credentials", "endpoint", "oss_bucket_name", "region_id", "workspace_id"))
+"""Parameters of sessions; whatever else takes them has a parameter `session`."""
 
 OF_JOBS = "instance_type"
 """A parameter of everything that describes jobs; keywords that concern none of ours are explained beside it."""
@@ -144,7 +145,135 @@ GUESSES: Mapping[str, Keyword] = {
     "workspace": Keyword("workspace_id", _WORKSPACE),
 }
 
+
+def _alike(names: str, parameter: str, instead: str) -> dict[str, Keyword]:
+    """Returns the same entry for several keywords."""
+    return dict.fromkeys(names.split(), Keyword(parameter, instead))
+
+
+_API_TRANSPORT = "leave it out: requests are HTTP, with the retries of retry=RetryPolicy(…)"
+_AUTO_SAMPLER = "sampler='tpe', 'random', 'grid', 'cmaes' or a sampler of Optuna"
+_CODE = "code goes to the bucket of the session: Session(oss_bucket_name=…)"
+_ESTIMATOR_FIRST = "the first argument: Tuner(Estimator(…), {'lr': LogUniform(1e-5, 1e-1)}, 'loss')"
+_INTERNAL = "leave it out: it is internal to that SDK"
+_NO_REDUCTION = "leave it out: torchrun reduces gradients among the instances"
+_QUOTA = "resource_id names a quota with machines of your own"
+_REGISTRY_KEY = "leave it out: the key of a registry belongs to the service"
+_SAMPLES = "leave it out: the script splits its data; {'train': 'oss://bucket/train/', 'test': '…'} are two inputs"
+_SETTINGS = "each setting is a parameter, such as region_id; config_path='…' names a file with them"
+
+SELDOM: Mapping[str, Keyword] = {
+    # What runs.
+    **_alike("container_version estimator_cls framework pytorch_version", "image_uri", _IMAGE),
+    **_alike("tensorflow_version toolkit toolkit_version transformers_version", "image_uri", _IMAGE),
+    **_alike("training_repository_access_mode", "image_uri", _REGISTRY_KEY),
+    **_alike("training_repository_credentials_provider_arn", "image_uri", _REGISTRY_KEY),
+    **_alike("configuration_location dependency_location input_s3_key_prefix", "session", _CODE),
+    **_alike("script_mode submit_app", "command", _COMMAND),
+    **_alike(
+        "codeartifact_repo_arn requirements_file",
+        "requirements",
+        "requirements=['numpy'], or a file in source_dir",
+    ),
+    **_alike("submit_files submit_jars submit_py_files", "source_dir", "files go into source_dir"),
+    **_alike("git_config", "parameters", "source_dir='src', of a clone that you have made"),
+    **_alike("configuration", "environments", _VARIABLES),
+    **_alike(
+        "evaluation_steps training_steps",
+        "hyperparameters",
+        "hyperparameters={'steps': 1000}, which the script reads",
+    ),
+    **_alike("recipe_overrides", "hyperparameters", "hyperparameters={'lr': 0.1}"),
+    "algorithm_name": Keyword("image_uri", "AlgorithmEstimator(algorithm_name=…), for a registered algorithm"),
+    "compiler_config": Keyword("command", "leave it out: the script compiles its model"),
+    "is_deterministic": Keyword("", "leave it out: a step of a Pipeline decides by cache=False"),
+    "training_mode": Keyword("instance_type", "instance_type='local' runs the job in Docker here"),
+    "local_container_root": Keyword(
+        "instance_type", "leave it out: job.download('model', 'model/') copies outputs"
+    ),
+    # Where it runs.
+    **_alike(
+        "additional_mpi_options distributions num_processes process_slots_per_host use_mpi", "job_type", _SEVERAL
+    ),
+    **_alike("reduction_server_container_uri reduction_server_machine_type", "job_type", _NO_REDUCTION),
+    **_alike("reduction_server_replica_count", "job_type", _NO_REDUCTION),
+    **_alike("instance_placement_config persistent_resource_id training_plan", "resource_id", _QUOTA),
+    **_alike(
+        "reservation_affinity_key reservation_affinity_type reservation_affinity_values", "resource_id", _QUOTA
+    ),
+    **_alike("enable_dashboard_access enable_remote_debug", "", _SHELL),
+    "enable_infra_check": Keyword("", "leave it out: the service starts the instances"),
+    "enable_session_tag_chaining": Keyword("", "leave it out: the access key decides what you may do"),
+    "psc_interface_config": Keyword("user_vpc_config", _VPC),
+    "tpu_topology": Keyword("instance_type", _GPU),
+    "max_wait_duration": Keyword("max_run_time", _MAX_WAIT),
+    "create_request_timeout": Keyword("session", "session=Session(retry=RetryPolicy(…))"),
+    "disable_retries": Keyword("max_retries", "max_retries=0, which is the default"),
+    # Data and models.
+    **_alike("encryption_spec_key_name model_encryption_spec_key_name", "", _BUCKET_ENCRYPTION),
+    **_alike("training_encryption_spec_key_name", "", _BUCKET_ENCRYPTION),
+    **_alike("annotation_schema_uri bigquery_destination", "", _INPUTS),
+    **_alike("predefined_split_column_name timestamp_split_column_name", "", _SAMPLES),
+    **_alike("test_filter_split training_filter_split validation_filter_split", "", _SAMPLES),
+    **_alike("test_fraction_split training_fraction_split validation_fraction_split", "", _SAMPLES),
+    **_alike("checkpoint_path", "checkpoints_path", "checkpoints_path='oss://bucket/folder/'"),
+    **_alike(
+        "model_dir", "output_path", "leave it out: the job's folder is $PAI_OUTPUT_MODEL; output_path is its URI"
+    ),
+    **_alike("spark_event_logs_s3_uri", "", "outputs of run(): {'events': 'oss://bucket/events/'}"),
+    **_alike(
+        "explanation_metadata explanation_parameters is_default_version model_description model_id",
+        "",
+        _NOT_SERVED,
+    ),
+    **_alike(
+        "model_instance_schema_uri model_labels model_package_config model_parameters_schema_uri", "", _NOT_SERVED
+    ),
+    **_alike("model_prediction_schema_uri model_serving_container_args", "", _NOT_SERVED),
+    **_alike("model_serving_container_command model_serving_container_health_route", "", _NOT_SERVED),
+    **_alike("model_serving_container_environment_variables model_serving_container_ports", "", _NOT_SERVED),
+    **_alike("model_serving_container_predict_route model_version_aliases", "", _NOT_SERVED),
+    **_alike("model_version_description parent_model", "", _NOT_SERVED),
+    # Names and metrics.
+    **_alike("enable_autolog enable_cloudwatch_metrics", "", _USE_REPORT),
+    **_alike(
+        "experiment experiment_run parent_job_name",
+        "experiment_config",
+        "experiment_config=Experiment.create('digits')",
+    ),
+    **_alike("job_name", "base_job_name", "base_job_name='digits', or fit(job_name='digits-1')"),
+    # Searches.
+    **_alike("base_tuning_job_name", "study", "study='digits', a folder below ~/.pai/studies"),
+    **_alike("custom_job model_trainer", "search", _ESTIMATOR_FIRST),
+    **_alike("autotune sampling_algorithm search_algorithm strategy", "sampler", _AUTO_SAMPLER),
+    **_alike("early_termination_policy strategy_config", "pruner", "pruner='median' or 'asha'"),
+    **_alike("parameter_spec search_space", "search", "search={'lr': LogUniform(1e-5, 1e-1)}"),
+    **_alike(
+        "measurement_selection metric_spec", "objective", "objective=Objective('loss', 'minimize', at='best')"
+    ),
+    **_alike("estimator_name include_cls_metadata model_trainer_name", "", _INTERNAL),
+    **_alike("estimator_kwargs", "", "values of the Estimator itself"),
+    "completion_criteria_config": Keyword("trials", "trials=20, timeout=3600"),
+    "hyperparameters_to_keep_static": Keyword("search", "leave it out: what is not in search stays as it is"),
+    "wait": Keyword("show", "leave it out: run() returns when the search has ended"),
+    "warm_start_config": Keyword("warm_start", "warm_start='oss://bucket/study/'"),
+    # Sessions.
+    **_alike("api_transport request_metadata", "region_id", _API_TRANSPORT),
+    **_alike("image_uri_region locations", "region_id", "region_id='cn-hangzhou'"),
+    **_alike("sagemaker_client sagemaker_featurestore_runtime_client", "region_id", _INTERNAL),
+    **_alike("sagemaker_metrics_client sagemaker_runtime_client", "region_id", _INTERNAL),
+    **_alike("sagemaker_config settings", "region_id", _SETTINGS),
+    **_alike(
+        "experiment_description experiment_tensorboard", "region_id", "Experiment.create('digits') of pai_sdk"
+    ),
+    "api_endpoint": Keyword("endpoint", "endpoint='https://…', of a service of your own"),
+    "api_key": Keyword("credentials", "a key in environment variables, or credentials=…"),
+    "registry_name": Keyword("region_id", "leave it out: image_uri of an Estimator names the registry"),
+}
+"""Further keywords, too rare for the pages."""
+
 KEYWORDS: Mapping[str, Keyword] = {
+    **SELDOM,
     # Accepted, where the value means the same.
     "checkpoint_s3_uri": Keyword("checkpoints_path", "checkpoints_path='oss://bucket/folder/'", _same),
     "code": Keyword("source_dir", "source_dir='src' and command='python train.py'", _same),
@@ -160,7 +289,9 @@ KEYWORDS: Mapping[str, Keyword] = {
     "environment_variables": Keyword("environments", _VARIABLES, _environments_of),
     "local_path": Keyword("source_path", "source_path=…", _same),  # of alipai's documentation, where it raises
     "logs": Keyword("show_logs", "show_logs=True", bool),
+    "goal": Keyword("direction", "direction='minimize' or 'maximize'", _direction_of),
     "max_concurrent_trials": Keyword("parallel", _PARALLEL, _same),
+    "max_failed_trial_count": Keyword("max_failures", "max_failures=5", _same),
     "max_jobs": Keyword("trials", _TRIALS, _same),
     "max_parallel_jobs": Keyword("parallel", _PARALLEL, _same),
     "max_run": Keyword("max_run_time", "max_run_time=3600", _same),
@@ -173,6 +304,8 @@ KEYWORDS: Mapping[str, Keyword] = {
         "oss_bucket_name", "oss_bucket_name='models'", _bucket_name_of
     ),  # of alipai's documentation
     "parallel_trial_count": Keyword("parallel", _PARALLEL, _same),
+    "primary_metric": Keyword("objective", "objective='loss'", _same),
+    "random_seed": Keyword("seed", "seed=1", _same),
     "poll": Keyword("interval", "interval=5", _same),
     "replica_count": Keyword("instance_count", "instance_count=2", _same),
     "role": Keyword(
@@ -318,93 +451,6 @@ KEYWORDS: Mapping[str, Keyword] = {
 }
 """Keyword arguments: where they are accepted, or what replaces them."""
 
-# ---- names to import
-
-_COMPUTE_OF_ESTIMATOR = "Estimator(instance_type='ecs.c6.large', instance_count=2)"
-_ESTIMATOR = (
-    "Estimator(image_uri=…, command='python train.py $PAI_USER_ARGS', source_dir='src', instance_type=…).fit({…})"
-)
-_FRAMEWORK = (
-    "Estimator(image_uri=retrieve('PyTorch', '1.12').image_uri, entry_point='train.py', …), or any other image"
-)
-_INPUT = "a URI or a local path: fit({'train': 'oss://bucket/data/'})"
-_RANGE = "ranges: {'lr': LogUniform(1e-5, 1e-1), 'units': IntRange(16, 256), 'optimizer': ['adam', 'sgd']}"
-_TUNER = "Tuner(estimator, {'lr': LogUniform(1e-5, 1e-1)}, 'loss', trials=20, parallel=4).run()"
-_PROCESSOR = "Processor(image_uri=…, command='python prepare.py', source_dir='src').run({'data': …})"
-_REPORT = "report({'loss': 0.1}) in the job; session.runs, job.metrics() and compare() read it"
-_STEPS = "Pipeline: pipeline.step(estimator, inputs={'data': other.outputs.model})"
-_TORCHRUN = "instance_count=2, with torchrun in the command; the job has MASTER_ADDR, RANK and WORLD_SIZE"
-
-NAMES: Mapping[str, str] = {
-    # SageMaker, v2 and v3
-    "CategoricalParameter": _RANGE,
-    "ContinuousParameter": _RANGE,
-    "DebuggerHookConfig": _USE_REPORT,
-    "HyperparameterTuner": _TUNER,
-    "IntegerParameter": _RANGE,
-    "HuggingFace": _FRAMEWORK,
-    "PyTorch": _FRAMEWORK,
-    "SKLearn": _FRAMEWORK,
-    "TensorFlow": _FRAMEWORK,
-    "XGBoost": _FRAMEWORK,
-    "FrameworkProcessor": _PROCESSOR,
-    "ParameterFloat": "pipeline.parameter('lr', float)",
-    "ProcessingStep": _STEPS,
-    "TrainingStep": _STEPS,
-    "ProcessingInput": "a dict: run({'data': 'oss://bucket/data/'}), in the job $PAI_INPUT_DATA",
-    "ProcessingOutput": "a dict: run(outputs={'clean': 'oss://bucket/clean/'}), in the job $PAI_OUTPUT_CLEAN",
-    "ProfilerConfig": "leave it out: there is no profiler",
-    "PySparkProcessor": _PROCESSOR,
-    "SKLearnProcessor": _PROCESSOR,
-    "ScriptProcessor": _PROCESSOR,
-    "TensorBoardOutputConfig": "write to $PAI_OUTPUT_TENSORBOARD; job.tensorboard() shows it",
-    "TrainingInput": _INPUT,
-    "TrainingJobAnalytics": "job.metrics()",
-    "LocalSession": "instance_type='local' runs the job in Docker here; Session.embedded() needs no Docker",
-    "get_execution_role": "leave it out: the access key decides what you may do",
-    "image_uris": "retrieve('PyTorch', '1.12').image_uri of pai_sdk.jobs",
-    "Compute": _COMPUTE_OF_ESTIMATOR,
-    "InputData": _INPUT,
-    "ModelTrainer": _ESTIMATOR,
-    "MPI": _TORCHRUN,
-    "Networking": f"Estimator({_VPC})",
-    "OutputDataConfig": "Estimator(output_path='oss://bucket/folder/')",
-    "S3DataSource": _INPUT,
-    "SourceCode": "Estimator(source_dir='src', command='python train.py $PAI_USER_ARGS', requirements=[…])",
-    "StoppingCondition": "Estimator(max_run_time=3600)",
-    "Torchrun": _TORCHRUN,
-    # Azure ML
-    "AmlCompute": "leave it out: instance_type names the instances, and the service starts them",
-    "AssetTypes": "leave it out: an input may be a file or a folder",
-    "BuildContext": "build the image yourself, and give it as image_uri",
-    "Data": "a URI, a local path, or the id of a dataset: fit({'train': 'd-…'})",
-    "DefaultAzureCredential": "a key of Alibaba Cloud, in environment variables or by Session(access_key_id=…)",
-    "Environment": "Estimator(image_uri=…, requirements=[…])",
-    "Input": _INPUT,
-    "JobResourceConfiguration": _COMPUTE_OF_ESTIMATOR,
-    "MLClient": "Session('cn-hangzhou', '12345'), or Session.embedded(); jobs are submitted by Estimator(…).fit()",
-    "MpiDistribution": _TORCHRUN,
-    "Output": "a URI: fit(outputs={'figures': 'oss://bucket/figures/'}); model and checkpoints have a default",
-    "PyTorchDistribution": _TORCHRUN,
-    "TensorFlowDistribution": "Estimator(job_type='TFJob', instance_count=2); the job has TF_CONFIG",
-    "command": _ESTIMATOR,
-    "dsl": _STEPS,
-    "load_job": "a job file: pai-sdk run job.yaml",
-    "sweep": _TUNER,
-    # Vertex AI
-    "CustomContainerTrainingJob": "Estimator(image_uri=…, command=[…], instance_type=…).fit()",
-    "CustomJob": "Estimator(image_uri=…, command=[…], instance_type=…).fit()",
-    "CustomPythonPackageTrainingJob": _ESTIMATOR,
-    "CustomTrainingJob": _ESTIMATOR,
-    "HyperparameterTuningJob": _TUNER,
-    "aiplatform": "Estimator, Session and the other names of pai_sdk",
-    "init": "setup_default_session(region_id=…, workspace_id=…, oss_bucket_name=…)",
-    "log_metrics": _REPORT,
-    "log_params": "Estimator(hyperparameters={'lr': 0.1}); the job keeps them",
-    "start_run": _REPORT,
-}
-"""Names to import from the package: `from pai_sdk import TrainingInput`."""
-
 # ---- attributes
 
 _BOTO = "the methods of the session: session.get_job(id), session.list_jobs(), session.upload(path, uri)"
@@ -425,7 +471,7 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
         "latest_job_tensorboard_artifacts_path": "tensorboard_data()",
         "register": _URI_OF_MODEL,
         "run": "fit({'train': 'oss://bucket/data/'})",
-        "sweep": _TUNER,
+        "sweep": "Tuner(estimator, {'lr': LogUniform(1e-5, 1e-1)}, 'loss', trials=20, parallel=4).run()",
         "train": "fit({'train': 'oss://bucket/data/'})",
         "training_job_analytics": "latest_job.metrics()",
         "transformer": "a Processor, which runs a command on data",
@@ -505,14 +551,3 @@ def keyword_hint(name: str, parameters: Collection[str]) -> str:
 def attribute_hint(kind: type, name: str) -> str | None:
     """Returns the replacement of an attribute of another SDK for a class of pai_sdk, or None."""
     return next((hints[name] for c in kind.__mro__ if name in (hints := ATTRIBUTES.get(c.__name__, {}))), None)
-
-
-def check_name(name: str, package: str = "pai_sdk", *, is_import: bool = True) -> None:
-    """Refuses a name of another SDK that is imported from a package of pai_sdk, or is an attribute of it."""
-    if name in NAMES:
-        # Outside an import it is an AttributeError too, so that `hasattr` and `getattr` with a default work.
-        raise (
-            NotOfferedError(name, NAMES[name])
-            if is_import
-            else NotOfferedAttributeError(package, name, NAMES[name])
-        )

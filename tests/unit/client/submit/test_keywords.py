@@ -123,7 +123,7 @@ def test_logs_of_fit_is_show_logs() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["compiler_config", "gpu_type", "metrics", "model_package_config", "parent_job_name", "run_name"],
+    ["tracker_config", "gpu_type", "metrics", "model_group_config", "parent_run_name", "run_name"],
 )
 def test_a_name_that_says_something_else_is_not_suggested(name: str) -> None:
     assert problems(lambda: Estimator("img", "true", **{name: 1})) == {name: "is an unknown keyword argument"}

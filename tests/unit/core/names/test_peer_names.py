@@ -16,18 +16,21 @@ from pai_sdk.image import retrieve
 from pai_sdk.model import ModelRecipe
 
 import pai_sdk
-from pai_sdk import AlgorithmEstimator, Estimator, Processor, Session, TrainingJob, Tuner, setup_default_session
-from pai_sdk._client.submit.submitter import EstimatorBase, JobSubmitter
-from pai_sdk._core.names.peer_modules import MODULES
-from pai_sdk._core.names.peer_names import (
-    ATTRIBUTES,
-    KEYWORDS,
-    NAMES,
-    attribute_hint,
-    check_name,
-    keyword_hint,
-    value_hint,
+from pai_sdk import (
+    AlgorithmEstimator,
+    Estimator,
+    Objective,
+    Pipeline,
+    Processor,
+    Session,
+    TrainingJob,
+    Tuner,
+    setup_default_session,
 )
+from pai_sdk._client.submit.submitter import EstimatorBase, JobSubmitter
+from pai_sdk._core.names.peer_imports import NAMES, OTHER_NAMES, check_name
+from pai_sdk._core.names.peer_modules import MODULES
+from pai_sdk._core.names.peer_names import ATTRIBUTES, KEYWORDS, attribute_hint, keyword_hint, value_hint
 from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
 from tests.support.messages import refused
 
@@ -47,6 +50,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (upload, ()),
     (ModelRecipe, ()),
     (Tuner, (len, {"lr": [0.1]})),
+    (Tuner(ESTIMATOR, {"lr": [0.1]}).run, ()),
 ]
 OF_JOBS = "instance_type"
 # Of each accepted keyword whose value is converted: one that means the same as ours.
@@ -57,6 +61,7 @@ MEANS_THE_SAME = {
     "environment": {"A": "b"},
     "environment_variables": {"A": "b"},
     "role": "acs:ram::1:role/r",
+    "goal": "Minimize",
     "objective_type": "Minimize",
     "tags": {"team": "vision"},
     "use_spot_instances": True,
@@ -137,10 +142,45 @@ def test_a_hint_is_given_only_where_it_helps() -> None:
 
 
 def test_a_call_names_the_object_that_takes_the_parameter() -> None:
+    tuner = Tuner(ESTIMATOR, {"lr": [0.1]})
+    assert problem_of("labels", Tuner, ESTIMATOR, {"lr": [0.1]}) == "is a parameter of Estimator, not of Tuner(): "
+    assert problem_of("tags", tuner.run).endswith("; labels is a parameter of Estimator")
     assert problem_of("instance_type", ESTIMATOR.fit) == "is a parameter of Estimator, not of fit(): "
     assert problem_of("machine_type", ESTIMATOR.fit).endswith("; instance_type is a parameter of Estimator")
     assert "labels is a parameter of Processor" in problem_of("tags", Processor("img", "true").run)
     assert problem_of("input_data_config", ESTIMATOR.fit).endswith(KEYWORDS["input_data_config"].instead)
+
+
+def test_settings_and_jobs_are_told_apart() -> None:
+    for name in ("region_id", "region", "project", "workspace", "default_bucket", "credentials"):
+        assert "it is of the session, session=Session(" in problem_of(name, Estimator, "img", "true")
+    for name in ("service_account", "experiment"):
+        assert "it is of each job: " in problem_of(name, Session)
+
+
+def test_too_many_values_by_position_are_named() -> None:
+    calls: list[tuple[Callable[..., Any], str]] = [
+        (Estimator, "Estimator()"),
+        (Processor, "Processor()"),
+        (Session, "Session()"),
+        (setup_default_session, "Session()"),
+        (ESTIMATOR.fit, "fit()"),
+        (ESTIMATOR.wait, "wait()"),
+        (upload, "upload()"),
+    ]
+    for call, where in calls:
+        with pytest.raises(WrongCallError) as caught:
+            call(*["secret"] * 12)
+        (problem,) = caught.value.problems
+        assert (problem.where, "got 12" in problem.what) == (where, True)
+        assert "secret" not in str(caught.value)
+    with pytest.raises(WrongCallError) as caught:
+        Estimator(*["a"] * 7, image="b")  # type: ignore[arg-type]
+    assert [each.where for each in caught.value.problems] == ["Estimator()", "image"]
+    assert (
+        caught.value.problems[0].hint
+        == "give the others by name: environments=…, requirements=…, max_run_time=…, …"
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -156,7 +196,8 @@ def test_no_name_is_one_of_ours() -> None:
     modules = {".".join(stub.relative_to(PACKAGE.parent).with_suffix("").parts) for stub in stubs}
     ours = {name for module in modules for name in import_module(module.removesuffix(".__init__")).__all__}
     assert "Estimator" in ours
-    assert ours & NAMES.keys() == {"Environment"}  # of executors, not of Azure ML
+    # Of executors and of reports; Azure ML and SageMaker have others of these names.
+    assert ours & (NAMES.keys() | OTHER_NAMES.keys()) == {"Environment", "CheckpointConfig"}
 
 
 CLASSES = {each.__name__: each for each in (JobSubmitter, EstimatorBase, Processor, TrainingJob, Session)}
@@ -229,6 +270,8 @@ def test_hints_name_what_there_is() -> None:
     texts = [
         *(entry.instead for entry in KEYWORDS.values()),
         *NAMES.values(),
+        *OTHER_NAMES.values(),
+        *MODULES.values(),
         *(text for hints in ATTRIBUTES.values() for text in hints.values()),
     ]
     owners = {"session": Session, "job": TrainingJob, "estimator": Estimator}
@@ -237,6 +280,7 @@ def test_hints_name_what_there_is() -> None:
     known = set[str]().union(
         *(parameters(call) for call, _ in CALLS),
         *(parameters(call) for call in (Processor.run, Session.embedded, TrainingJob.logs, retrieve)),
+        *(parameters(call) for call in (Objective, Pipeline.run)),
         *(SpotSpec.model_fields, UserVpcConfig.model_fields),
         (name for name, entry in KEYWORDS.items() if entry.convert),
         ("loss",),  # in a regular expression
