@@ -290,8 +290,8 @@ class EventWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def scalars(self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None) -> None:
-        """Writes numbers, all of one step.
+    def scalars(self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None) -> list[float]:
+        """Writes numbers, all of one step, and returns them.
 
         Args:
             values: tag to number; anything that `float()` accepts, except strings.
@@ -308,7 +308,8 @@ class EventWriter:
             step_bytes = self._step[1] if self._step[0] == step else self._encoded_step(step)
             key = (len(step_bytes), *values)
             template = self._templates.get(key) or self._new_template(key)
-            numbers = list(values.values())
+            # Tensors are converted once: that waits for the GPU.
+            numbers = [v if isinstance(v, (float, int)) else as_float64(tag, v) for tag, v in values.items()]
             try:
                 record = template.record(now, step_bytes, numbers, numbers)
             except (OverflowError, struct.error):  # beyond float32, or not a number: the slow path checks each
@@ -319,6 +320,7 @@ class EventWriter:
             is_quiet = self._add(record)
         if not is_quiet:
             self._attend()
+        return numbers
 
     def text(self, tag: str, text: str, step: int = 0) -> None:
         """Writes a text; TensorBoard displays it as Markdown."""
@@ -548,7 +550,10 @@ def _check_tag(tag: object) -> None:
 
 
 def _checked_step(step: Any) -> int:
-    number = operator.index(step)
+    try:
+        number = operator.index(step)
+    except TypeError:
+        raise TypeError(f"the step is a whole number, not {step!r}") from None
     if not -(2**63) <= number < 2**63:
         raise OverflowError(f"step {number} is not a whole number of 64 bits")
     return number
@@ -567,7 +572,8 @@ def as_float64(tag: str, value: Any) -> float:
     if isinstance(value, (str, bytes, bytearray)):
         raise TypeError(f"{tag!r} is text, not a number: {value[:60]!r}")
     try:
-        return float(value)
+        # A tensor with a gradient warns when it is converted.
+        return float(value.detach() if getattr(value, "requires_grad", False) else value)
     except OverflowError:
         raise OverflowError(f"{tag!r} is too large for a float64") from None
     except (TypeError, ValueError) as error:

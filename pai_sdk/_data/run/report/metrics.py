@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,11 +24,14 @@ class MetricsRecorder:
         self._folder = folder
         self._events = EventWriter(folder, source=instance)
         self._has_warned = False
+        self._not_finite: set[str] = set()  # the metrics with a warning
 
     def record(self, metrics: Mapping[str, Any], step: int, *, is_flat: bool = False) -> None:
         """Records the metrics of a step; the file is written in the background."""
         try:
-            self._events.scalars(metrics, step)
+            numbers = self._events.scalars(metrics, step)
+            if not all(map(math.isfinite, numbers)):
+                self._warn_not_finite(dict(zip(metrics, numbers)), step)  # noqa: B905 - Python 3.8
             return
         except (AttributeError, TypeError):  # the first for what is no mapping
             if is_flat:
@@ -63,6 +67,13 @@ class MetricsRecorder:
             self._events.close()
         except OSError as error:
             self._warn(error)
+
+    def _warn_not_finite(self, numbers: Mapping[str, float], step: int) -> None:
+        for name, number in numbers.items():
+            if not math.isfinite(number) and name not in self._not_finite:
+                self._not_finite.add(name)
+                message = "%r is %s at step %d; job.metrics() has finite values only, TensorBoard has all"
+                logger.warning(message, name, number, step)
 
     def _warn(self, error: OSError) -> None:
         if not self._has_warned:

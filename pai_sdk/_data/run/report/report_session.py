@@ -189,7 +189,7 @@ class ReportSession:
                 if step is None:
                     step = self._next_step()
                 elif type(step) is not int:
-                    step = operator.index(step)
+                    step = _whole_step(metrics, step)
                 # Checks the checkpoint first, so that a report that raises has recorded nothing.
                 task = None if checkpoint is None else self._task(metrics, step, checkpoint, options)
                 if metrics:
@@ -370,6 +370,14 @@ class ReportSession:
     def _folder_of(self, step: int) -> Path:
         # The layout checks the step. The folder is that of this rank.
         return self._checkpoints / Path(self._layout.checkpoint(step)).name
+
+
+def _whole_step(metrics: Mapping[str, Any], step: Any) -> int:
+    """Returns a step of another type, such as NumPy's, as int; raises TypeError, as outside of a job."""
+    with contextlib.suppress(TypeError):
+        return operator.index(step)
+    numbers_of(metrics)  # in `report("loss", 0.1, 1)` they are the first mistake
+    raise TypeError(f"the step is a whole number, not {step!r}")
 
 
 def _final_status(error: object) -> str:

@@ -239,6 +239,49 @@ def test_nan_and_huge_numbers_are_recorded(tmp_path: Path) -> None:
     assert Checkpoint.from_directory(tmp_path / "checkpoints" / "1").metrics == {"huge": 1e300}
 
 
+def test_a_metric_that_is_not_finite_is_in_the_log_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with ReportSession(tmp_path) as session, session.bound():
+        for step, loss in enumerate([0.5, math.nan, math.nan, -math.inf]):
+            report({"train": {"loss": numpy.float32(loss)}, "rate": 0.1}, step=step)
+    (record,) = caplog.records
+    assert record.args == ("train/loss", pytest.approx(math.nan, nan_ok=True), 1)
+
+
+class _TensorWithGradient:
+    """Converts to a number as a tensor of PyTorch does, which warns unless it is detached."""
+
+    requires_grad = True
+
+    def detach(self) -> float:
+        return 0.25
+
+    def __float__(self) -> float:
+        raise UserWarning("Converting a tensor with requires_grad=True to a scalar")
+
+
+def test_a_tensor_with_a_gradient_is_a_metric(tmp_path: Path) -> None:
+    with ReportSession(tmp_path) as session, session.bound():
+        report({"loss": _TensorWithGradient()}, step=1)
+    report({"loss": _TensorWithGradient()}, step=1)  # checked outside of a job, too
+    assert scalars(tmp_path) == [("loss", 1, 0.25)]
+
+
+def test_wrong_arguments_have_the_same_message_in_a_session_and_without(tmp_path: Path) -> None:
+    def messages() -> list[str]:
+        found = []
+        for arguments in (("loss", 0.1, 1), ({"loss": 0.1}, 0.5)):
+            with pytest.raises(TypeError) as error:
+                report(*arguments)  # type: ignore[arg-type]
+            found.append(str(error.value))
+        return found
+
+    with ReportSession(tmp_path) as session, session.bound():
+        inside = messages()
+    assert inside == messages()
+    assert "metrics" in inside[0]
+    assert "0.5" in inside[1]
+
+
 @pytest.mark.parametrize("step", [1.5, "1", 2**63])
 def test_a_step_is_a_whole_number(tmp_path: Path, step: object) -> None:
     with ReportSession(tmp_path) as session, session.bound(), pytest.raises((TypeError, OverflowError)):
