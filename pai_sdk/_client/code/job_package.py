@@ -87,6 +87,13 @@ def _sources(tree: FileTree | None, command: Sequence[str]) -> Iterator[bytes]:
     # Code with its own pai_sdk at the top needs none.
     if tree is None or any(entry.path in ("pai_sdk.py", "pai_sdk/__init__.py") for entry in tree.entries):
         return
+    yield from code_texts(tree)
+
+
+def code_texts(tree: FileTree | None) -> Iterator[bytes]:
+    """Yields the content of the programs in a code folder."""
+    if tree is None:
+        return
     for entry in tree.entries:
         if entry.path.endswith((".py", ".ipynb", ".sh")):
             yield (tree.root / entry.path).read_bytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -31,6 +32,7 @@ def decoded(content: bytes, *, errors: str = "strict") -> str:
 WINDOWS_LINE_END = "ends with a carriage return, as a line of a Windows file does"
 
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
+_INTERPRETERS = ("python", "python3", "sh", "bash")
 _REQUIREMENTS = "requirements.txt"
 _MARK = b"\xef\xbb\xbf"
 _READ_BYTES = 1 << 20  # of a script
@@ -52,6 +54,21 @@ def is_windows_line(text: str) -> bool:
 def is_shell(command: Sequence[str]) -> bool:
     """Returns True if the last part of a command is a shell script, as in `["bash", "-c", "…"]`."""
     return len(command) > 2 and command[0].rpartition("/")[2] in SHELLS and bool(re.match(r"-\w*c", command[-2]))
+
+
+def first_script(command: Sequence[str]) -> str | None:
+    """Returns the Python or shell script that a command starts first; None unless that is certain."""
+    tokens = list(command)
+    if tokens[:2] in (["sh", "-c"], ["bash", "-c"]):
+        first_line = tokens[2].strip().splitlines()[0] if len(tokens) > 2 and tokens[2].strip() else ""
+        try:
+            tokens = shlex.split(first_line, comments=True)
+        except ValueError:
+            return None
+    if len(tokens) < 2 or tokens[0] not in _INTERPRETERS:
+        return None
+    script = tokens[1].rstrip(";").removeprefix("./")
+    return None if not script.endswith((".py", ".sh")) or "$" in script or ".." in script else script
 
 
 def programs_in(script: str) -> Iterator[str]:

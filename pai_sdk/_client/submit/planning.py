@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from pai_sdk._client.backend.base import Backend, Plan, Upload
 from pai_sdk._client.backend.specs import checked_api
+from pai_sdk._client.code.contract_use import contract_warnings
 from pai_sdk._client.code.git import checkout
 from pai_sdk._client.code.job_package import (
     CHANNEL,
@@ -72,6 +73,7 @@ def make_plan(
         parameters.labels = with_git_labels(parameters.labels, code_uploads[0].tree.root)  # of our own copy
     resolver = ChannelResolver(backend, session.settings.region_id, problems)
     input_channels = resolver.resolve_inputs(inputs, description.input_channels)
+    own_command = command
     if algorithm is None:
         command = _ship_package(command, code_uploads, input_channels, resolver)
     input_definitions = _definitions(description.input_channels, input_channels)
@@ -113,11 +115,9 @@ def make_plan(
         check_strings(request.to_wire(), "")
         plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume).labelled()
     problems.raise_if_any()
-    moved: list[str] = []
-    if algorithm is None and ships_package(command):  # other code does not mention pai_sdk: it is not read again
-        moved = former_paths(code_uploads[0].tree if code_uploads else None, command)
-    plan = replace(_guarded(plan, parameters, session, backend), warnings=_warnings(plan.request, moved))
-    return _of_api(plan, parameters, backend)
+    tree = code_uploads[0].tree if code_uploads else None
+    warnings = () if algorithm else _warnings(plan, own_command, tree, description.source_dir)
+    return _of_api(replace(_guarded(plan, parameters, session, backend), warnings=warnings), parameters, backend)
 
 
 def _of_api(plan: Plan, parameters: JobParameters, backend: Backend) -> Plan:
@@ -159,20 +159,25 @@ def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: B
     return replace(plan, request=request, fallbacks=fallbacks, notes=notes)
 
 
-def _warnings(request: TrainingJobRequest, moved: Sequence[str]) -> tuple[str, ...]:
-    """Returns the probable mistakes in a request; `moved` are the former modules that its code imports."""
+def _warnings(plan: Plan, command: Sequence[str], tree: FileTree | None, source_dir: object) -> tuple[str, ...]:
+    """Returns the probable mistakes in a request with this command and this code of the user."""
+    spec = plan.request.algorithm_spec
+    # Other code does not mention pai_sdk.
+    moved = former_paths(tree, command) if spec and ships_package(spec.command) else []
     # No error: the code may be right for an image that has an earlier release.
     warnings = [
         f"the code imports {former}, which is {FORMER[former]} now; the job fails there, unless its image has an "
         "earlier pai_sdk"
         for former in moved
     ]
-    pipe = request_fields.hiding_pipe(request.algorithm_spec.command) if request.algorithm_spec else ""
+    pipe = request_fields.hiding_pipe(command)
     if pipe:
         warnings.append(
             f"`{pipe}` hides a failure: the job succeeds when the last program of the pipe does. The log is kept "
             "without `tee`, too; or start the pipe by command=['bash', '-o', 'pipefail', '-c', '…']"
         )
+    if not plan.request.roles:
+        warnings += contract_warnings(plan.request, command, tree, source_dir)
     return tuple(warnings)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
@@ -14,6 +13,7 @@ from pai_sdk._client.code.script_text import (
     SHELLS,
     WINDOWS_LINE_END,
     file_problems,
+    first_script,
     is_shell,
     is_windows_line,
     unix_text,
@@ -36,7 +36,6 @@ from pai_sdk.errors import InvalidInputError, Problem
 _JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _MAX_BASE_LENGTH = 75  # hyperparameters and a random ending come behind it
 _MAX_INT32 = 2**31 - 1  # the numbers of the wire have 32 bits
-_INTERPRETERS = ("python", "python3", "sh", "bash")
 # Their failure matters little, or cannot happen: they only feed the program behind the pipe.
 _FEEDERS = frozenset(("echo", "printf", "yes", "cat", "seq", "ls", "find", "true", ":", "zcat", "gunzip"))
 _NOT_SHELL = re.compile(r"""\\.|'[^']*'|"(?:[^"\\]|\\.)*"|(?:(?<=[\s;&|(])|^)#[^\n]*""", re.DOTALL)
@@ -300,28 +299,12 @@ def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> N
         raise InvalidInputError(problems)
     # Only what is certain: an interpreter as the first word, and a plain relative path. Other scripts may come
     # from the image or from an earlier step.
-    script = _first_script(command)
+    script = first_script(command)
     names = [entry.path for entry in tree.entries]
-    if script is None or script in names:
+    if script is None or script.startswith("/") or script in names:
         return
     message = f"entry {script!r} not found in source_dir {str(source_dir)!r}"
     raise InvalidInputError([Problem("", message, name_hint(script, names, intro="it has"))])
-
-
-def _first_script(command: Sequence[str]) -> str | None:
-    tokens = list(command)
-    if tokens[:2] in (["sh", "-c"], ["bash", "-c"]):
-        first_line = tokens[2].strip().splitlines()[0] if len(tokens) > 2 and tokens[2].strip() else ""
-        try:
-            tokens = shlex.split(first_line, comments=True)
-        except ValueError:
-            return None
-    if len(tokens) < 2 or tokens[0] not in _INTERPRETERS:
-        return None
-    script = tokens[1].rstrip(";").removeprefix("./")
-    if not script.endswith((".py", ".sh")) or script.startswith("/") or "$" in script or ".." in script:
-        return None
-    return script
 
 
 def hiding_pipe(command: Sequence[str]) -> str:
