@@ -14,7 +14,7 @@ from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.display.commands import next_commands, page_url
 from pai_sdk._client.job.failure.missing_modules import missing_module_hint
-from pai_sdk._client.job.failure.missing_variables import missing_variable_hint
+from pai_sdk._client.job.failure.missing_variables import missing_file_hint, missing_variable_hint
 from pai_sdk._client.job.follow.follower import Follower, LogError, Update
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.read_pace import shows_reason
@@ -43,6 +43,8 @@ _EXIT_CODES = {
     139: " (segmentation fault)",
     143: " (ended by SIGTERM)",
 }
+# The last line of a program that ends without a traceback: argparse and other programs, Python, the shell.
+_LAST_WORDS = re.compile(r"(?:[\w./+-]+: (?:fatal )?error: |\S*python[\d.]*: |(?:/bin/)?(?:ba|da)?sh: )\S")
 # Errors of an instance that are the consequence of another one's failure.
 _CONSEQUENCE = re.compile(
     r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b|.*DistBackendError|.*\bpeer\b"
@@ -217,7 +219,8 @@ def _log_unreadable(job_id: str, error: PaiError) -> None:
 def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | None) -> str:
     job_id = record.training_job_id
     job_title = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
-    headline, message = _headline(failure)
+    cause = root_cause(failure.traceback) or _last_words(tail.lines)
+    headline, message = _headline(failure, cause)
     lines = [f"job {job_title} {record.status}: {headline}"]
     if message:
         lines.append(f"  {message}")
@@ -225,11 +228,10 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
         lines.append(
             "  this version of pai_sdk does not know that status; the job has an end time, so it has ended"
         )
-    cause = root_cause(failure.traceback)
     if module := missing_module([cause] if cause else tail.lines[-_EXCERPT_LINES:]):
         lines.append(f"  {missing_module_hint(module)}")
-    elif variable_hint := missing_variable_hint(cause, record):
-        lines.append(f"  {variable_hint}")
+    elif hint := missing_variable_hint(cause, record) or missing_file_hint(cause, record):
+        lines.append(f"  {hint}")
     if details := _details(record, failure):
         lines.append("  " + ", ".join(details))
     lines += _excerpt(job_id, failure, tail)
@@ -241,10 +243,15 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
     return "\n".join(lines)
 
 
-def _headline(failure: JobFailed) -> tuple[str, str]:
-    """Returns the headline and a second message of the service; an exception is preferred to an exit code."""
+def _last_words(lines: Sequence[str]) -> str:
+    """Returns the last line of a log in which a program says why it ended; empty for other lines."""
+    line = next((line for line in reversed(lines) if line.strip()), "")
+    return line.strip() if _LAST_WORDS.match(line) else ""
+
+
+def _headline(failure: JobFailed, cause: str) -> tuple[str, str]:
+    """Returns the headline and a second message of the service; a cause is preferred to an exit code."""
     message = failure.reason_message or ""
-    cause = root_cause(failure.traceback)
     if not cause or failure.reason_code not in (None, REASON_NON_ZERO_EXIT):
         return message or failure.reason_code or "the service gives no reason", ""
     is_only_the_code = (

@@ -1,14 +1,19 @@
-"""Explains the KeyError of a variable that the job contract does not define for this job."""
+"""Explains errors about variables and files that this job does not have."""
 
 from __future__ import annotations
 
 import re
 
+from pai_sdk._client.code.job_package import CHANNEL
 from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._wire.pai.names import variable_name
 from pai_sdk._wire.pai.record import JobRecord
 
 _MISSING = re.compile(r"KeyError: ['\"](PAI_(HPS|INPUT|OUTPUT)_\w+)['\"]")
+_FILE = re.compile(
+    r"FileNotFoundError: (?:\[Errno 2\] No such file or directory: ['\"](?P<path>[^'\"]+)['\"]|"
+    r"(?P<other>\S+) not found)"
+)
 _KINDS = {
     "HPS": ("hyperparameter", "Estimator(hyperparameters={'lr': 0.1}) sets $PAI_HPS_LR"),
     "INPUT": ("input", "fit({'train': 'data/'}) sets $PAI_INPUT_TRAIN"),
@@ -33,3 +38,15 @@ def missing_variable_hint(cause: str, record: JobRecord) -> str | None:
         return f"the job has no {title}s: {example}"
     hint = did_you_mean(nearest(variable, existing, cutoff=0.75)) or f"it has: {', '.join(existing[:8])}"
     return f"the job has no {title} for {variable}; {hint}"
+
+
+def missing_file_hint(cause: str, record: JobRecord) -> str | None:
+    """Returns which files a job has, for an error about another one; None for other errors, and for programs."""
+    match = _FILE.match(cause)
+    path = match and (match["path"] or match["other"])
+    if not path or not re.search(r"/|\.\w+$", path):
+        return None
+    names = [channel.name for channel in record.input_channels if channel.name and channel.name != CHANNEL]
+    inputs = ", ".join(f"$PAI_INPUT_{variable_name(name)}" for name in names[:8])
+    has = f"its inputs are {inputs}" if inputs else "it has no inputs: " + _KINDS["INPUT"][1]
+    return f"a job finds its own files only; {has}"

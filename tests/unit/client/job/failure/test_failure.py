@@ -32,7 +32,7 @@ def test_the_first_line_has_the_root_cause_and_the_chain_is_whole(fake_backend: 
     info = {"Instance": "train1-master-0", "ExitCode": 1}
     fake_backend.info = ErrorInfo(code="NonZeroExit", additional_info=json.dumps(info))
     failure = failure_of(fake_backend)
-    first, facts, title, *rest = str(failure).splitlines()
+    first, _, facts, title, *rest = str(failure).splitlines()
     assert first == f"job fake (train1) Failed: {CAUSE}"
     assert facts == "  instance master-0, exit code 1, reason NonZeroExit"
     assert title == "  the traceback in its log:"
@@ -92,6 +92,46 @@ def test_without_a_traceback_of_that_program_its_last_lines_are_shown(fake_backe
 
 def raising(error: str) -> list[str]:
     return ["Traceback (most recent call last):", '  File "train.py", line 1, in <module>', error]
+
+
+@pytest.mark.parametrize(
+    "last_line",
+    [
+        "train.py: error: unrecognized arguments: --rate",
+        "python: can't open file '/ml/usercode/train.py': [Errno 2] No such file or directory",
+        "sh: 1: cd: can't cd to src",
+    ],
+)
+def test_the_last_words_of_a_program_are_the_cause(fake_backend: FakeBackend, last_line: str) -> None:
+    fake_backend.lines = {"train1-master-0": ["ready", last_line, ""]}
+    assert str(failure_of(fake_backend)).splitlines()[0].endswith(f"Failed: {last_line}")
+
+
+def test_other_last_lines_are_no_cause(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {"train1-master-0": ["train.py: error: retrying", "epoch 3: loss 0.1"]}
+    assert "epoch" not in str(failure_of(fake_backend)).splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        "FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'",
+        "FileNotFoundError: data/train.csv not found.",
+    ],
+)
+def test_a_file_that_the_job_does_not_have_is_explained(fake_backend: FakeBackend, error: str) -> None:
+    fake_backend.lines = {"train1-master-0": raising(error)}
+    fake_backend.extra = {"InputChannels": [{"Name": name, "InputUri": "oss://b/m/"} for name in ("v", "pai_sdk")]}
+    assert "  a job finds its own files only; its inputs are $PAI_INPUT_V" in str(failure_of(fake_backend)).split(
+        "\n"
+    )
+
+
+def test_a_missing_program_is_no_missing_file(fake_backend: FakeBackend) -> None:
+    fake_backend.lines = {
+        "train1-master-0": raising("FileNotFoundError: [Errno 2] No such file or directory: 'nvidia-smi'")
+    }
+    assert "its own files" not in str(failure_of(fake_backend))
 
 
 @pytest.mark.parametrize(
