@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from pai_sdk._client.code.job_package import CHANNEL, code_texts
+from pai_sdk._client.code.job_package import CHANNEL, program_contents
 from pai_sdk._client.code.script_text import first_script
 from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._data.storage.tree import FileTree
@@ -34,7 +34,7 @@ def contract_warnings(
     script = command[-1] if command else ""
     variables = _variables(request)
     # The code of a job without parameters and inputs is not read.
-    code = b"\n".join(code_texts(tree)) if variables["HPS"] or variables["INPUT"] else b""
+    code = b"\n".join(program_contents(tree)) if variables["HPS"] or variables["INPUT"] else b""
     warnings = [*_unset_variables(script, variables), *_misspelt_names(code, variables)]
     if _USER_ARGS.search(script):
         warnings += _argument_warnings(request.hyperparameters, script, code)

@@ -87,10 +87,10 @@ def _sources(tree: FileTree | None, command: Sequence[str]) -> Iterator[bytes]:
     # Code with its own pai_sdk at the top needs none.
     if tree is None or any(entry.path in ("pai_sdk.py", "pai_sdk/__init__.py") for entry in tree.entries):
         return
-    yield from code_texts(tree)
+    yield from program_contents(tree)
 
 
-def code_texts(tree: FileTree | None) -> Iterator[bytes]:
+def program_contents(tree: FileTree | None) -> Iterator[bytes]:
     """Yields the content of the programs in a code folder."""
     if tree is None:
         return

@@ -73,7 +73,7 @@ def make_plan(
         parameters.labels = with_git_labels(parameters.labels, code_uploads[0].tree.root)  # of our own copy
     resolver = ChannelResolver(backend, session.settings.region_id, problems)
     input_channels = resolver.resolve_inputs(inputs, description.input_channels)
-    own_command = command
+    user_command = command
     if algorithm is None:
         command = _ship_package(command, code_uploads, input_channels, resolver)
     input_definitions = _definitions(description.input_channels, input_channels)
@@ -116,7 +116,7 @@ def make_plan(
         plan = Plan(request, (*code_uploads, *resolver.uploads), keep, resume=resume).labelled()
     problems.raise_if_any()
     tree = code_uploads[0].tree if code_uploads else None
-    warnings = () if algorithm else _warnings(plan, own_command, tree, description.source_dir)
+    warnings = () if algorithm else _warnings(plan, user_command, tree, description.source_dir)
     return _of_api(replace(_guarded(plan, parameters, session, backend), warnings=warnings), parameters, backend)
 
 

@@ -44,7 +44,7 @@ _EXIT_CODES = {
     143: " (ended by SIGTERM)",
 }
 # The last line of a program that ends without a traceback: argparse and other programs, Python, the shell.
-_LAST_WORDS = re.compile(r"(?:[\w./+-]+: (?:fatal )?error: |\S*python[\d.]*: |(?:/bin/)?(?:ba|da)?sh: )\S")
+_FINAL_ERROR = re.compile(r"(?:[\w./+-]+: (?:fatal )?error: |\S*python[\d.]*: |(?:/bin/)?(?:ba|da)?sh: )\S")
 # Errors of an instance that are the consequence of another one's failure.
 _CONSEQUENCE = re.compile(
     r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b|.*DistBackendError|.*\bpeer\b"
@@ -219,7 +219,7 @@ def _log_unreadable(job_id: str, error: PaiError) -> None:
 def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | None) -> str:
     job_id = record.training_job_id
     job_title = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
-    cause = root_cause(failure.traceback) or _last_words(tail.lines)
+    cause = root_cause(failure.traceback) or _final_error(tail.lines)
     headline, message = _headline(failure, cause)
     lines = [f"job {job_title} {record.status}: {headline}"]
     if message:
@@ -243,10 +243,10 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
     return "\n".join(lines)
 
 
-def _last_words(lines: Sequence[str]) -> str:
+def _final_error(lines: Sequence[str]) -> str:
     """Returns the last line of a log in which a program says why it ended; empty for other lines."""
     line = next((line for line in reversed(lines) if line.strip()), "")
-    return line.strip() if _LAST_WORDS.match(line) else ""
+    return line.strip() if _FINAL_ERROR.match(line) else ""
 
 
 def _headline(failure: JobFailed, cause: str) -> tuple[str, str]:

@@ -189,7 +189,7 @@ class ReportSession:
                 if step is None:
                     step = self._next_step()
                 elif type(step) is not int:
-                    step = _whole_step(metrics, step)
+                    step = _step_index(metrics, step)
                 # Checks the checkpoint first, so that a report that raises has recorded nothing.
                 task = None if checkpoint is None else self._task(metrics, step, checkpoint, options)
                 if metrics:
@@ -372,7 +372,7 @@ class ReportSession:
         return self._checkpoints / Path(self._layout.checkpoint(step)).name
 
 
-def _whole_step(metrics: Mapping[str, Any], step: Any) -> int:
+def _step_index(metrics: Mapping[str, Any], step: Any) -> int:
     """Returns a step of another type, such as NumPy's, as int; raises TypeError, as outside of a job."""
     with contextlib.suppress(TypeError):
         return operator.index(step)
