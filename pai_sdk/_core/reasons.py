@@ -54,12 +54,12 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
     if exit_code == 127:
         return REASON_COMMAND_NOT_FOUND, (
             f"Instance {instance} ended with exit code 127: a program of the command was not found; the log's "
-            "last lines name it. Check its spelling, or add what brings it to the requirements; a script that is "
-            "there may have Windows line ends."
+            "last lines name it. Check its spelling, or add the package that provides it to the requirements; an "
+            "existing script may have Windows line endings (CRLF)."
         )
     if exit_code == 126:
         return REASON_NOT_EXECUTABLE, (
-            f"Instance {instance} ended with exit code 126: a program of the command may not be executed. Start "
+            f"Instance {instance} ended with exit code 126: a program of the command is not executable. Start "
             "it by its interpreter (`python train.py`, `sh run.sh`) or set its x bit."
         )
     name = _signal_name(exit_code)
@@ -119,7 +119,7 @@ def requirements_message(exit_code: int, problem: str = "", *, has_pip: bool = T
     # pip could not run: `problem` is the reason.
     if not has_pip:
         return (
-            f"The Python requirements could not be installed: {problem}. Take an image with Python and pip, or "
+            f"The Python requirements could not be installed: {problem}. Use an image with Python and pip, or "
             "leave out the requirements."
         )
     details = f"{problem} (pip's exit code: {exit_code})" if problem else f"pip ended with exit code {exit_code}"

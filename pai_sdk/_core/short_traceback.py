@@ -92,7 +92,7 @@ def _shorten(error: BaseException) -> bool:
     is_remote = isinstance(_first_cause(error), RemoteTraceback)
     if not (is_packages or is_remote or _frames_of_user(error)):
         return False
-    logger.debug("the whole traceback of the error that follows", exc_info=error)
+    logger.debug("the full traceback of the following error", exc_info=error)
     _keep_frames_of_user(error)
     cause = error.__cause__
     # The user's function has called sys.exit.

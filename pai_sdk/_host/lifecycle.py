@@ -132,7 +132,7 @@ def waiting_state(ended: ExecutionState, *, stopped_at: float | None) -> Executi
 def stopped_before_start_message(attempt: int, cause: str = "") -> str:
     """Returns the reason of a job that was stopped before this attempt has started."""
     again = " again" if attempt > 1 else ""
-    return f"The job was stopped before it began{again}{cause}."
+    return f"The job was stopped before it started{again}{cause}."
 
 
 def outcome(state: ExecutionState, *, unsaved_message: str = "") -> tuple[JobStatus, str | None, str | None]:

@@ -154,7 +154,7 @@ def _kill_predecessor(before: ProcessName) -> None:
     if before.is_observable() and not before.has_exited():
         logger.warning("process %d kept the lease until it expired, and is killed", before.pid)
         before.kill(patience_s=_KILL_S)
-    logger.info("the service that ran on %s as process %d is taken over", before.host, before.pid)
+    logger.info("took over from the service on %s, process %d", before.host, before.pid)
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:

@@ -271,5 +271,5 @@ def _key_rows() -> list[tuple[str, str, str]]:
         if value:
             rows.append((name, text, f"environment variable {variable}"))
     if not rows:
-        rows.append(("access_key_id", "", "not in the environment; `pai-sdk doctor` looks in all places"))
+        rows.append(("access_key_id", "", "not in the environment; `pai-sdk doctor` checks all sources"))
     return rows

@@ -347,7 +347,7 @@ def waiting_reason(job_id: JobId, as_json: Json = False) -> None:
     if as_json:
         print_json({"job": job_id, "waits": reason is not None, **(asdict(reason) if reason else {})})
     else:
-        typer.echo(visible_text(str(reason)) if reason else f"{job_id} does not wait: it is {job.status}")
+        typer.echo(visible_text(str(reason)) if reason else f"{job_id} is not waiting: it is {job.status}")
 
 
 def _wait_quietly(job: TrainingJob) -> None:
@@ -440,7 +440,7 @@ def _prune_service(older_than_s: float, name: str | None, *, dry_run: bool, yes:
             typer.echo(f"would remove {job.id}  {job.name}  {job.record.status}")
         return
     if not yes:
-        typer.confirm(f"Delete {len(jobs)} jobs that have ended, with their logs and metrics?", abort=True)
+        typer.confirm(f"Delete {len(jobs)} finished jobs with their logs and metrics?", abort=True)
     removed = 0
     for job in jobs:
         try:
@@ -449,9 +449,9 @@ def _prune_service(older_than_s: float, name: str | None, *, dry_run: bool, yes:
         except NotFoundError:  # another process has deleted it
             continue
     typer.echo(
-        f"removed {removed} job; its outputs stay"
+        f"removed {removed} job; its outputs are kept"
         if removed == 1
-        else f"removed {removed} jobs; their outputs stay"
+        else f"removed {removed} jobs; their outputs are kept"
     )
 
 

@@ -47,7 +47,7 @@ def test_other_endings_leave_none_either_and_no_network(submit, engine, command,
     [
         ("echo 'Traceback'; exit 3", 3, "NonZeroExit", "exit code 3"),
         ("no-such-program", 127, "CommandNotFound", "was not found"),
-        ("touch /tmp/f; /tmp/f", 126, "NotExecutable", "may not be executed"),
+        ("touch /tmp/f; /tmp/f", 126, "NotExecutable", "is not executable"),
         ("kill -SEGV $$", 139, "KilledBySignal", "SIGSEGV"),
     ],
 )

@@ -192,7 +192,7 @@ def test_a_job_that_the_algorithm_does_not_take_is_told_all_that_is_wrong(servic
         "HyperParameters['rate']: the algorithm has no such hyperparameter",
         "ComputeResource.EcsSpec: the algorithm does not run on 'ecs.c6'",
         "ComputeResource.EcsCount: the algorithm runs on one instance",
-        "InputChannels: 'train' is required and missing",
+        "InputChannels: 'train' is required",
     ):
         assert complaint in message
     code = {"LocationType": "oss", "LocationValue": {"Bucket": "pai-local", "Key": "x/"}}

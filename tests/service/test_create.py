@@ -29,7 +29,10 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ({"TrainingJobName": None}, "TrainingJobName"),
         ({"TrainingJobName": "x" * 300}, "300 characters"),
         ({"Nonsense": 1}, "Nonsense"),
-        ({"ComputeResource": {"EcsSpec": "x", "EcsCount": 17}}, "17 instances never fit here; the maximum is 16"),
+        (
+            {"ComputeResource": {"EcsSpec": "x", "EcsCount": 17}},
+            "17 instances exceed the capacity of this service, 16",
+        ),
         ({"ComputeResource": {"EcsSpec": "x", "EcsCount": -1}}, "-1 instances"),
         ({"ComputeResource": {"InstanceCount": 0}}, "ComputeResource.InstanceCount: 0 instances cannot run"),
         ({"ComputeResource": {"EcsCount": 1, "InstanceCount": 2}}, "EcsCount 1 conflicts with InstanceCount 2"),

@@ -311,7 +311,7 @@ def test_events_tell_the_story_and_total_count_is_text(client: Client, executor:
     answer = client.get(f"/trainingjobs/{job_id}/events")
     assert answer["TotalCount"] == str(len(answer["Events"]))
     assert answer["Events"][0].endswith("Z The job was created and waits in the queue.")
-    assert answer["Events"][-1].endswith("The job has succeeded.")
+    assert answer["Events"][-1].endswith("The job succeeded.")
     assert (
         client.get(f"/trainingjobs/{job_id}/events", PageNumber=2, PageSize=1)["Events"] == answer["Events"][1:2]
     )

@@ -137,7 +137,7 @@ def test_the_failure_of_a_job_is_that_of_its_step(tmp_path: Path, session: Sessi
 
 
 def test_a_job_that_takes_too_long_is_stopped(tmp_path: Path, session: Session) -> None:
-    with pytest.raises(PipelineFailed, match=r"train: it did not end within 1 s") as failed:
+    with pytest.raises(PipelineFailed, match=r"train: it did not finish within 1 s") as failed:
         make(tmp_path, session, train="sleep 1000", timeout=1).run(show=False)
     job = session.get_job(PipelineRun.load(failed.value.run)["train"].job_id)
     until(lambda: job.refresh().status == "Terminated", "the end of the job")
@@ -174,7 +174,7 @@ def test_mistakes_in_jobs_are_found_before_anything_runs(tmp_path: Path, session
     assert "step 'train': split.outputs.cleen: step 'split' has no output 'cleen' (did you mean 'clean'?)" in text
     assert "step 'empty': command" in text
     assert "step 'hyper': hyperparameters: a Processor has none" in text
-    assert "step 'placed': outputs: an added output of Estimator needs a place" in text
+    assert "step 'placed': outputs: an added output of Estimator needs a URI" in text
     assert not pipeline.runs()
 
 
@@ -274,7 +274,7 @@ def test_a_job_whose_submission_took_too_long_is_stopped(
     pipeline = Pipeline("digits", store=tmp_path / "store", session=session)
     long = Processor("python:3.11", "sleep 1000", instance_type="ecs.c6.large", session=session)
     pipeline.step(long, name="long", timeout=0.3)
-    with pytest.raises(PipelineFailed, match=r"it did not end within 0\.3 s"):
+    with pytest.raises(PipelineFailed, match=r"it did not finish within 0\.3 s"):
         pipeline.run(show=False)
     until(lambda: jobs and jobs[0].refresh().status == "Terminated", "the end of the job")
 

@@ -82,7 +82,7 @@ def test_a_job_that_waits_for_its_next_attempt_can_be_stopped(client: Client) ->
     assert job["ReasonCode"] in ("KilledBySignal", "OutOfMemory"), "says why it waits"
     assert client.call("PUT", f"/trainingjobs/{job_id}/stop").status_code == 200
     job = client.until(job_id)
-    assert (job["Status"], job["ReasonMessage"]) == ("Terminated", "The job was stopped before it began again.")
+    assert (job["Status"], job["ReasonMessage"]) == ("Terminated", "The job was stopped before it started again.")
     assert client.bucket().get_object("counts/checkpoints/step").read() == b"1\n", "its outputs are saved"
 
 

@@ -113,7 +113,7 @@ def test_a_job_that_waits_tells_for_what(client: Client, executor: ScriptedExecu
     second = client.create(body)
     until(lambda: len(queue_events(client, second)) == 2)
     third = client.create(body)
-    next_up = "The job is the next to begin; it waits for 2 instances (0 of 2 are free)."
+    next_up = "The job is next to start; it is waiting for 2 instances (0 of 2 are free)."
     assert queue_events(client, second)[1] == next_up
     assert queue_events(client, third) == ["The job was created and waits in the queue, behind 1 other."]
     for job_id in (third, second):

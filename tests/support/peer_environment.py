@@ -49,7 +49,7 @@ def _make(folder: Path, requirements: Sequence[str], lock: int) -> None:
                 command, capture_output=True, text=True, timeout=_LONGEST_S, check=False, pass_fds=[lock]
             )
         except subprocess.TimeoutExpired:
-            said = f"it did not end within {_LONGEST_S} s"
+            said = f"it did not finish within {_LONGEST_S} s"
             continue
         if done.returncode == 0:
             return

@@ -110,7 +110,7 @@ class Algorithms(Resource):
         hint = name_hint(name, sorted({a.algorithm_name for a in available if a.algorithm_name}))
         whose = f" of provider {provider!r}" if provider else " in the workspace"
         if not hint and provider is None:
-            hint = "those of PAI itself have algorithm_provider='pai'"
+            hint = "for PAI's own, algorithm_provider='pai'"
         raise InvalidInputError([Problem("algorithm_name", f"there is no algorithm {name!r}{whose}", hint)])
 
     def update(

@@ -111,4 +111,4 @@ def call_service_action(transport: Transport, *args: Any, feature: str, hint: st
     except NotFoundError as error:
         if error.code != _NO_SUCH_ACTION:
             raise
-        raise InvalidInputError([Problem("session", f"its service has no {feature}", hint)]) from error
+        raise InvalidInputError([Problem("session", f"the service does not support {feature}", hint)]) from error

@@ -40,7 +40,7 @@ _CHUNK_BYTES = 1 << 16
 _SENTENCES = {
     "InvalidAccessKeyId": "{host} has no such access key id; check it, and that it is not disabled",
     "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
-    "SignatureNonceUsed": "the request came twice; does something between here and {host} repeat requests?",
+    "SignatureNonceUsed": "the request arrived twice; does a proxy before {host} repeat requests?",
     "IncompleteSignature": "the signature was not accepted; check the access key id and its secret",
     "InvalidSecurityToken": "the security token is not valid or has expired; get a new temporary key",
     "MissingSecurityToken": "this access key is a temporary one and needs its security token; give that too",
@@ -162,7 +162,7 @@ def _advice(status: int) -> str:
     if status >= 500:
         return "the service, or a gateway in front of it, failed"
     if status == 407:
-        return "the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
+        return "the proxy requires a user and a password: HTTPS_PROXY=http://user:password@host:port"
     return "check that the endpoint belongs to PAI, and check the proxy"
 
 
@@ -188,7 +188,7 @@ def _text(content: dict[str, Any], field: str) -> str:
 def _skew(date: str | None) -> str:
     server_time = _timestamp(date)
     if server_time is None or abs(time.time() - server_time) < 60:
-        return "seems to differ from the service's"
+        return "differs from the service's"
     seconds = time.time() - server_time
     return f"is {_span(abs(seconds))} {'ahead of' if seconds > 0 else 'behind'} the service's"
 
@@ -224,7 +224,7 @@ def read_model(model: type[_Record], response: ApiResponse, content: Any = None,
         return model.model_validate(_completed(response.json if content is None else content, defaults))
     except ValidationError as error:
         fields = ", ".join(sorted({str(e["loc"][0]) for e in error.errors() if e["loc"]}))
-        reason = f"the response is not what the API describes (in {fields or 'all of it'})"
+        reason = f"unexpected response (in {fields or 'all of it'})"
         # Pydantic quotes values, and those of environments may be secrets.
         raise response.invalid(reason) from None
 
@@ -239,7 +239,7 @@ def read_item(model: type[_Record], content: Any, action: str, **defaults: Any) 
         return model.model_validate(_completed(content, defaults))
     except ValidationError as error:
         wrong = "; ".join(str(problem) for problem in problems_of(error, model.__name__))
-        _log.warning("%s: an item that cannot be read is left out: %s", action, wrong)
+        _log.warning("%s: skipping an item that cannot be read: %s", action, wrong)
         return None
 
 

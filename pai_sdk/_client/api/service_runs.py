@@ -111,7 +111,7 @@ class ServiceRuns(Resource):
     def _call(self, *arguments: Any, **options: Any) -> ApiResponse:
         if not self.is_offered():
             hint = "read them where they are stored: RunManager(uri)"
-            raise InvalidInputError([Problem("session", "its service does not offer runs over HTTP", hint)])
+            raise InvalidInputError([Problem("session", "the service does not support runs over HTTP", hint)])
         return super()._call(*arguments, **options)
 
 
@@ -126,7 +126,7 @@ class _Reading:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, (KeyError, IndexError, TypeError, ValueError, AttributeError, OverflowError)):
-            reason = f"the response is not what the API describes ({type(error).__name__})"
+            reason = f"unexpected response ({type(error).__name__})"
             raise self._response.invalid(reason) from error
 
 

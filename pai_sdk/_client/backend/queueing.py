@@ -47,7 +47,7 @@ class WaitingReason:
 
     def __str__(self) -> str:
         parts = [
-            "waiting" if self.position is None else f"place {self.position} in the queue",
+            "waiting" if self.position is None else f"position {self.position} in the queue",
             *([f"since {self.since}"] if self.since else []),
         ]
         return ", ".join(parts) + (f": {self.reason}" if self.reason else "")

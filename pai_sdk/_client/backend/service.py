@@ -350,9 +350,9 @@ def _not_in_schedules(plan: Plan) -> Iterator[Problem]:
     if plan.resume is not None:
         yield Problem("plan", "resumes from a checkpoint, which is copied for one job", "leave out resume")
     if plan.render is not None:
-        yield Problem("plan", "is one of a DLC job", "leave out api='dlc'")
+        yield Problem("plan", "is the plan of a DLC job", "leave out api='dlc'")
     if plan.fallbacks:
-        yield Problem("plan", "has other resources for a lack of capacity", "leave out fallback")
+        yield Problem("plan", "has fallback resources", "leave out fallback")
     if backend_for_type(plan.request.compute_resource.ecs_spec).is_local:
         yield Problem("plan", "is a job in Docker on this machine", "give an instance_type of the service")
 

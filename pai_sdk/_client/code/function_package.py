@@ -172,7 +172,7 @@ def _dump(target: Any, name: str) -> tuple[bytes, set[str]]:
         Pickler(content).dump(target)
     except Exception as error:
         # Pickling runs code of any class, which may raise anything.
-        hint = "leave out open files, locks, connections and generators; make them in the function"
+        hint = "leave out open files, locks, connections and generators; create them in the function"
         raise InvalidInputError([Problem("function", f"{name} cannot be pickled: {error}", hint)]) from error
     return content.getvalue(), modules
 

@@ -83,7 +83,7 @@ def _missing_folder_problem(source_dir: Path, reason: str) -> Problem:
     try:
         names = [entry.name for entry in folder.iterdir()]
     except OSError:
-        return Problem("source_dir", f"{str(source_dir)!r} does not exist, nor does the folder it would be in")
+        return Problem("source_dir", f"{str(source_dir)!r} does not exist, nor does its parent folder")
     hint = did_you_mean([str(folder / name) for name in nearest(source_dir.name, names, max_count=3)])
     return Problem("source_dir", f"{str(source_dir)!r} does not exist", hint or f"looked from {Path.cwd()}")
 

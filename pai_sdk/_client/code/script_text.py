@@ -113,10 +113,12 @@ def _script_problems(root: Path, path: str, *, is_program: bool) -> Iterator[Pro
     if (is_script or path.endswith(".py")) and b"\0" in content[:1024]:
         yield Problem(path, "is not UTF-8, but UTF-16 or binary", "save it as UTF-8")
     elif content.startswith(_MARK) and (is_script or (shebang and is_program)):
-        yield Problem(path, "begins with a byte order mark, which is no part of a script", "save it as UTF-8")
+        yield Problem(
+            path, "starts with a byte order mark (BOM), which a script must not have", "save it as UTF-8"
+        )
     elif is_script and b"\r\n" in content:
-        message = "has Windows line ends, which a shell takes for a part of names and values"
-        yield Problem(path, message, "save it with the line ends of Unix (LF), for example by dos2unix")
+        message = "has Windows line endings (CRLF), which a shell reads as part of names and values"
+        yield Problem(path, message, "save it with Unix line endings (LF), such as with dos2unix")
     elif shebang and is_program and first.endswith(b"\r"):
-        message = "has Windows line ends, so its interpreter is not there under this name"
-        yield Problem(path, message, "save it with the line ends of Unix (LF), for example by dos2unix")
+        message = "has Windows line endings (CRLF), so its interpreter is not found"
+        yield Problem(path, message, "save it with Unix line endings (LF), such as with dos2unix")

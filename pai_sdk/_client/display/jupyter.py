@@ -120,7 +120,7 @@ class JupyterDisplay:
 
     def detached(self, record: JobRecord) -> None:
         """Adds a notice that the job is still running."""
-        self.notice("no longer watched; the job is still running")
+        self.notice("no longer updated; the job is still running")
 
     def ended(self, record: JobRecord) -> None:
         """Draws the card for the last time, with the complete curves of the metrics."""

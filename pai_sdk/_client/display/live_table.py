@@ -91,7 +91,7 @@ def choose_jobs_display(layout: TableLayout | None = None) -> JobsDisplay:
 
 def counts_text(records: Sequence[JobRecord]) -> str:
     """Returns the number of jobs in each status."""
-    counts = Counter(str(record.status) or "not seen yet" for record in records)
+    counts = Counter(str(record.status) or "unknown" for record in records)
     summary = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     return f"{len(records)} {'job' if len(records) == 1 else 'jobs'}: {summary}"
 
@@ -252,7 +252,7 @@ class NotebookJobs:
 
     def detached(self, count: int) -> None:
         """Adds a notice with the number of jobs that are still running."""
-        self.notice(f"no longer watched; {_still_running(count)}")
+        self.notice(f"no longer updated; {_still_running(count)}")
 
     def ended(self) -> None:
         """Draws the last state."""

@@ -115,8 +115,8 @@ class JobComparison:
             job for job in self.jobs if metric in job.metrics and not math.isnan(job.metrics[metric].min)
         ]
         if mode not in ("min", "max"):
-            reason = f"is required: is a small or a large {metric!r} better?" if mode is None else f"is {mode!r}"
-            raise InvalidInputError([Problem("mode", reason, "give mode='min' or mode='max'")])
+            reason = f"is required for {metric!r}" if mode is None else f"unknown value {mode!r}"
+            raise InvalidInputError([Problem("mode", reason, "mode='min' or mode='max'")])
         if not candidates:
             hint = name_hint(metric, self.metrics) or "nothing is reported"
             raise InvalidInputError([Problem("metric", f"no job has a value of {metric!r}", hint)])

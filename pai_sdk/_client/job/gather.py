@@ -376,7 +376,7 @@ def _timeout_error(
     )
     reason = f" ({last_error})" if last_error is not None else ""
     return WaitTimeoutError(
-        f"{len(unfinished)} jobs have not ended after {timeout_s:g} s, and are still running: {names}{reason}",
+        f"{len(unfinished)} jobs have not finished after {timeout_s:g} s, and are still running: {names}{reason}",
         job_id=first.id,
         status=first.last_record.status if first.last_record is not None else "",
         timeout_s=timeout_s,

@@ -97,13 +97,13 @@ def stopped(job_id: str) -> KeyboardInterrupt:
 
 def stopping(job_id: str, commands: Sequence[str]) -> KeyboardInterrupt:
     """Builds the interrupt of a wait that requested the stop of its job, which has not finished yet."""
-    message = f"{job_id} is being stopped. To see its end:"
+    message = f"{job_id} is being stopped. To follow it:"
     return _interrupt(f"{message} {commands[0]}", message, commands[:2])
 
 
 def search_interrupted(study: str) -> KeyboardInterrupt:
     """Builds the interrupt of a search over a function, whose study can be continued."""
-    message = f"the search has ended; the same search with study={study!r} continues it"
+    message = f"the search was stopped; to resume it, run it again with study={study!r}"
     return _interrupt(message, f"{message}.")
 
 

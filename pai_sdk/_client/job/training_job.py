@@ -595,7 +595,7 @@ class TrainingJob(Aliased):
         """
         if not self.backend.capabilities.updates_jobs:
             hint = "submit another one with other parameters"
-            raise InvalidInputError([Problem("JOB", f"{self.id} is no job of DLC, and cannot be changed", hint)])
+            raise InvalidInputError([Problem("JOB", f"{self.id} is not a DLC job, and cannot be changed", hint)])
         cast("UpdatesJobs", self.backend).update(self.id, JobUpdates(priority, description))
         self.refresh()
 

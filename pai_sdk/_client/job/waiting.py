@@ -162,7 +162,7 @@ def timeout_error(
         last = f"; its last known status is {status}" if status else ""
         message = f"job {job_id} could not be reached when the timeout of {timeout_s:g} s passed{last}"
     else:
-        state = f"is still {status}" if status else "has not ended"
+        state = f"is still {status}" if status else "has not finished"
         message = f"job {job_id} {state} after {timeout_s:g} s, and was not stopped"
     reason = f" ({last_error})" if last_error is not None else ""
     stop = next_commands(last_record or JobRecord(training_job_id=job_id))[-1]

@@ -37,7 +37,7 @@ class StepCache:
         for channel, before in execution["files"].items():
             now = files_identity(execution["outputs"][channel], session)
             if now != before:
-                reason = "gone" if now is None else "not as it was left"
+                reason = "gone" if now is None else "changed"
                 return None, f"the output {channel} of the earlier execution is {reason}"
         return execution, f"code, parameters and inputs are those of {execution['execution']}"
 

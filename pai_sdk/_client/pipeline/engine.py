@@ -227,7 +227,7 @@ class PipelineEngine:
         if live is None or live.job is None:
             return
         if not isinstance(update, JobRecord):
-            self._on_failure(live, f"nothing is known of its job {job.id}: {update}")
+            self._on_failure(live, f"the status of its job {job.id} is unknown: {update}")
         elif update.status.is_success:
             self._execution.on_end_of_job(live, update)
             self._after_end(live)
@@ -287,7 +287,7 @@ class PipelineEngine:
         now = time.monotonic()
         late = [step for step in self._running if step.deadline is not None and now > step.deadline]
         for live in late:
-            text = f"it did not end within {live.step.timeout_s:g} s"
+            text = f"it did not finish within {live.step.timeout_s:g} s"
             if live.job is not None:
                 self._with_job.pop(same_job(live.job), None)
                 _stop(live.job)

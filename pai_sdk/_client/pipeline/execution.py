@@ -90,7 +90,7 @@ class StepExecution:
         """Executes a step to the end of its call or the submission of its job; returns the values of an `each`."""
         record, step = live.record, live.step
         if step.when is not None and not _holds(step.when, self._values):
-            self.end(live, "skipped", reason=f"{step.when!r} does not hold")
+            self.end(live, "skipped", reason=f"the condition {step.when!r} is false")
             return None
         if isinstance(step.work, EachWork):
             values = resolved(step.work.values, self._values)

@@ -140,7 +140,7 @@ class RunRecords:
     def _read(self, path: str) -> dict[str, Any]:
         content = json.loads(b"".join(self.store.read(path)))
         if not isinstance(content, dict):
-            raise ValueError(f"{path} is no record")
+            raise ValueError(f"{path} is not a record")
         return content
 
 

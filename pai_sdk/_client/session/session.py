@@ -577,7 +577,7 @@ class Session(Aliased):
 
     def __reduce__(self) -> NoReturn:
         raise TypeError(
-            "a Session cannot be pickled, because it holds keys and connections; make one in the other process. "
+            "a Session cannot be pickled, because it holds keys and connections; create one in the other process. "
             "An estimator with session=None can be pickled; it uses the default session of that process"
         )
 

@@ -33,7 +33,7 @@ def announce(job: TrainingJob, plan: Plan, *, is_visible: bool) -> Display:
     # Not raised: the error would hide the id of the job from the user.
     except PaiError as error:
         display.submitted(JobRecord(training_job_id=job.id))
-        display.notice(f"its state cannot be read: {error}")
+        display.notice(f"its status cannot be read: {error}")
     except KeyboardInterrupt:
         # Ctrl-C: the job continues, and the message has the commands for it.
         raise detached(job.id, next_commands(JobRecord(training_job_id=job.id))) from None

@@ -116,7 +116,9 @@ class AlgorithmEstimator(EstimatorBase):
             if not isinstance(value, str) or not value.strip()
         ]
         if self.algorithm_spec is not None:
-            problems += [Problem(name, "conflicts with algorithm_spec", "give one of them") for name in explicit]
+            problems += [
+                Problem(name, "conflicts with algorithm_spec", "give only one of them") for name in explicit
+            ]
         elif self.algorithm_name is None:
             hint = "the name of a registered algorithm, or algorithm_spec with a whole one"
             problems.append(Problem("algorithm_name", "is required", hint))

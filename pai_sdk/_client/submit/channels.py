@@ -70,7 +70,7 @@ class ChannelResolver:
         outputs = dict(self._checked(outputs, () if may_add else definitions, "outputs"))
         for name, (parameter, uri) in from_parameters.items():
             if name in outputs:
-                self._problems.add(parameter, f"conflicts with outputs[{name!r}]", "give one of them")
+                self._problems.add(parameter, f"conflicts with outputs[{name!r}]", "give only one of them")
             if (checked := self.output_uri(uri, parameter)) is not None:
                 outputs[name] = checked
         channels: list[OutputChannel] = []

@@ -32,9 +32,9 @@ _SCALAR_BY_NAME = {"type": "object", "additionalProperties": {"type": ["string",
 _FILE_KEYS: dict[str, tuple[dict[str, Any], str]] = {
     "inputs": (
         _TEXT_BY_NAME,
-        "Input channel to its source: a URI, a local file or folder, the id of a dataset.",
+        "Maps each input channel to its source: a URI, a local file or folder, the id of a dataset.",
     ),
-    "outputs": (_TEXT_BY_NAME, "Output channel to where it goes: a URI, or the id of a dataset."),
+    "outputs": (_TEXT_BY_NAME, "Maps each output channel to its destination: a URI, or the id of a dataset."),
     "job_name": ({"type": "string"}, "The job's name; otherwise a readable one, such as train-lr0.1-3f2a9c."),
 }
 _ATTRIBUTE = re.compile(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", re.MULTILINE)

@@ -249,7 +249,7 @@ def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -
         settings = None if parameters.settings is None else Settings.model_validate(parameters.settings)
     if settings is not None and settings.priority not in (None, parameters.priority or settings.priority):
         problems.add(
-            "priority", f"conflicts with settings.priority, which is {settings.priority}", "give one of them"
+            "priority", f"conflicts with settings.priority, which is {settings.priority}", "give only one of them"
         )
     try:
         tags = JobRetries.checked(parameters.max_retries, parameters.retry_on).tags()
@@ -257,8 +257,8 @@ def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -
         problems.entries += error.problems
         return settings
     if tags and not backend.capabilities.retries:
-        hint = "leave it out; resume='<id of the earlier job>' goes on from its newest checkpoint"
-        problems.add("max_retries", "jobs are not started again there", hint)
+        hint = "leave it out; resume='<id of the earlier job>' continues from its newest checkpoint"
+        problems.add("max_retries", "jobs are not restarted there", hint)
     if not tags:
         return settings
     settings = settings or Settings()

@@ -50,11 +50,13 @@ def job_name(
     """Returns the explicit name, or a readable one that no other job has."""
     if name is not None:
         if not isinstance(name, str) or not _JOB_NAME.fullmatch(name):
-            problems.add("job_name", f"{name!r} is not usable", "letters, digits, '-', '_', '.', maximum 100")
+            problems.add(
+                "job_name", f"{name!r} is not a valid name", "letters, digits, '-', '_', '.', maximum 100"
+            )
         return name
     if not isinstance(base, str) or not _JOB_NAME.fullmatch(base) or len(base) > _MAX_BASE_LENGTH:
         hint = f"letters, digits, '-', '_', '.', maximum {_MAX_BASE_LENGTH}"
-        problems.add("base_job_name", f"{base!r} is not usable", hint)
+        problems.add("base_job_name", f"{base!r} is not a valid name", hint)
         return "job"  # the problem keeps the job from being sent
     return new_name(base, hyperparameters)
 
@@ -149,8 +151,8 @@ def _check_lingjun(
     """Checks that `resource_type`, which is not sent, agrees with the instance type or the quota."""
     is_other = instance_type is not None and not str(instance_type).startswith("ml.")
     if resource_type == "Lingjun" and is_other and not backend_for_type(instance_type).is_local:
-        hint = "types of Lingjun begin with 'ml.', such as ml.gu7ef.8xlarge-gu100"
-        problems.add("resource_type", f"{instance_type!r} is not a type of Lingjun", hint)
+        hint = "Lingjun types start with 'ml.', such as ml.gu7ef.8xlarge-gu100"
+        problems.add("resource_type", f"{instance_type!r} is not a Lingjun type", hint)
     elif resource_type == "Lingjun" and instance_type is None and resource_id is None:
         problems.add("resource_type", "Lingjun needs an `instance_type` or a quota", "give its `resource_id`")
 
@@ -208,7 +210,7 @@ def requirement_list(requirements: Sequence[str] | None, problems: Problems) -> 
         elif not requirement.strip():
             message = "is empty"
         elif "\n" in requirement or "\r" in requirement:
-            message = "has a line end"
+            message = "contains a newline"
         elif _FOREIGN_PACKAGE.match(requirement):
             message = "is not the name of pai_sdk on PyPI, where it is another company's, or may become one"
             hint = "leave it out: jobs get `pai_sdk.report` without it; `pai-sdk wheel` makes a wheel for images"
@@ -286,7 +288,7 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
         if is_windows_line(part):
             problems.add(f"command[{number}]", WINDOWS_LINE_END, "remove it: part.rstrip('\\r')")
     if is_shell(parts) and "\r\n" in parts[-1]:
-        message = "has Windows line ends, which a shell takes for a part of names and values"
+        message = "has Windows line endings (CRLF), which a shell reads as part of names and values"
         problems.add(
             f"command[{len(parts) - 1}]", message, "give the script as one text, or replace them by '\\n'"
         )

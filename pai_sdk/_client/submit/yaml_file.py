@@ -71,9 +71,7 @@ def read_yaml(path: Path) -> YamlFile:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
-        raise InvalidInputError(
-            [Problem(str(path), "is not a text in UTF-8", "write it again, as YAML")]
-        ) from None
+        raise InvalidInputError([Problem(str(path), "is not UTF-8 text", "save it as UTF-8")]) from None
     except OSError as error:
         raise InvalidInputError([Problem(str(path), f"cannot be read: {error.strerror or error}")]) from None
     try:
@@ -131,7 +129,7 @@ def _walk(
             name = str(key.value) if isinstance(key, yaml.ScalarNode) else ""
             if name in first_lines and name != "<<":
                 where = f"{path}:{line}: {path_text((*key_path, name))}"
-                yield Problem(where, f"is given twice, first in line {first_lines[name]}")
+                yield Problem(where, f"is a duplicate key, first in line {first_lines[name]}")
             child_path = (*key_path, name)
             first_lines[name] = lines[child_path] = line
             yield from _walk(value, child_path, path, lines, scalars, (*around, id(node)))

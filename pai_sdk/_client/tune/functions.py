@@ -111,7 +111,7 @@ class FunctionTrials:
                 continue
             with self._lock:
                 if call.live.number not in self._finished:
-                    self._end(call.live, None, f"it did not end within {self._limits.trial_timeout_s:g} s")
+                    self._end(call.live, None, f"it did not finish within {self._limits.trial_timeout_s:g} s")
                     self._stop(call.live)
             del calls[future]
             self._on_change()

@@ -174,7 +174,7 @@ class JobTrials:
             return
         if not isinstance(update, JobRecord):
             del self._live[job.id]
-            self._fail(live, f"nothing is known of its job {job.id}: {update}")
+            self._fail(live, f"the status of its job {job.id} is unknown: {update}")
         elif same_job(job) in watch.finished:
             del self._live[job.id]
             self._on_end(live, job, update)

@@ -125,11 +125,13 @@ def _checked(objective: object, direction: Any, where: str, problems: Problems) 
             return objective
     if objective.direction and direction and objective.direction != direction:
         problems.add(
-            "direction", f"is {direction!r}, and the objective has {objective.direction!r}", "give one of them"
+            "direction",
+            f"is {direction!r}, but the objective has {objective.direction!r}",
+            "give only one of them",
         )
     resolved = objective.direction or direction or _usual_direction(objective.metric)
     if resolved is None:
-        problems.add("direction", f"is required: is a large {objective.metric} good?", "'minimize' or 'maximize'")
+        problems.add("direction", f"is required for {objective.metric!r}", "'minimize' or 'maximize'")
     return replace(objective, direction=resolved)
 
 

@@ -209,10 +209,10 @@ def check_combination(
             problems.add("objective", f"population-based training compares no values at step {item.at}", hint)
     if pruner is not None:
         hint = "leave it out: poor members continue from the checkpoint of a good one"
-        problems.add("pruner", "does not go with population-based training", hint)
+        problems.add("pruner", "cannot be combined with population-based training", hint)
     if warm_start is not None:
         hint = "leave it out; resume= of the estimator starts from an earlier checkpoint"
-        problems.add("warm_start", "does not go with population-based training", hint)
+        problems.add("warm_start", "cannot be combined with population-based training", hint)
     if estimator is not None and not hasattr(estimator, "resume"):
         problems.add("estimator", type_problem("an Estimator, whose jobs can resume", estimator))
 

@@ -262,7 +262,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Range:
     kind = next((name for name in _KINDS if name in options), None)
     if kind is None:
         hint = name_hint(str(next(iter(options), "")), _KINDS, intro="a range is one of")
-        raise InvalidInputError([Problem("", f"{dict(mapping)} is no range", hint)])
+        raise InvalidInputError([Problem("", f"{dict(mapping)} is not a range", hint)])
     values = options.pop(kind)
     if kind == "choice":
         arguments: list[Any] = [values]
@@ -271,7 +271,7 @@ def _from_mapping(mapping: Mapping[str, Any]) -> Range:
     try:
         return _KINDS[kind](*arguments, **options)
     except TypeError:
-        message = f"{dict(mapping)} is no range"
+        message = f"{dict(mapping)} is not a range"
         hint = "such as {log_uniform: [1e-5, 1e-1]}, {int: [16, 256], step: 16}, {choice: [adam, sgd]}"
         raise InvalidInputError([Problem("", message, hint)]) from None
 
@@ -318,22 +318,24 @@ def _numbers_problem(value_range: Uniform | LogUniform | IntRange) -> Problem | 
         ("step", 1 if step is None else step),
     ):
         if isinstance(value, bool) or not isinstance(value, int if is_int else int | float):
-            return Problem("", f"{name} is {value!r}, which is not a {'whole ' if is_int else ''}number")
+            return Problem("", f"{name}: expected {'an integer' if is_int else 'a number'}, got {value!r}")
         if _is_huge(value) or not math.isfinite(value):
             return Problem("", f"{name} is {value!r:.40}", "a finite number; integers have a maximum of 64 bits")
     if value_range.low > value_range.high:
-        return Problem("", f"low is {value_range.low!r}, above high, which is {value_range.high!r}")
+        return Problem("", f"low ({value_range.low!r}) is greater than high ({value_range.high!r})")
     if not math.isfinite(value_range.high - value_range.low):
         return Problem(
-            "", f"the distance of {value_range.low!r} and {value_range.high!r} is beyond the range of numbers"
+            "", f"the difference of {value_range.low!r} and {value_range.high!r} is not a finite number"
         )
     if step is not None and step <= 0:
-        return Problem("", f"step is {step!r}, and must be above 0")
+        return Problem("", f"step must be greater than 0, got {step!r}")
     if isinstance(step, float) and (value_range.high - value_range.low) / step > _MAX_STEPS:
-        return Problem("", f"step is {step!r}, too small for a range up to {value_range.high!r}", "leave it out")
+        return Problem("", f"step {step!r} is too small for a range up to {value_range.high!r}", "leave it out")
     is_log = isinstance(value_range, LogUniform) or (isinstance(value_range, IntRange) and value_range.log)
     if is_log and value_range.low <= 0:
-        return Problem("", f"low is {value_range.low!r}, and a logarithmic range starts above 0", "such as 1e-6")
+        return Problem(
+            "", f"low of a logarithmic range must be greater than 0, got {value_range.low!r}", "such as 1e-6"
+        )
     if isinstance(value_range, IntRange) and value_range.log and value_range.step != 1:
         return Problem("", "log and step cannot be combined")
     return None

@@ -146,7 +146,7 @@ def _check_shared(estimator: EstimatorBase, problems: Problems) -> None:
         hint = "leave it out: each trial has its own checkpoints"
         problems.add("checkpoints_path", "would be written by all trials", hint)
     if estimator.idempotency_key is not None:
-        problems.add("idempotency_key", "would be that of all trials", "leave it out: each trial has its own")
+        problems.add("idempotency_key", "would be shared by all trials", "leave it out: each trial has its own")
 
 
 def _check_metrics(estimator: EstimatorBase, objectives: list[Objective], problems: Problems) -> None:

@@ -78,7 +78,7 @@ def _check_key(key: Credentials) -> Credentials:
     ):
         if not text:
             if name.startswith("access key") and not key.bearer_token:
-                raise CredentialsError(f"the {name} is empty; a key is an id and its secret")
+                raise CredentialsError(f"the {name} is empty; an access key has an id and a secret")
         elif not isinstance(text, str):
             raise CredentialsError(f"the {name}: {type_problem('a string', text)}")
         # Such a string would break a header; mostly a line end was copied with the key.
@@ -121,7 +121,9 @@ def provider_of(
     """
     if credentials is not None:
         if access_key_id or access_key_secret or security_token:
-            raise InvalidInputError([Problem("credentials", "conflicts with access_key_id", "give one of them")])
+            raise InvalidInputError(
+                [Problem("credentials", "conflicts with access_key_id", "give only one of them")]
+            )
         if isinstance(credentials, Credentials):
             key = _check_key(credentials)
             return lambda: key
@@ -135,7 +137,7 @@ def provider_of(
     if not (any(parts.values()) or security_token):
         return default_credentials()
     if missing := [name for name, part in parts.items() if not part]:
-        hint = "a key is an id and its secret"
+        hint = "an access key has an id and a secret"
         raise InvalidInputError([Problem(name, "is required", hint) for name in missing])
     return static_credentials(access_key_id or "", access_key_secret or "", security_token)
 

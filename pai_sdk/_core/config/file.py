@@ -48,7 +48,7 @@ def read_config(path: Path, *, must_exist: bool = False) -> dict[str, Any]:
         # The number is too long, or the nesting too deep.
         raise SettingsError(f"{path} cannot be read as JSON: {error}; correct it") from error
     if not isinstance(content, dict):
-        raise SettingsError(f'{path}, line 1: a JSON object is expected, such as {{"region_id": "cn-hangzhou"}}')
+        raise SettingsError(f'{path}, line 1: expected a JSON object, such as {{"region_id": "cn-hangzhou"}}')
     return content
 
 
@@ -68,7 +68,7 @@ def profiles_in(content: Mapping[str, Any], path: Path) -> dict[str, dict[str, A
         )
     if not isinstance(profiles, dict) or not all(isinstance(each, dict) for each in profiles.values()):
         shape = '{"staging": {"region_id": "cn-shanghai"}}'
-        raise SettingsError(f"{PROFILES} ({path}): write an object of objects, such as {shape}")
+        raise SettingsError(f"{PROFILES} ({path}): expected a JSON object of objects, such as {shape}")
     return profiles
 
 

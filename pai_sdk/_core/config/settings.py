@@ -237,7 +237,7 @@ def load_settings(
     if profile is not None:
         unused = _from_environment(environ)
         unused_values |= {
-            name: f"{location} is set, and not used with the profile {profile!r}"
+            name: f"{location} is set, but ignored with the profile {profile!r}"
             for name, location in unused.locations.items()
             if name not in values
         }
@@ -270,7 +270,9 @@ def _prices(path: Path, profile: str | None) -> dict[str, float]:
     profile_settings = profiles_in(content, path).get(profile, {}) if profile is not None else {}
     prices = profile_settings.get("prices") or content.get("prices") or {}
     if not isinstance(prices, dict) or not all(_is_price(price) for price in prices.values()):
-        raise SettingsError(f'prices ({path}): write an object of numbers, such as {{"ecs.c6.large": 0.78}}')
+        raise SettingsError(
+            f'prices ({path}): expected a JSON object of numbers, such as {{"ecs.c6.large": 0.78}}'
+        )
     return {name: float(price) for name, price in prices.items()}
 
 

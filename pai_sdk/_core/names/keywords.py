@@ -131,15 +131,15 @@ class _Call(NamedTuple):
         parameter, instead, convert = KEYWORDS.get(name, ("", "", None))
         if keyword_hint(name, self.parameters):
             if convert is not None and parameter in self.arguments:
-                message = f"is another name of {parameter!r}, which is given too"
-                return Problem(name, message, "leave one of them out"), ()
+                message = f"is an alias of {parameter!r}, which is also given"
+                return Problem(name, message, "give only one of them"), ()
             return Problem(name, _UNKNOWN, instead), (parameter,)
         if hint := self._elsewhere_hint(name, parameter, instead):
             return Problem(name, _UNKNOWN, hint), ()
         free = [each for each in self.parameters[1:] if each not in self.arguments]
         near = nearest(name, [each for each in free if not _differs_by_word(name, each)], cutoff=_NEAR)
         if not near and "inputs" in self.parameters and isinstance(self.arguments[name], str | os.PathLike):
-            return Problem(name, _UNKNOWN, f"inputs are a dict: {self.name}({{{name!r}: …}})"), ()
+            return Problem(name, _UNKNOWN, f"inputs is a mapping: {self.name}({{{name!r}: …}})"), ()
         return Problem(name, _UNKNOWN, did_you_mean(near)), near
 
     def _elsewhere_hint(self, name: str, parameter: str, instead: str) -> str:

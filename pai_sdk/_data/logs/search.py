@@ -79,7 +79,7 @@ class LogQuery:
         if not self.text or len(self.text) > _MAX_QUERY_CHARS:
             raise ValueError(f"has {len(self.text)} characters; 1 to {_MAX_QUERY_CHARS} are allowed.")
         if "\n" in self.text:
-            raise ValueError("a hit lies within one line; search for a text without line ends.")
+            raise ValueError("a match lies within one line; search for text without newlines.")
         if self.is_regex or self.ignores_case:
             object.__setattr__(self, "_pattern", self._compiled())
 

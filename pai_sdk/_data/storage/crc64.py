@@ -32,7 +32,7 @@ def has_crc64() -> bool:
         # Of many threads that ask for the first time, one logs it.
         if not _first_error.acquire(blocking=False):
             return False
-        _log.warning("what is transferred is checked by MD5 and by size, which is slower: %s", error)
+        _log.warning("transfers are verified by MD5 and size, which is slower: %s", error)
         return False
     return True
 

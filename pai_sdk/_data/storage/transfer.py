@@ -175,7 +175,8 @@ def download(
     count = report.files + len(report.unlisted)
     if failures or report.gave_up:
         raise TransferError(
-            f"{len(failures)} of {count} files were not fetched from {uri}{report.why_not_all}", failures=failures
+            f"{len(failures)} of {count} files were not downloaded from {uri}{report.why_not_all}",
+            failures=failures,
         )
     if not count:
         # Only an object that represents the folder itself exists.
@@ -223,7 +224,7 @@ def _download_file(client: OssClient, info: ObjectInfo, target: Path, *, skip_sa
     # Outside of the transfer, so that an error is not reported as that of a file.
     folder.prepare()
     source, file = OssStore(client, _folder_of(info.uri)), stored_file_of_object(info, name)
-    with _as_transfer_error(f"1 of 1 files were not fetched from {info.uri}", name):
+    with _as_transfer_error(f"1 of 1 files were not downloaded from {info.uri}", name):
         move_file(source, file, folder, target.name, skip_same=skip_same, progress=progress, title="downloading")
 
 
@@ -261,7 +262,7 @@ def unpack(archive: Path, folder: Path) -> None:
         for member in packed.getmembers():
             parts = PurePosixPath(member.name).parts
             if member.name.startswith("/") or ".." in parts or not (member.isfile() or member.isdir()):
-                message = f"{member.name!r} in the archive is no plain file or folder within it"
+                message = f"{member.name!r} in the archive is not a plain file or folder within it"
                 raise InvalidInputError([Problem("archive", message, "unpack it by hand, if you trust it")])
         for member in packed.getmembers():
             target = folder.joinpath(*PurePosixPath(member.name).parts)

@@ -30,7 +30,7 @@ NO_SUCH_FILE = "no such file or folder"
 _log = logging.getLogger(__name__)
 
 _HINT = "remove it"
-_FOLLOW_HINT = "remove it, or take what it leads to by links='follow'"
+_FOLLOW_HINT = "remove it, or follow it with links='follow'"
 
 
 def accept_all(path: str, is_dir: bool) -> bool:
@@ -72,7 +72,7 @@ def list_folder(
 def reason_missing(root: Path, error: OSError | ValueError) -> str:
     """Returns why a path cannot be read, from the error of an attempt."""
     if os.path.islink(root):  # noqa: PTH114 - a Path raises an error
-        return "is a link to nothing"
+        return "is a broken link"
     if isinstance(error, FileNotFoundError | NotADirectoryError | ValueError):
         return NO_SUCH_FILE
     return f"cannot be read: {error.strerror or error}"
@@ -225,7 +225,7 @@ class FolderWalk:
         elif is_dir and target in real_paths:
             self._report(Problem(path, "is a link to a folder that it lies in", self._hint))
         elif not os.path.lexists(target) or os.path.islink(target):  # noqa: PTH114 - realpath gives text
-            self._report(Problem(path, "is a link to nothing", self._hint))
+            self._report(Problem(path, "is a broken link", self._hint))
         else:
             return target if is_dir else None
         return ""

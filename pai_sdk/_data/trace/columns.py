@@ -371,7 +371,7 @@ def _check_integers(array: np.ndarray[Any, Any], dtype: np.dtype[Any], minimum: 
         return
     for value in array[(array < -exact) | (array > exact)].tolist():
         if int(dtype.type(value)) != value:
-            raise OverflowError(f"has the whole number {value}, which {dtype} cannot store exactly")
+            raise OverflowError(f"has the integer {value}, which {dtype} cannot store exactly")
 
 
 def _nested(array: np.ndarray[Any, Any], type_: pa.DataType) -> np.ndarray[Any, Any] | pa.Array:

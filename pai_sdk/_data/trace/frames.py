@@ -52,7 +52,7 @@ def unframed_chunks(
     if not head:
         return
     if len(head) < 4:
-        raise FrameError("the data is cut off")
+        raise FrameError("the data is truncated")
     chunk_bytes = _U32.unpack(head)[0]
     if not min_chunk_bytes <= chunk_bytes <= max_chunk_bytes:
         raise FrameError(f"the chunk size is {chunk_bytes}")
@@ -60,7 +60,7 @@ def unframed_chunks(
     while not is_last:
         data = read(chunk_bytes + 4)  # returns fewer bytes only at the end
         if len(data) < 4:
-            raise FrameError("the data is cut off")
+            raise FrameError("the data is truncated")
         chunk = data[:-4]
         is_last = len(chunk) < chunk_bytes
         total = extend(total, chunk)

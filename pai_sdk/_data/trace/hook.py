@@ -122,7 +122,7 @@ class TraceHook:
         """Adds values of one column that the caller does not change afterwards."""
         self.writer.check_process()
         if self.has_ended:
-            raise TraceError("the hook has ended; it takes no more values")
+            raise TraceError("the hook is closed; it accepts no more values")
         giver = current_giver()
         # A thread that ends the steps of a sibling only gives values for that sibling, see `steps`.
         is_foreign = not self._steps.has_loop(giver) and any(
@@ -171,7 +171,7 @@ class TraceHook:
             raise late
         self.writer.check_usable()
         if self.has_ended:  # another thread has called `end`, which waits for the writer
-            raise TraceError("the hook has ended; it writes no more steps")
+            raise TraceError("the hook is closed; it writes no more steps")
         self._write(self._finished_steps(is_written=self._writes(is_train)), is_train)
 
     def discard_step(self) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def as_number(value: Any, *, is_integer: bool = False) -> Any:
     """Returns a number for Arrow, which checks its range; `is_integer` for a column of integers."""
     if isinstance(value, float):
         if is_integer and not math.isfinite(value):
-            raise ValueError(f"has the value {value}, which is no whole number; {_NULL}")
+            raise ValueError(f"has the value {value}, which is not an integer; {_NULL}")
         return value
     if type(value) in _PLAIN:
         return value
@@ -95,7 +95,7 @@ def as_number(value: Any, *, is_integer: bool = False) -> Any:
         return int(value)
     if isinstance(value, decimal.Decimal):
         if is_integer and value != value.to_integral_value():
-            raise ValueError(f"has the value {value}, which is no whole number")
+            raise ValueError(f"has the value {value}, which is not an integer")
         return int(value) if is_integer else float(value)
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.number | numpy.bool_):
@@ -222,7 +222,7 @@ def _numpy_ns(value: Any, kind: str, takes: str) -> int | None:
     if unit in _NUMPY_UNIT_NS:
         return count * _NUMPY_UNIT_NS[unit]
     if unit not in _SMALLER or count % _SMALLER[unit]:
-        raise ValueError(f"has {reprlib.repr(value)}, which is no whole number of nanoseconds")
+        raise ValueError(f"has {reprlib.repr(value)}, which is not an integer number of nanoseconds")
     return count // _SMALLER[unit]
 
 

@@ -156,7 +156,7 @@ class OdpsSink:
                 problems.append(Problem(f"column {field.name!r}", str(error)))
         clash = {name.lower() for name in schema.names} & {name.lower() for name in self.partition}
         problems += [
-            Problem(f"column {name!r}", "is a partition too", "rename the column") for name in sorted(clash)
+            Problem(f"column {name!r}", "is also a partition", "rename the column") for name in sorted(clash)
         ]
         if problems:
             raise InvalidInputError(problems)
@@ -331,7 +331,7 @@ class _Session:
 
         arrays = []
         if unknown := {*batch.schema.names} - {*self._connection.schema.names}:
-            text = f"{self._connection.sink} was given to another writer, with other columns; make a sink for each"
+            text = f"{self._connection.sink} is used by another writer with other columns; create a sink for each"
             raise TraceError(f"{text} (columns: {', '.join(sorted(unknown))})")
         for field in self._connection.schema:
             position = batch.schema.get_field_index(field.name)

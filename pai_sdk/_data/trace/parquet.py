@@ -86,7 +86,7 @@ class ParquetSink:
         check_run_id(run_id)
         clash = sorted({"run", *self.partition} & {name.lower() for name in schema.names})
         if clash:
-            problems = [Problem(f"column {name!r}", "is a partition too", "rename the column") for name in clash]
+            problems = [Problem(f"column {name!r}", "is also a partition", "rename the column") for name in clash]
             raise InvalidInputError(problems)
         import pyarrow.parquet  # noqa: F401 - early: during the exit of the process, some imports fail
 

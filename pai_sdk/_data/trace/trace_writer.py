@@ -326,7 +326,7 @@ class TraceWriter:
         if self._sender.error is not None:
             raise self._failure()
 
-    def _failure(self, reason: str = "the time is over") -> TraceError:
+    def _failure(self, reason: str = "the deadline has passed") -> TraceError:
         """Returns the error for the caller."""
         # A new error each time: raising one object again would extend its traceback.
         fed, committed = self._rows_fed, self._sender.counts["rows_committed"]
@@ -354,7 +354,7 @@ class TraceWriter:
         stalled_s = deadline_s if stalled_s is None else stalled_s
         now = time.monotonic()
         deadline, stalled_at, stored = now + deadline_s, now + stalled_s, self._stored()
-        reason, announce_at = "the time is over", now + self.waits.silent_s
+        reason, announce_at = "the deadline has passed", now + self.waits.silent_s
         while self._sender.has_unfinished and self._sender.error is None:
             now = time.monotonic()
             if self._stored() != stored:

@@ -92,7 +92,7 @@ def trace_schema(columns: ColumnTypes) -> pa.Schema:
         for name in sorted({name for name in lower if lower.count(name) > 1})
     ]
     if not columns:
-        problems.append(Problem("columns", "there is none", "such as {'loss': 'double'}"))
+        problems.append(Problem("columns", "is empty", "such as {'loss': 'double'}"))
     if problems:
         raise InvalidInputError(problems)
     return pa.schema(fields)
@@ -167,7 +167,7 @@ def numpy_type(type_: pa.DataType) -> np.dtype[Any] | None:
 
 def _tokens(text: object) -> Iterator[str]:
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is not a type; give a text such as 'double', or an Arrow type")
+        raise ValueError(f"{text!r} is not a type; use a string such as 'double', or an Arrow type")
     position = 0
     text = text.replace("`", "").rstrip()  # MaxCompute quotes the fields of structs
     text = _BARE_DECIMAL.sub("decimal(38,18)", text)
@@ -253,7 +253,7 @@ class _TypeParser:
     def _number(self, name: str) -> int:
         token = self.token()
         if not token.isdecimal() or len(token) > 9:
-            raise ValueError(f"{name} needs a number in its brackets, not {token[:60]!r}")
+            raise ValueError(f"{name} needs a number in parentheses, not {token[:60]!r}")
         return int(token)
 
 

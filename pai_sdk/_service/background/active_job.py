@@ -126,7 +126,7 @@ class ServiceJob:
         self._services.jobs.move(
             self.id,
             status,
-            text=reason_message or "The job has succeeded.",
+            text=reason_message or "The job succeeded.",
             reason_code=reason_code,
             reason_message=reason_message,
             instances=state.instances,
@@ -215,5 +215,5 @@ class LiveOutputs:
             return
         # One event per new problem, not one per interval.
         if problems and problems != self._last_problems:
-            self._add_event(f"Not all outputs could be saved so far: {problems}")
+            self._add_event(f"Some outputs are not saved yet: {problems}")
         self._last_problems = problems

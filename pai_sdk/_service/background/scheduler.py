@@ -236,7 +236,7 @@ class Scheduler:
         self._jobs.stop_queued_of_removed()
         while (job := self._queue.next_to_start(self._capacity, self.allocations)) is not None:
             # False if a stop request was faster: then the job has finished, and is not activated.
-            if self._jobs.move(job.id, JobStatus.INITIALIZING, text="The job's code and inputs are put in place."):
+            if self._jobs.move(job.id, JobStatus.INITIALIZING, text="Preparing the job's code and inputs."):
                 self._activate(job, "staging", JobStatus.INITIALIZING, since=time.time())
         self._queue_is_empty = self._queue.is_empty
         if not self._queue_is_empty:

@@ -146,7 +146,7 @@ class ScheduleRunner:
         if owner is None or not owner.has_right_in(row.workspace_id, "submit"):
             self._disable(row, _lacks_right(row))
         elif row.last_job_id is not None and not self._has_finished(row.last_job_id):
-            self._skip(due, f"job {row.last_job_id} had not ended")
+            self._skip(due, f"job {row.last_job_id} had not finished")
         else:
             self._create_job(due, owner)
 

@@ -164,7 +164,9 @@ class Authenticator:
     def _check_key(self, key_id: str) -> tuple[Principal, str]:
         principal, secret = self._keys.principal(key_id), self._keys.secret(key_id)
         if principal is None or secret is None:
-            raise WireError(403, "InvalidAccessKeyId.NotFound", "This service does not know the access key id.")
+            raise WireError(
+                403, "InvalidAccessKeyId.NotFound", "The access key id does not exist on this service."
+            )
         return principal, secret
 
     def _check_date(self, seconds: float | None) -> float:

@@ -220,7 +220,7 @@ def _check_right(right: str) -> None:
 
 def _check_free(session: Session, name: str) -> None:
     if session.get(UserRow, name) is not None:
-        raise WireError(409, "USER_EXISTS", f"There is a user {name!r} already.")
+        raise WireError(409, "USER_EXISTS", f"The user {name!r} already exists.")
     if session.get(RemovedUserRow, name) is not None:
         message = f"The jobs and files of a removed user have the name {name!r}; choose another one."
         raise WireError(409, "USER_REMOVED", message)

@@ -55,9 +55,7 @@ class Measurements:
         )
         info.labels(__version__, executor).set(1)
         route = ("route", "method")
-        self.requests = Counter(
-            "pai_http_requests", "Requests that have ended", (*route, "status"), registry=registry
-        )
+        self.requests = Counter("pai_http_requests", "Finished requests", (*route, "status"), registry=registry)
         self.request_seconds = Histogram(
             "pai_http_request_seconds",
             "Time until a response began, without responses that were held back for news",
@@ -77,7 +75,7 @@ class Measurements:
             ("direction",),
             registry=registry,
         )
-        self._jobs_ended = Counter("pai_jobs_ended", "Jobs that have ended", ("status",), registry=registry)
+        self._jobs_ended = Counter("pai_jobs_ended", "Finished jobs", ("status",), registry=registry)
         for status in sorted(STATUSES):
             if JobStatus(status).is_terminal:
                 self._jobs_ended.labels(status)

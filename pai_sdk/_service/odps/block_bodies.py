@@ -19,7 +19,7 @@ def decompressed(body: BinaryIO, encoding: str, max_bytes: int) -> Iterator[byte
     """Yields the content of a body in small chunks, whatever the body declares; at most `max_bytes` in all."""
     decoder = {"": _plain, "deflate": _inflated, "zstd": _unpacked}.get(encoding)
     if decoder is None:
-        text = f"The encoding {encoding[:60]!r} is not offered; use deflate or zstd."
+        text = f"The encoding {encoding[:60]!r} is not supported; use deflate or zstd."
         raise TableError(400, "InvalidArgument", text)
     size_bytes = 0
     try:

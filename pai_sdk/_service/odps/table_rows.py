@@ -281,7 +281,7 @@ class _RecordContent:
     def check_end(self, count: int) -> None:
         """Raises `ValueError` unless the content ends with the number of its records: pyodps accepts any end."""
         if _varint(_COUNT_TAG << 3) + _varint(count << 1) not in self.tail:
-            raise ValueError("the records are cut off")
+            raise ValueError("the records are truncated")
 
 
 def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator[pa.RecordBatch, None, None]:
@@ -294,7 +294,7 @@ def _records(content: _Content, table: Table, budget: MemoryBudget) -> Generator
         # After an error pyodps opens its stream again. A second stream would be at its end, and rows be lost
         # silently.
         if not streams:
-            raise ValueError("the records are cut off, or have other columns")
+            raise ValueError("the records are truncated, or have other columns")
         return streams.pop()
 
     reader = TunnelRecordReader(_odps_schema(table), stream)

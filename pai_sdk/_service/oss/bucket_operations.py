@@ -218,7 +218,7 @@ def _check_configuration(body: bytes) -> None:
         requested = root.findtext(name) or offered
         if requested != offered:
             raise oss_error(
-                "NotImplemented", f"{name}: {requested[:60]} is not offered here; buckets are {offered}."
+                "NotImplemented", f"{name}: {requested[:60]} is not supported here; buckets are {offered}."
             )
 
 

@@ -245,7 +245,9 @@ def refuse_unsupported_headers(request: OssRequest) -> None:
     """Raises `NotImplemented` for headers with unsupported values."""
     for name in sorted(_ACCEPTED_VALUES.keys() & request.signed.headers.keys()):
         if request.header(name) not in _ACCEPTED_VALUES[name]:
-            raise oss_error("NotImplemented", f"{name}: {request.header(name)} is not offered here; leave it out.")
+            raise oss_error(
+                "NotImplemented", f"{name}: {request.header(name)} is not supported here; leave it out."
+            )
 
 
 def copy_source(request: OssRequest) -> tuple[str, str]:

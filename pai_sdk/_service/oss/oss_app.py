@@ -182,7 +182,7 @@ class ObjectApp:
                 return operation.handler
         # Never ignore an unknown parameter: a PUT of tags would then overwrite the object.
         unknown = ", ".join(sorted(names)) or "nothing"
-        raise oss_error("NotImplemented", f"{request.method} on a {level} with {unknown} is not offered here.")
+        raise oss_error("NotImplemented", f"{request.method} on a {level} with {unknown} is not supported here.")
 
 
 def _operation(handler: Handler, marks: str = "", options: str = "") -> Operation:

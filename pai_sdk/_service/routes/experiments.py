@@ -139,7 +139,7 @@ def _order(text: str | None) -> tuple[tuple[str, bool], ...]:
     for part in filter(None, map(str.strip, (text or "").split(","))):
         column, _, direction = part.partition(" ")
         if column not in ORDERS or direction.strip().upper() not in ("", "ASC", "DESC"):
-            raise invalid_parameter(f"OrderBy: {part[:60]!r} is none of {', '.join(ORDERS)}, with ASC or DESC.")
+            raise invalid_parameter(f"OrderBy: {part[:60]!r} is not one of {', '.join(ORDERS)}, with ASC or DESC.")
         orders.append((column, direction.strip().upper() == "DESC"))
     return tuple(orders)
 

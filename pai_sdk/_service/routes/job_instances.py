@@ -47,7 +47,7 @@ def list_training_job_instance_metrics(
     job = context.jobs.get(job_id)
     logs = context.logs.instance_logs(job, instance)
     if metric not in _METRICS:
-        raise invalid_parameter(f"MetricType: {metric[:60]!r} is none of {', '.join(_METRICS)}.")
+        raise invalid_parameter(f"MetricType: {metric[:60]!r} is not one of {', '.join(_METRICS)}.")
     length = _STEP.fullmatch(step)
     if length is None:
         raise invalid_parameter(f"TimeStep: {step[:60]!r} is not a length of time such as 10s, 5m, 30m or 1h.")

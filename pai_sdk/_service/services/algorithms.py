@@ -40,7 +40,7 @@ class AlgorithmRegistry:
         with self._database.write() as session:
             same = (Algorithm.workspace_id == workspace_id, Algorithm.provider == PROVIDER, Algorithm.name == name)
             if session.scalar(select(Algorithm.id).where(*same)) is not None:
-                raise WireError(409, "ALGORITHM_ALREADY_EXISTS", f"There is an algorithm {name!r} already.")
+                raise WireError(409, "ALGORITHM_ALREADY_EXISTS", f"The algorithm {name!r} already exists.")
             session.add(
                 Algorithm(
                     id=algorithm_id,
@@ -123,7 +123,7 @@ class AlgorithmRegistry:
             _existing(session, algorithm_id)
             if _version(session, algorithm_id, version) is not None:
                 raise WireError(
-                    409, "ALGORITHM_VERSION_ALREADY_EXISTS", f"There is a version {version!r} already."
+                    409, "ALGORITHM_VERSION_ALREADY_EXISTS", f"The version {version!r} already exists."
                 )
             session.add(
                 AlgorithmVersion(
@@ -193,7 +193,7 @@ class AlgorithmRegistry:
 def _check_name(name: str, where: str) -> None:
     if not _NAME.fullmatch(name):
         raise invalid_parameter(
-            f"{where}: {name[:100]!r} is not usable; letters, digits, '_', '-', '.', at most 100."
+            f"{where}: {name[:100]!r} is not a valid name; use letters, digits, '_', '-', '.'; maximum 100."
         )
 
 

@@ -88,7 +88,9 @@ def back_up(
     """
     info = read_info(root)
     if info is None:
-        raise InvalidInputError([Problem("data", f"{root} is no data folder of a service", "name its folder")])
+        raise InvalidInputError(
+            [Problem("data", f"{root} is not the data folder of a service", "name its folder")]
+        )
     _check_database(root, database_url)
     _require_empty(target, "target")
     target.mkdir(parents=True, exist_ok=True)
@@ -238,7 +240,7 @@ def _copy_objects(root: Path, data: Path) -> dict[str, tuple[int, str]]:
                 (data / relative).unlink()
             return {relative: digests[relative] for relative in blobs}
     raise PaiError(
-        "objects were replaced faster than they could be copied; stop the service, and make the backup again"
+        "objects were replaced faster than they could be copied; stop the service, and back it up again"
     )
 
 
@@ -329,10 +331,10 @@ def _read_manifest(source: Path) -> tuple[Contents, dict[str, tuple[int, str]]]:
             return contents, {name: (size, digest) for name, (size, digest) in manifest["digests"].items()}
         problem = f"{source} was made by a newer pai-sdk ({manifest.get('version')})"
     except FileNotFoundError:
-        problem = f"{source} is no backup, or one that was not finished: it has no {_MANIFEST}"
+        problem = f"{source} is not a backup, or an incomplete one: it has no {_MANIFEST}"
     except (ValueError, KeyError, TypeError, AttributeError):
         problem = f"{_MANIFEST} in {source} cannot be read"
-    raise InvalidInputError([Problem("backup", problem, "name a folder that `pai-sdk service backup` has made")])
+    raise InvalidInputError([Problem("backup", problem, "name a folder that `pai-sdk service backup` wrote")])
 
 
 def _fill_database(jobs: Path, url: str) -> None:

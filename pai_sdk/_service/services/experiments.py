@@ -176,7 +176,7 @@ def experiment_names(session: Session, jobs: Iterable[Job]) -> dict[str, str]:
 def _check_name(name: str) -> None:
     if not _NAME.fullmatch(name):
         raise invalid_parameter(
-            f"Name: {name[:100]!r} is not usable; use letters, digits, '_' and '-' behind a letter, at most 63."
+            f"Name: {name[:100]!r} is not valid; use letters, digits, '_' and '-' after a letter; maximum 63."
         )
 
 
@@ -184,7 +184,7 @@ def _check_labels(labels: Mapping[str, str]) -> None:
     for key, value in labels.items():
         if not key or any(len(text.encode()) > _MAX_LABEL_BYTES or set(text) & set("=,") for text in (key, value)):
             raise invalid_parameter(
-                f"Labels: key or value of {key[:60]!r} is not usable; at most {_MAX_LABEL_BYTES} bytes each, "
+                f"Labels: key or value of {key[:60]!r} is not valid; maximum {_MAX_LABEL_BYTES} bytes each, "
                 "without '=' and ','."
             )
 
@@ -202,7 +202,7 @@ def _artifact_folder(uri: str) -> str:
 def _refuse_duplicate(session: Session, name: str, workspace_id: str) -> None:
     same = (ExperimentRow.workspace_id == workspace_id, ExperimentRow.name == name)
     if session.scalar(select(ExperimentRow.id).where(*same)) is not None:
-        raise WireError(409, "EXPERIMENT_ALREADY_EXISTS", f"There is an experiment {name!r} already.")
+        raise WireError(409, "EXPERIMENT_ALREADY_EXISTS", f"The experiment {name!r} already exists.")
 
 
 def _existing(session: Session, experiment_id: str, principal: Principal | None = None) -> ExperimentRow:

@@ -66,7 +66,7 @@ class ModelRegistry:
         with self._database.write() as session:
             same = (ModelRow.workspace_id == workspace_id, ModelRow.name == name)
             if session.scalar(select(ModelRow.id).where(*same)) is not None:
-                raise WireError(409, "MODEL_ALREADY_EXISTS", f"There is a model {name!r} already.")
+                raise WireError(409, "MODEL_ALREADY_EXISTS", f"The model {name!r} already exists.")
             row = ModelRow(
                 id=model_id,
                 workspace_id=workspace_id,
@@ -145,7 +145,7 @@ class ModelRegistry:
             name = name or _next_version(names)
             _check_name(name, "VersionName")
             if name in names:
-                raise WireError(409, "MODEL_VERSION_ALREADY_EXISTS", f"There is a version {name!r} already.")
+                raise WireError(409, "MODEL_VERSION_ALREADY_EXISTS", f"The version {name!r} already exists.")
             session.add(
                 ModelVersionRow(
                     model=model.number,
@@ -239,7 +239,7 @@ def _newest_versions(session: Session, models: Iterable[ModelRow]) -> dict[int, 
 def _check_name(name: str, where: str) -> None:
     if not _NAME.fullmatch(name):
         raise invalid_parameter(
-            f"{where}: {name[:100]!r} is not usable; letters, digits, '_', '-', '.', at most 127."
+            f"{where}: {name[:100]!r} is not a valid name; use letters, digits, '_', '-', '.'; maximum 127."
         )
 
 
@@ -251,7 +251,7 @@ def _check_labels(labels: Mapping[str, str]) -> None:
             len(text.encode()) > _MAX_LABEL_BYTES or set(text) & set('=,"\\') for text in (key, value)
         ):
             raise invalid_parameter(
-                f"Labels: key or value of {key[:60]!r} is not usable; at most {_MAX_LABEL_BYTES} bytes each, "
+                f"Labels: key or value of {key[:60]!r} is not valid; maximum {_MAX_LABEL_BYTES} bytes each, "
                 "without '=', ',', quotes and backslashes."
             )
 

@@ -194,7 +194,7 @@ def _failure(context: ServiceContext, job: Job) -> JobFailure:
     reason = job.reason_message or job.reason_code or ""
     cause = root_cause(traceback)
     return JobFailure(
-        cause=cause or reason or "The service knows no reason.",
+        cause=cause or reason or "The service gives no reason.",
         explanation=reason if cause else "",
         advice="",
         code=job.reason_code,

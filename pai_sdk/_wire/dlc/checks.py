@@ -156,7 +156,7 @@ def _uncertain(job: NewJob) -> Iterator[BodyProblem]:
     if job.job_max_running_time_minutes == 0:
         yield BodyProblem("JobMaxRunningTimeMinutes", "0 may be refused", "leave it out for no limit")
     if job.thirdparty_libs and job.thirdparty_lib_dir is not None:
-        yield BodyProblem("ThirdpartyLibDir", "is used together with ThirdpartyLibs", "give one of them")
+        yield BodyProblem("ThirdpartyLibDir", "conflicts with ThirdpartyLibs", "give only one of them")
     vpc = job.user_vpc
     if vpc is not None and vpc.switch_id is not None and not vpc.extended_cidrs:
         yield BodyProblem("UserVpc.ExtendedCIDRs", "is needed with a SwitchId", "give all CIDR blocks of the VPC")

@@ -131,8 +131,8 @@ _IS_E_OF_TWO = "it means the endpoint in one place and variables in another; wri
 
 _JOB_FLAGS = (
     Flag("name", "name of the job", short="n", field="display_name"),
-    Flag("command", "what runs in each pod", field="user_command"),
-    Flag("job_file", "file with lines key=value; it wins over flags"),
+    Flag("command", "the command to run in each pod", field="user_command"),
+    Flag("job_file", "file with lines key=value; takes precedence over flags"),
     Flag("workspace_id", "workspace; that of the settings otherwise", short="w", field="workspace_id"),
     Flag("resource_id", "quota; public resources without it", field="resource_id"),
     Flag("priority", "1 (lowest) to 9, in a quota", "number", field="priority"),
@@ -147,7 +147,7 @@ _JOB_FLAGS = (
     ),
     Flag("code_source", "id of a registered repository", field="code_source.code_source_id"),
     Flag("code_branch", "its branch", field="code_source.branch"),
-    Flag("code_commit", "its commit; wins over the branch", field="code_source.commit"),
+    Flag("code_commit", "its commit; takes precedence over the branch", field="code_source.commit"),
     Flag("thirdparty_libs", "packages for pip: numpy==2.1,pandas", "packages", field="thirdparty_libs"),
     Flag("thirdparty_lib_dir", "folder with a requirements.txt", field="thirdparty_lib_dir"),
     Flag("vpc_id", "VPC", field="user_vpc.vpc_id"),
@@ -182,7 +182,7 @@ _JOB_FLAGS = (
         field="settings.enable_error_monitoring_in_aimaster",
     ),
     Flag("aimaster_args", "its arguments", field="settings.error_monitoring_args"),
-    Flag("interactive", "wait until the job has ended", "boolean"),
+    Flag("interactive", "wait until the job has finished", "boolean"),
     Flag("exit_code_on_stopped", "exit code of --interactive for a stopped job", "number"),
     Flag("dry_run", "print the request, and send nothing (not in the original)", "boolean"),
     Flag("enable_priority_preemption", kind="boolean", refusal="CreateJob has no field for it"),
@@ -234,7 +234,7 @@ POD_FIELDS: Final = {"count": "pod_count", **{flag.name: flag.field for flag in 
 VENDOR_FLAGS: Final = (
     Flag("name", "name of the job", field="display_name"),
     Flag("image", "the image of the workers", field="image", role="Worker"),
-    Flag("command", "what runs in each pod", field="user_command"),
+    Flag("command", "the command to run in each pod", field="user_command"),
     Flag("job-type", "PyTorchJob otherwise", field="job_type"),
     Flag("workspace-id", "workspace; that of the settings otherwise", field="workspace_id"),
     Flag("resource-id", "quota; public resources without it", field="resource_id"),
@@ -263,7 +263,7 @@ WINDOW_FLAGS: Final = (
 )
 GET_FLAGS: Final = (
     *WINDOW_FLAGS,
-    Flag("display_name", "jobs with this in their name", short="n"),
+    Flag("display_name", "jobs with this text in their name", short="n"),
     Flag("display_name_regex", "jobs whose name has a match of this regular expression"),
     Flag("job_type", "such as PyTorchJob"),
     Flag("status", "such as Running; several with commas", "list"),

@@ -67,9 +67,7 @@ class JobRetries:
             if code not in RETRYABLE_REASONS:
                 near = nearest(str(code), RETRYABLE_REASONS)
                 hint = f"did you mean {near[0]!r}?" if near else f"available: {', '.join(RETRYABLE_REASONS)}"
-                problems.append(
-                    Problem(f"retry_on[{number}]", f"{code!r} cannot be followed by another attempt", hint)
-                )
+                problems.append(Problem(f"retry_on[{number}]", f"{code!r} cannot be retried", hint))
         if problems:
             raise InvalidInputError(problems)
         return cls(limit, INTERRUPTIONS if retry_on is None else tuple(dict.fromkeys(retry_on)))

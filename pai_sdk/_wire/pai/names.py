@@ -26,12 +26,12 @@ def name_problems(names: Iterable[str], where: str) -> list[Problem]:
     for name in names:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             hint = "letters, digits, '_', '-' and '.', no digit first"
-            problems.append(Problem(f"{where}[{name!r}]", "not a usable name", hint))
+            problems.append(Problem(f"{where}[{name!r}]", "is not a valid name", hint))
             continue
         variable = variable_name(name)
         other = first_with.setdefault(variable, name)
         if other != name:
-            problem = f"becomes the same variable as {other!r} ({variable})"
+            problem = f"maps to the same variable as {other!r} ({variable})"
             problems.append(Problem(f"{where}[{name!r}]", problem, "rename one"))
     return problems
 

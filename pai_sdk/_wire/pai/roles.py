@@ -121,16 +121,16 @@ class Mount(Sent):
 def role_problems(roles: Sequence[Role]) -> Iterator[str]:
     """Yields what is wrong with the roles of a job together: none, repeated names, chiefs, waits in a circle."""
     if not roles:
-        yield "there is no role; leave Roles out for a job of like instances"
+        yield "Roles is empty; leave it out for a job of identical instances"
     names = Counter(role.name.lower() for role in roles)
-    yield from (f"role {name!r} is there {count} times" for name, count in names.items() if count > 1)
+    yield from (f"role {name!r} is defined {count} times" for name, count in names.items() if count > 1)
     chiefs = [role.name for role in roles if role.is_chief]
     if len(chiefs) > 1:
         yield f"only one role can be the chief, not {' and '.join(chiefs)}"
     waits_for = {role.name.lower(): {each.role.lower() for each in role.start_after or ()} for role in roles}
     for name, targets in waits_for.items():
         yield from (
-            f"role {name!r} waits for {other!r}, which is no role" for other in sorted(targets - names.keys())
+            f"role {name!r} waits for {other!r}, which is not a role" for other in sorted(targets - names.keys())
         )
     if circle := _waiting_forever(waits_for):
         yield f"roles wait for each other: {', '.join(circle)}"

@@ -79,7 +79,7 @@ def with_secrets(environments: Mapping[str, str] | None) -> dict[str, str] | Non
         if match := _PLACEHOLDER.fullmatch(value):
             values[name] = os.environ.get(match[1], "")
             if not values[name]:
-                problem = f"is the secret {match[1]}, and this machine has no such variable"
+                problem = f"is the secret {match[1]}, but this environment variable is not set"
                 problems.append(Problem(f"environments[{name!r}]", problem, f"set it: export {match[1]}=…"))
     if problems:
         raise InvalidInputError(problems)

@@ -131,7 +131,7 @@ class InputChannel(Sent):
     @model_validator(mode="after")
     def _check_source(self) -> InputChannel:
         if (self.input_uri is None) == (self.dataset_id is None):
-            raise ValueError(f"input channel {self.name!r} needs an InputUri or a DatasetId, and just one of them")
+            raise ValueError(f"input channel {self.name!r} needs either an InputUri or a DatasetId")
         return self
 
 
@@ -147,9 +147,7 @@ class OutputChannel(Sent):
     @model_validator(mode="after")
     def _check_target(self) -> OutputChannel:
         if (self.output_uri is None) == (self.dataset_id is None):
-            raise ValueError(
-                f"output channel {self.name!r} needs an OutputUri or a DatasetId, and just one of them"
-            )
+            raise ValueError(f"output channel {self.name!r} needs either an OutputUri or a DatasetId")
         return self
 
 

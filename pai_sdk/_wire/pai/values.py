@@ -24,7 +24,7 @@ def hyperparameter_text(value: object) -> str:
         return plain
     if isinstance(plain, float) and not math.isfinite(plain):
         raise ValueError(
-            f"{plain} is not a number a job can be given; if its code reads it, give '{plain}' as text"
+            f"{plain} cannot be passed to a job; if its code reads it, pass the string '{plain}' as text"
         )
     try:
         return json.dumps(plain, ensure_ascii=False, allow_nan=False, default=_convert)

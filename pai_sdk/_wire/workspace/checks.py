@@ -140,5 +140,5 @@ def label_problems(where: str, labels: Sequence[ResourceLabel]) -> list[BodyProb
             message = f"the key {key[:40]!r} has {len(key)} characters; 1 to {_MAX_LABEL} are allowed"
             problems.append(BodyProblem(where, message))
         elif keys.count(key) > 1:
-            problems.append(BodyProblem(where, f"the key {key!r} is there {keys.count(key)} times"))
+            problems.append(BodyProblem(where, f"the key {key!r} is defined {keys.count(key)} times"))
     return problems

@@ -39,7 +39,7 @@ def run_by_hand(described: JobFile) -> None:
     job_id = request.training_job_name
     instance, *further = instances(job_id, request)
     if further:
-        problem = Problem("instance_count", "several instances do not run here", "take the embedded service")
+        problem = Problem("instance_count", "several instances do not run here", "use the embedded service")
         raise InvalidInputError([problem])
     code, inputs = _code_folder(request), _inputs(request)
     root = Path(FOLDER).absolute() / job_id

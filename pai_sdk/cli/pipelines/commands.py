@@ -126,7 +126,7 @@ def stop(uri: Uri) -> None:
     """
     run = PipelineRun.load(_expanded_uri(uri))
     if run.status not in ("running", "interrupted"):
-        typer.echo(f"{run.uri} has ended already: {run.status}")
+        typer.echo(f"{run.uri} has already finished: {run.status}")
     elif run.stop():
         typer.echo(f"{run.uri} will be stopped by the process that works on it")
     else:

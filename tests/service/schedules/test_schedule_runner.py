@@ -158,7 +158,7 @@ def test_a_time_is_skipped_while_the_last_job_has_not_ended(place: Place) -> Non
     place.run_at(2 * DAY + 3 * HOUR)
     (job,) = place.all_jobs()
     row = place.table.get(schedule_id)
-    said = f"No job was created for 1970-01-03T03:00:00.000Z: job {job.id} had not ended"
+    said = f"No job was created for 1970-01-03T03:00:00.000Z: job {job.id} had not finished"
     assert (row.last_error, row.last_time, row.next_time) == (said, DAY + 3 * HOUR, 3 * DAY + 3 * HOUR)
     place.end_jobs()
     place.jobs.delete(job.id)

@@ -209,7 +209,7 @@ def test_mistakes_are_told_before_anything_is_sent(tables: Tables) -> None:
     with pytest.raises(InvalidInputError) as caught:
         OdpsSink("", project="", endpoint="http://x", partition="dt", compression="lz9")
     assert [problem.where for problem in caught.value.problems] == ["table", "project", "compression", "partition"]
-    with pytest.raises(InvalidInputError, match="is a partition too"):
+    with pytest.raises(InvalidInputError, match="is also a partition"):
         TraceWriter({"dt": "string"}, tables.sink("t", partition="dt=1"))
 
 

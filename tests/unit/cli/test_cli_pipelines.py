@@ -72,7 +72,7 @@ def test_a_failed_run_is_resumed(pai: Pai, file: Path, tmp_path: Path) -> None:
     (tmp_path / "broken").unlink()
     resumed = pai("pipeline", "resume", f"{file}:pipeline", "--run", PipelineRun.load(uri).id, "-q")
     assert (resumed.exit_code, resumed.stdout.strip()) == (0, uri)
-    assert "has ended already: succeeded" in pai("pipeline", "stop", uri).stdout
+    assert "has already finished: succeeded" in pai("pipeline", "stop", uri).stdout
 
 
 def test_a_run_whose_process_is_gone_is_stopped_from_here(pai: Pai, file: Path) -> None:

@@ -136,7 +136,9 @@ class DlcBackend(OssFiles):
     def upload(self, plan: Plan, *, progress: bool = True) -> None:
         """Uploads code, inputs and the job folder; makes the folders of outputs, which are mounted."""
         if plan.render is None:
-            raise InvalidInputError([Problem("plan", "is one of a training job", "plan again with api='dlc'")])
+            raise InvalidInputError(
+                [Problem("plan", "is the plan of a training job", "plan again with api='dlc'")]
+            )
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
@@ -288,7 +290,7 @@ class DlcBackend(OssFiles):
         """Calls DeleteJob for a job that has ended; deleting cannot be undone."""
         status = word_of(self._read_detail(job_id))
         if not is_terminal(status):
-            hint = "stop it first, and wait for its end"
+            hint = "stop it first, and wait until it has finished"
             raise InvalidInputError([Problem("JOB", f"{job_id} is {status}", hint)])
         self._jobs.delete(job_id)
 
@@ -392,7 +394,7 @@ def _check_priority(priority: int, job: JobDetail) -> None:
         expected = f"an integer from {PRIORITIES[0]} to {PRIORITIES[-1]}"
         raise InvalidInputError([wrong_value("priority", priority, expected)])
     if job.resource_id is None:
-        problem = "is of jobs in a quota only; the service would ignore it"
+        problem = "applies only to jobs in a quota; the service would ignore it"
         raise InvalidInputError([Problem("priority", problem)])
 
 

@@ -48,7 +48,7 @@ class DlcMount(Sent):
     @model_validator(mode="after")
     def _check_source(self) -> DlcMount:
         if (self.uri is None) == (self.dataset_id is None):
-            raise ValueError("a mount needs a uri or a dataset_id, and just one of them")
+            raise ValueError("a mount needs either a uri or a dataset_id")
         return self
 
 
@@ -58,7 +58,7 @@ class DlcCodeSource(Sent):
     Attributes:
         id: its id, `code-…`.
         branch: in place of the registered one.
-        commit: wins over the branch.
+        commit: takes precedence over the branch.
         path: where the job sees it; the registered one if None.
         is_shared: clone once, on storage that all instances see.
 
@@ -134,6 +134,6 @@ class DlcOptions(Sent):
         known = {field.alias for field in JobSettings.model_fields.values()} - {"Tags"}
         if wrong := sorted(self.settings.keys() - known):
             raise ValueError(
-                f"settings: {', '.join(wrong)}: not known; there is {', '.join(sorted(map(str, known)))}"
+                f"settings: unknown {', '.join(wrong)}; available: {', '.join(sorted(map(str, known)))}"
             )
         return self

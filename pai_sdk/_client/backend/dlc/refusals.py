@@ -39,10 +39,10 @@ def _field_problems(request: TrainingJobRequest, options: DlcOptions) -> Iterato
         yield Problem("settings.aimaster_type", "has no effect in DLC jobs", hint)
     if settings is not None and settings.driver is not None and options.driver not in (None, settings.driver):
         yield Problem(
-            "dlc.driver", f"conflicts with settings.driver, which is {settings.driver!r}", "give one of them"
+            "dlc.driver", f"conflicts with settings.driver, which is {settings.driver!r}", "give only one of them"
         )
     if request.assign_node_spec is not None and (options.node_names or options.avoid_nodes):
-        yield Problem("dlc.node_names", "conflicts with assign_node_spec", "give one of them")
+        yield Problem("dlc.node_names", "conflicts with assign_node_spec", "give only one of them")
     compute = request.compute_resource
     if compute.resource_id is None and compute.instance_spec is not None:
         yield Problem("resource_id", "is required", "instance_spec needs the id of a quota")
@@ -60,7 +60,7 @@ def _code_problems(request: TrainingJobRequest, options: DlcOptions) -> Iterator
         yield Problem("source_dir", "is a file, which is not unpacked for a DLC job", "give a folder")
     if options.code_source is not None and options.code_source.path in (None, "/ml/code"):
         hint = "give it a path of its own, such as '/mnt/code', or leave one of them out"
-        yield Problem("dlc.code_source", "is there beside source_dir", hint)
+        yield Problem("dlc.code_source", "conflicts with source_dir", hint)
 
 
 def _channel_problems(request: TrainingJobRequest) -> Iterator[Problem]:
@@ -83,11 +83,13 @@ def _spot_problems(request: TrainingJobRequest, options: DlcOptions) -> Iterator
     if spot is None:
         if options.spot_price_per_minute is not None:
             hint = "give spot_spec={'spot_strategy': 'SpotWithPriceLimit'} with it"
-            yield Problem("dlc.spot_price_per_minute", "is there without spot_spec", hint)
+            yield Problem("dlc.spot_price_per_minute", "requires spot_spec", hint)
         return
     if spot.spot_strategy is SpotStrategy.SpotAsPriceGo:
-        yield Problem("spot_spec.spot_strategy", "SpotAsPriceGo is not of DLC jobs", "use SpotWithPriceLimit")
+        yield Problem(
+            "spot_spec.spot_strategy", "SpotAsPriceGo is not available for DLC jobs", "use SpotWithPriceLimit"
+        )
     instance_type = request.compute_resource.ecs_spec or ""
     if spot.spot_discount_limit is not None and not instance_type.startswith("ml."):
         hint = "dlc=DlcOptions(spot_price_per_minute=…) limits the price of other types"
-        yield Problem("spot_spec.spot_discount_limit", "is of Lingjun types (`ml.…`) only", hint)
+        yield Problem("spot_spec.spot_discount_limit", "applies only to Lingjun types (`ml.…`)", hint)

@@ -116,7 +116,7 @@ class LocalBackend(LocalFiles):
         _ = self._executor.engine  # raises without an engine, before files are copied
         unused = unused_locally(plan.request)
         if unused:
-            logger.warning("local jobs do not use: %s", ", ".join(unused))
+            logger.warning("ignored by local jobs: %s", ", ".join(unused))
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Copies code and inputs, and starts the containers; after an error nothing is left behind."""

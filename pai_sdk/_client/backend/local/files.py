@@ -79,7 +79,7 @@ class LocalFiles:
         if source.is_dir():
             # As in OSS, an empty folder does not exist.
             if not any(files for _, _, files in os.walk(source)):
-                raise ObjectNotFoundError(f"{source}: there is no file in it", uri=uri)
+                raise ObjectNotFoundError(f"{source}: it contains no files", uri=uri)
             if not (target.exists() and target.samefile(source)):  # the output folder may be the target
                 copy_output(source, target)
             return target

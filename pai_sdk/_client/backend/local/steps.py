@@ -109,7 +109,7 @@ class LocalSteps:
                 self._start_attempt(job)
             except (PaiError, OSError) as error:
                 self._not_before[job.id] = time.monotonic() + self.error_pause_s
-                logger.warning("%s: the next attempt could not begin, and is tried again: %s", job.id, error)
+                logger.warning("%s: the next attempt could not start, retrying: %s", job.id, error)
 
     def _start_attempt(self, job: LocalJob) -> None:
         # Read again with the lock: another process may have started the attempt in the meantime.

@@ -51,7 +51,7 @@ def _send(job: LocalJob, interval_s: float, oss: dict[str, Any]) -> None:
         if time.monotonic() >= next_at:
             problems = steps.send_live(job)
             if problems:
-                logger.warning("not all outputs could be sent so far: %s", problems)
+                logger.warning("some outputs are not uploaded yet: %s", problems)
             next_at = time.monotonic() + interval_s
         time.sleep(min(interval_s, _POLL_INTERVAL_S))
     # No query may follow for a long time, so the process tries several times.

@@ -39,7 +39,7 @@ _MAX_CAUSES = 8
 _EXIT_CODES = {
     126: " (the command is not executable)",
     127: " (the command was not found)",
-    137: " (killed: out of memory, most of the time)",
+    137: " (killed, usually because memory ran out)",
     139: " (segmentation fault)",
     143: " (ended by SIGTERM)",
 }
@@ -226,7 +226,7 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
         lines.append(f"  {message}")
     if record.status.is_unknown_end:
         lines.append(
-            "  this version of pai_sdk does not know that status; the job has an end time, so it has ended"
+            "  this version of pai_sdk does not know this status; the job has an end time, so it has finished"
         )
     if module := missing_module([cause] if cause else tail.lines[-_EXCERPT_LINES:]):
         lines.append(f"  {missing_module_hint(module)}")
@@ -236,7 +236,9 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
         lines.append("  " + ", ".join(details))
     lines += _excerpt(job_id, failure, tail)
     if waited_s is not None:
-        lines.append(f"  its log showed no reason within {waited_s:g} s after the end; more lines may come later")
+        lines.append(
+            f"  no reason appeared in its log within {waited_s:g} s after it finished; more lines may arrive later"
+        )
     lines.append(f"  the whole log: {next_commands(record)[0]}")
     if (page := page_url(record)) is not None:
         lines.append(f"  its page: {page}")

@@ -59,9 +59,9 @@ def missing_module_hint(module: str) -> str:
     if top in _REMOVED_MODULES:
         replacement = _REMOVED_MODULES[top]
         install_hint = f"add requirements=['{replacement}'], or " if replacement else ""
-        return f"newer versions of Python have no {top}: {install_hint}take an image with an older Python"
+        return f"newer versions of Python have no {top}: {install_hint}use an image with an older Python"
     if top in sys.stdlib_module_names:
-        return f"the module {module} is a part of Python that the Python of this image does not have"
+        return f"the module {module} belongs to the standard library, but is missing from the Python of this image"
     distribution = _DISTRIBUTIONS.get(module) or _DISTRIBUTIONS.get(top)
     if submodules and module not in _DISTRIBUTIONS:
         # Python names the package alone if that is missing too.

@@ -341,7 +341,7 @@ class EventDecoder:
 
 
 _WRONG_CHECKSUM = "a record with a wrong checksum"
-_NO_HEADER = "bytes that are no record"
+_NO_HEADER = "bytes that are not a record"
 
 
 def _joined(blocks: Sequence[Block]) -> dict[str, Series]:

@@ -27,7 +27,7 @@ def fields(message: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, i
         else:
             raise ValueError(f"wire type {wire}")
         if at > end:
-            raise ValueError("a field is cut off")
+            raise ValueError("a field is truncated")
         yield key >> 3, wire, number, start, at
 
 
@@ -41,7 +41,7 @@ def varint(message: bytes, at: int, end: int) -> tuple[int, int]:
         if byte < 128:
             return number & _UINT64, at
         shift += 7
-    raise ValueError("a varint is cut off")
+    raise ValueError("a varint is truncated")
 
 
 def varints(message: bytes, at: int, end: int) -> list[int]:

@@ -546,7 +546,7 @@ if hasattr(os, "register_at_fork"):
 
 def _check_tag(tag: object) -> None:
     if not isinstance(tag, str) or not tag or _NOT_IN_NAMES.search(tag):
-        raise TypeError(f"{tag!r} cannot be the name of a metric; give text")
+        raise TypeError(f"expected a string as the name of a metric, got {tag!r}")
 
 
 def _checked_step(step: Any) -> int:
@@ -555,7 +555,7 @@ def _checked_step(step: Any) -> int:
     except TypeError:
         raise TypeError(f"the step is a whole number, not {step!r}") from None
     if not -(2**63) <= number < 2**63:
-        raise OverflowError(f"step {number} is not a whole number of 64 bits")
+        raise OverflowError(f"step: expected a 64-bit integer, got {number}")
     return number
 
 
@@ -570,7 +570,7 @@ def check_scalars(values: Mapping[str, Any], step: Any) -> None:
 def as_float64(tag: str, value: Any) -> float:
     """Returns the value of a metric as a float; raises TypeError for strings too, even those with digits."""
     if isinstance(value, (str, bytes, bytearray)):
-        raise TypeError(f"{tag!r} is text, not a number: {value[:60]!r}")
+        raise TypeError(f"{tag!r}: expected a number, got the string {value[:60]!r}")
     try:
         # A tensor with a gradient warns when it is converted.
         return float(value.detach() if getattr(value, "requires_grad", False) else value)
@@ -578,7 +578,7 @@ def as_float64(tag: str, value: Any) -> float:
         raise OverflowError(f"{tag!r} is too large for a float64") from None
     except (TypeError, ValueError) as error:
         reason = f": {error}" if hasattr(value, "__float__") else ""  # as for a tensor of several values
-        raise TypeError(f"{tag!r} is not a number but {type(value).__name__}{reason}") from None
+        raise TypeError(f"{tag!r}: expected a number, got {type(value).__name__}{reason}") from None
 
 
 def _as_float32(value: float) -> float:

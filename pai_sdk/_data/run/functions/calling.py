@@ -36,9 +36,9 @@ def kind_of(function: Callable[..., Any]) -> str:
     shapes = "f(config), f(config, checkpoint_dir=None) or f(config, reporter)"
     name = getattr(function, "__name__", type(function).__name__)
     if not callable(function):
-        raise ValueError(f"{function!r} is not a function; a training is one of {shapes}")
+        raise ValueError(f"{function!r} is not a function; the training function must be one of {shapes}")
     if suspends(function) == "async":
-        raise ValueError(f"{name} is an async function; a training is one of {shapes}")
+        raise ValueError(f"{name} is an async function; the training function must be one of {shapes}")
     signature = inspect.signature(function)
     present = [name for name in (CHECKPOINT_DIR, REPORTER) if name in signature.parameters]
     if len(present) == 2:
@@ -47,7 +47,9 @@ def kind_of(function: Callable[..., Any]) -> str:
     try:
         signature.bind({}, **({} if kind == CONFIG else {kind: None}))
     except TypeError as error:
-        raise ValueError(f"{name}{signature} cannot be called as a training ({error}): it is {shapes}") from None
+        raise ValueError(
+            f"{name}{signature} cannot be called as a training function ({error}); it must be one of {shapes}"
+        ) from None
     return kind
 
 

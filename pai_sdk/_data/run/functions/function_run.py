@@ -148,7 +148,7 @@ class FunctionRun:
         while True:
             message = self._next(None if deadline is None else max(0.0, deadline - time.monotonic()))
             if message is None:
-                raise TimeoutError(f"{self.run_id} has not ended within {timeout_s:g} s")
+                raise TimeoutError(f"{self.run_id} did not finish within {timeout_s:g} s")
             if isinstance(message, Ended):
                 return message.value
             self.last_result = self._with_counters(self._result_of(message))

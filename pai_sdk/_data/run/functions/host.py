@@ -105,7 +105,7 @@ class Outbox:
                     )
                 self._changed.wait()
             if self._is_closed:
-                raise StopTraining("the training is to end")
+                raise StopTraining("the training was asked to stop")
 
     def end(self, message: Ended) -> None:
         """Adds the last message."""

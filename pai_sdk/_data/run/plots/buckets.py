@@ -12,6 +12,7 @@ from typing import get_args
 
 import numpy as np
 
+from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._data.run.events.series import Floats, Integers, Series, Values
 from pai_sdk._data.run.plots.bucketing import (
     MAX_BUCKETS,
@@ -25,7 +26,7 @@ from pai_sdk._data.run.plots.curve_view import Band, CurveView, XAxis
 from pai_sdk._data.run.plots.drawing import Curve
 from pai_sdk._data.run.plots.figures import Comparison
 from pai_sdk._data.run.plots.smoothing import smoothed_together, smoothed_together_by_x
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk.errors import InvalidInputError
 
 _DEFAULT_VIEW = CurveView()
 _LARGEST_X = 1e300
@@ -77,16 +78,16 @@ def compared(
 def _check(count: int, view: CurveView, names: Sequence[str], groups: Sequence[str], band: Band | None) -> None:
     x, buckets, smooth, half_life = view.x, view.buckets, view.smooth, view.half_life
     checks = [
-        (x in get_args(XAxis), "x", f"is {x!r}", f"one of {', '.join(get_args(XAxis))}"),
-        (2 <= buckets <= MAX_BUCKETS, "buckets", f"is {buckets}", f"from 2 to {MAX_BUCKETS:,}"),
-        (0 <= smooth < 1, "smooth", f"is {smooth}", "from 0 to less than 1"),
-        (half_life is None or 0 < half_life < math.inf, "half_life", f"is {half_life}", "more than 0"),
-        (not names or len(names) == count, "names", f"are {len(names)} for {count} series", ""),
-        (not groups or len(groups) == count, "groups", f"are {len(groups)} for {count} series", ""),
-        (band is None or band in get_args(Band), "band", f"is {band!r}", f"one of {', '.join(get_args(Band))}"),
-        (band is None or bool(groups), "band", "is given without groups", "give the group of each series"),
+        (x in get_args(XAxis), "x", x, f"one of {', '.join(get_args(XAxis))}"),
+        (2 <= buckets <= MAX_BUCKETS, "buckets", buckets, f"an integer from 2 to {MAX_BUCKETS:,}"),
+        (0 <= smooth < 1, "smooth", smooth, "a number from 0 to less than 1"),
+        (half_life is None or 0 < half_life < math.inf, "half_life", half_life, "a number above 0"),
+        (not names or len(names) == count, "names", len(names), f"{count} names for {count} series"),
+        (not groups or len(groups) == count, "groups", len(groups), f"{count} groups for {count} series"),
+        (band is None or band in get_args(Band), "band", band, f"one of {', '.join(get_args(Band))}"),
+        (band is None or bool(groups), "band", band, "None without groups"),
     ]
-    problems = [Problem(where, message, hint) for is_right, where, message, hint in checks if not is_right]
+    problems = [wrong_value(where, value, expected) for is_right, where, value, expected in checks if not is_right]
     if problems:
         raise InvalidInputError(problems)
 

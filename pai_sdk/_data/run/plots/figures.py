@@ -115,7 +115,7 @@ class Plot:
         name = "".join(letter if letter.isalnum() else "-" for letter in self.title) or "plot"
         return (
             f"<Plot {self.title!r}: {_counts_text(self.comparison)}; "
-            f"it shows itself in a notebook, save('{name}.svg') writes it>"
+            f"it displays itself in a notebook, save('{name}.svg') writes it>"
         )
 
 

@@ -55,11 +55,11 @@ class SaveOptions:
             )
         is_same_folder = source.resolve() == target.resolve()
         if self.mode == "NO_UPLOAD" and not is_same_folder:
-            raise CheckpointError(
-                f"mode='NO_UPLOAD' is for a checkpoint that is in its place, {target}; {source} is elsewhere"
-            )
+            raise CheckpointError(f"mode='NO_UPLOAD' requires the checkpoint to be in {target}, not in {source}")
         if self.copy is not None and is_same_folder:
-            raise CheckpointError(f"checkpoint_upload_fn has nothing to copy: {target} is the checkpoint's place")
+            raise CheckpointError(
+                f"checkpoint_upload_fn has nothing to copy: the checkpoint is already in {target}"
+            )
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ class CheckpointSaver:
         self._validating.wait()
 
     def wait_for_room(self) -> None:
-        """Waits while many checkpoints are not saved yet, unless the training is to end."""
+        """Waits while many checkpoints are not saved yet, unless the training was asked to stop."""
         with self._saved:
             if (
                 len(self._unsaved) < _MAX_UNSAVED
@@ -315,7 +315,9 @@ class _Worker:
         thread.join(None if deadline is None else max(0.0, deadline - time.monotonic()))
         if thread.is_alive():
             count = actions.qsize()
-            raise CheckpointError(f"{count} or more checkpoints are not saved or validated yet: no time is left")
+            raise CheckpointError(
+                f"{count} or more checkpoints are not saved or validated yet: the deadline has passed"
+            )
 
     def _run(self, actions: queue.Queue[Callable[[], None] | None]) -> None:
         while True:

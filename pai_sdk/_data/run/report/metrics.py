@@ -89,7 +89,7 @@ def numbers_of(metrics: Mapping[str, Any]) -> dict[str, float]:
 def flat_metrics(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Returns the metrics with nested mappings as names with `/`, and arrays with one element as numbers."""
     if not isinstance(metrics, Mapping):
-        raise TypeError(f"metrics are a mapping of names to numbers, not {type(metrics).__name__}")
+        raise TypeError(f"metrics: expected a mapping of names to numbers, got {type(metrics).__name__}")
     flat: dict[str, Any] = {}
     for name, value in metrics.items():
         if not isinstance(name, str):

@@ -44,7 +44,7 @@ _DEFAULT_OPTIONS = SaveOptions()
 
 
 class StopTraining(BaseException):
-    """Raised by `report` when the training is to end. No Exception, so that `except Exception` lets it pass."""
+    """Raised by `report` when the training is to stop. No Exception, so that `except Exception` lets it pass."""
 
 
 # Errors that the caller of `report` causes: their tracebacks end in the line that calls it.
@@ -220,7 +220,7 @@ class ReportSession:
 
     def _check_not_stopped(self) -> None:
         if self._saver.is_stopped:
-            raise StopTraining("the training is to end")
+            raise StopTraining("the training was asked to stop")
 
     def _wait_for(self, task: SaveTask, before: SaveTask | None) -> None:
         """Waits until a checkpoint is saved; after a failure, the one before is unreported again."""
@@ -409,7 +409,7 @@ class _TruncatedTraceback:
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if isinstance(error, _OF_CALLER):
-            logger.debug("the whole traceback of the error that follows", exc_info=error)
+            logger.debug("the full traceback of the following error", exc_info=error)
             error.__traceback__ = None
 
 
@@ -420,7 +420,7 @@ def _folder_of(checkpoint: Any) -> str:
     path = checkpoint if isinstance(checkpoint, (str, os.PathLike)) else getattr(checkpoint, "path", None)
     if not isinstance(path, (str, os.PathLike)):
         raise TypeError(
-            f"a checkpoint is the path of a folder, not {type(checkpoint).__name__}; write the state into files"
+            f"checkpoint: expected the path of a folder, got {type(checkpoint).__name__}; write state into files"
         )
     return os.fspath(path)
 

@@ -145,7 +145,7 @@ def report(
         TypeError: a metric is no number.
         OverflowError: a number is too large for a float64, or the step for an int64.
         CheckpointError: this checkpoint is no folder with files, or an earlier one could not be saved.
-        StopTraining: the training is to end.
+        StopTraining: the training was asked to stop.
 
     Example:
         >>> with tempfile.TemporaryDirectory() as folder, ReportSession(folder) as session, session.bound():

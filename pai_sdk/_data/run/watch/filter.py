@@ -228,7 +228,7 @@ def _condition(text: str, at: int) -> tuple[_Condition | _Word, int]:
         value, end = _token(text, start, is_key=False)
         if start == end:
             raise _FilterSyntaxError(
-                text, start, f"there is no value after {match[0].strip()}", 'the empty text is ""'
+                text, start, f"there is no value after {match[0].strip()}", 'the empty string is ""'
             )
         values.append(_value(text, start, key, name, sign, value))
         if not text.startswith(",", end):
@@ -262,10 +262,12 @@ def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) ->
     is_text = key.group in ("text", "labels") or (key.group == "hparams" and sign not in _ORDERS)
     if sign.endswith("~"):
         if not is_text:
-            raise _FilterSyntaxError(text, at, f"{sign} is for text, and {name} is not text", "use <, > or =")
+            raise _FilterSyntaxError(
+                text, at, f"{sign} applies to strings, and {name} is not a string", "use <, > or ="
+            )
         return value.casefold()
     if key.group == "text" and sign in _ORDERS:
-        raise _FilterSyntaxError(text, at, f"{name} is text, which has no order here", "use = or ~")
+        raise _FilterSyntaxError(text, at, f"{name} is a string, which cannot be ordered", "use = or ~")
     if key.group == "time":
         return _time(text, at, sign, value)
     if is_text:

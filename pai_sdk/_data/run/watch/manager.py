@@ -187,7 +187,7 @@ class RunManager:
             reason = (
                 "the manager was closed"
                 if self._refresh.is_closed
-                else f"not all runs are read after {timeout_s:g} s"
+                else f"not all runs were read after {timeout_s:g} s"
             )
             raise TimeoutError(f"{reason}; {self.state.runs} runs are known")
         return self.state

@@ -33,7 +33,7 @@ class _Order:
         name = text.removeprefix("-")
         if not name:
             hint = "id, name, created, updated, status, hparams.NAME or metrics.TAG; - reverses"
-            raise InvalidInputError([Problem("sort", f"is {text!r}", hint)])
+            raise InvalidInputError([Problem("sort", f"unknown key {text!r}", hint)])
         return cls(parse_key(name), text.startswith("-"))
 
     def sort_value(self, brief: RunBrief) -> tuple[int, Any] | None:
@@ -177,5 +177,5 @@ def _read_cursor(cursor: str, query_hash: str) -> tuple[tuple[int, Any] | None, 
     except (ValueError, TypeError, KeyError, IndexError, OverflowError):
         raise InvalidInputError([Problem("cursor", "is not a cursor", hint)]) from None
     if cursor_hash != query_hash:
-        raise InvalidInputError([Problem("cursor", "is of another question", hint)])
+        raise InvalidInputError([Problem("cursor", "belongs to another query", hint)])
     return last_value, run_id

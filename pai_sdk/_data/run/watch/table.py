@@ -66,7 +66,9 @@ class RunTable:
         return self.html
 
     def __repr__(self) -> str:
-        return f"<RunTable of {len(self.runs)} runs; it shows itself in a notebook, save('runs.html') writes it>"
+        return (
+            f"<RunTable of {len(self.runs)} runs; it displays itself in a notebook, save('runs.html') writes it>"
+        )
 
     def _pictures(self) -> dict[str, str]:
         if self.curves is None:

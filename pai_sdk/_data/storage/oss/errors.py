@@ -19,9 +19,9 @@ _TRANSIENT_CODES = frozenset(
 )
 _SENTENCES = {
     "NoSuchBucket": "there is no bucket {bucket!r} at {endpoint}; check its name and region",
-    "NoSuchKey": "there is nothing at this key",
-    "NoSuchUpload": "another client has ended the multipart upload",
-    "AccessDenied": "the access key may not do this on bucket {bucket!r}; ask its owner for the permission",
+    "NoSuchKey": "no object with this key",
+    "NoSuchUpload": "another client completed or aborted the multipart upload",
+    "AccessDenied": "the access key is not allowed to do this on bucket {bucket!r}; ask its owner for permission",
     "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
     "InvalidAccessKeyId": "the access key id does not exist; check it, and that it has not been disabled",
     "SecurityTokenExpired": "the security token has expired; get a new one",

@@ -128,7 +128,7 @@ class FileUpload:
         except StorageError as error:
             if can_be_resumed(error):
                 raise
-            _log.info("%s is uploaded from its beginning: %s", self._uri, error)
+            _log.info("%s is uploaded from the start: %s", self._uri, error)
             self._drop(upload_id)
             return None
         _log.info("%s: %d parts have arrived earlier", self._uri, len(arrived))

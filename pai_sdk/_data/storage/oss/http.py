@@ -338,7 +338,7 @@ class _Connection:
             body = self._read_chunked() if encoding.lower() == "chunked" else self._read_until_closed()
         elif length is not None:
             if not length.isdecimal():
-                raise ProtocolError("the length of the response is no number")
+                raise ProtocolError("the length of the response is not a number")
             body = _SizedBody(self, int(length))
         else:
             is_reusable = False
@@ -445,7 +445,7 @@ def _head(method: str, target: str, headers: Mapping[str, str]) -> bytes:
     for name, value in headers.items():
         # The message has the name only: the value may be a secret.
         if not _VALUE.fullmatch(value):
-            raise requests.exceptions.InvalidHeader(f"header {name} has a line end, or begins with a space")
+            raise requests.exceptions.InvalidHeader(f"header {name} contains a newline, or starts with a space")
     lines = "\r\n".join([f"{name}: {value}" for name, value in headers.items()])
     return f"{method} {target} HTTP/1.1\r\n{lines}\r\n\r\n".encode()
 

@@ -234,4 +234,4 @@ def _delete_if_wrong(bucket: OssBucket, uri: OssUri, etag: str, crc64: int) -> N
         return
     if info.etag == etag:
         bucket.delete_object(uri.key)
-    raise StorageError(f"{uri}: the parts arrived, but not the object that was made of them", uri=str(uri))
+    raise StorageError(f"{uri}: the parts arrived, but the object was not assembled", uri=str(uri))

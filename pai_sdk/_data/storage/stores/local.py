@@ -33,7 +33,7 @@ from pai_sdk.errors import (
 
 _CHUNK_BYTES = 1 << 20
 _NO_NAME = re.compile("\0" if os.sep == "/" else r"[\0\\:]")
-_NOT_IN_FOLDER = "it is not a file of this folder any more"
+_NOT_IN_FOLDER = "it is no longer a file of this folder"
 
 
 def path_of_file_uri(uri: str) -> Path:

@@ -92,7 +92,7 @@ class SyncReport:
         failures = {**self.unlisted, **self.failures}
         if failures or self.gave_up:
             raise SyncError(
-                f"{len(failures)} of {self.files + len(self.unlisted)} files were not moved from "
+                f"{len(failures)} of {self.files + len(self.unlisted)} files were not copied from "
                 f"{source.uri} to {target.uri}{self.why_not_all}",
                 failures=failures,
             )
@@ -243,7 +243,7 @@ class DirSync:
                 if block is None:
                     files.submit(source)
                 else:
-                    message = f"it was not moved, because {block} failed: it declares that this file exists"
+                    message = f"it was not copied, because {block} failed: it declares that this file exists"
                     report.failures[source.path] = StorageError(message)
 
     @contextmanager

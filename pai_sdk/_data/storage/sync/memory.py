@@ -168,7 +168,7 @@ class SyncMemory:
                 self._database.executemany(_PUT, waiting)
         except sqlite3.Error as error:
             # The disk is full. The files themselves are in place.
-            _log.warning("what was moved cannot be recorded (%s), so it is moved again by the next sync", error)
+            _log.warning("copied files cannot be recorded (%s), so the next sync copies them again", error)
 
     def close(self) -> None:
         """Writes all rows, and releases the lock of the file."""
@@ -182,7 +182,7 @@ def _open(path: Path) -> sqlite3.Connection:
     try:
         return _connect(path)
     except sqlite3.DatabaseError as error:
-        _log.warning("%s cannot be read (%s), so all files are moved again", path, error)
+        _log.warning("%s cannot be read (%s), so all files are copied again", path, error)
         for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
             with suppress(FileNotFoundError):
                 path.with_name(name).unlink()
@@ -190,7 +190,7 @@ def _open(path: Path) -> sqlite3.Connection:
         return _connect(path)
     except sqlite3.OperationalError as error:
         # A full disk must not prevent the files from being moved.
-        _log.warning("%s cannot be created (%s), so all files are moved again by the next sync", path, error)
+        _log.warning("%s cannot be created (%s), so all files are copied again by the next sync", path, error)
         return _connect(":memory:")
 
 

@@ -206,7 +206,7 @@ def _private_folder(folder: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     status = folder.lstat()
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
-        raise PermissionError(f"{folder} is no folder of this user")
+        raise PermissionError(f"{folder} does not belong to this user")
     folder.chmod(0o700)
     return folder
 

@@ -32,7 +32,7 @@ _END_TIMEOUT_S = 15.0
 _POLL_INTERVAL_S = 0.1
 # Multiplied by the number of instances, since all of them poll one file system.
 _GANG_POLL_INTERVAL_S = 0.01
-_SLURM_ENDED = "Slurm has ended the job."
+_SLURM_ENDED = "Slurm terminated the job."
 
 
 class _JobEnded(Exception):
@@ -200,7 +200,7 @@ class _Task:
         if ending is not None:
             self._journal.request_stop(ending.code, ending.message)
         elif self._is_unneeded:
-            self._journal.request_stop(REASON_COMPLETE, "All instances have ended that the job waits for.")
+            self._journal.request_stop(REASON_COMPLETE, "All instances that the job waits for have finished.")
         return signs.must_be_killed
 
     def _job_ending(self) -> Ending | None:

@@ -114,7 +114,7 @@ def _gpus(
         return (), requested
     if request.compute_resource.ecs_spec == "local_gpu":
         if count > 1:
-            hint = "say how many each gets: instance_spec={'gpu': '1'}"
+            hint = "set the number for each: instance_spec={'gpu': '1'}"
             problems.append(Problem("instance_type", f"'local_gpu' with {count} instances", hint))
         return (), -1
     return (), 0

@@ -49,7 +49,7 @@ class InstanceActor:
         target = base / "packages" / digest
         base.mkdir(mode=0o700, parents=True, exist_ok=True)
         if base.is_symlink() or base.stat().st_uid != os.geteuid():
-            raise PermissionError(f"{base} is no folder of this user")
+            raise PermissionError(f"{base} does not belong to this user")
         base.chmod(0o700)
         if not target.exists():
             target.parent.mkdir(exist_ok=True)

@@ -48,7 +48,7 @@ _NEWS_TIMEOUT_S = 5.0
 _POLL_INTERVAL_S = 0.1
 _OUTPUTS_INTERVAL_S = 5.0
 _REPORT_WAIT_AFTER_S = 2.0
-_COMPLETE = Ending(REASON_COMPLETE, "All instances have ended that the job waits for.")
+_COMPLETE = Ending(REASON_COMPLETE, "All instances that the job waits for have finished.")
 
 
 class Cancelled(Exception):

@@ -89,7 +89,7 @@ def list_entries(*, root: Path | None = None) -> list[QueuedJob]:
         if f"|{_PREFIX}" not in line:
             continue
         if len(parts) != len(_FIELDS) or not (_NUMBER.fullmatch(parts[0]) and _STATE.fullmatch(parts[1])):
-            raise SlurmAway(f"squeue printed what cannot be understood: {line[:200]!r}")
+            raise SlurmAway(f"the output of squeue cannot be parsed: {line[:200]!r}")
         number, state, preempted, reason, name, folder = parts
         # Other numbers are tasks of the user's own arrays.
         if name.startswith(_PREFIX) and number.isdecimal():

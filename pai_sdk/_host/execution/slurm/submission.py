@@ -67,7 +67,7 @@ def submit(root: Path, job: Mapping[str, Any], options: SlurmOptions) -> str:
     printed = run(["sbatch", "--parsable", *arguments], stdin=f"#!/bin/sh\nexec {shlex.join(argv)}\n")
     number = printed.strip().partition(";")[0]
     if not number.isdecimal():
-        raise SlurmAway(f"sbatch printed what cannot be understood: {printed[:200]!r}")
+        raise SlurmAway(f"the output of sbatch cannot be parsed: {printed[:200]!r}")
     return number
 
 

@@ -48,7 +48,7 @@ def verdict(queued: Sequence[QueuedJob]) -> Ending | None:
         state = "PREEMPTED" if entry.is_preempted else entry.state
         if state in _VERDICTS:
             code, reason = _VERDICTS[state]
-            return Ending(code, f"Slurm has ended the job (Slurm job {entry.number}, {state}): {reason}.")
+            return Ending(code, f"Slurm terminated the job (Slurm job {entry.number}, {state}): {reason}.")
     return None
 
 

@@ -40,7 +40,9 @@ def search_log(
     ignore_case: bool = False,
     instance: _Instance = None,
     after: _After = None,
-    shown: Annotated[int, Query(ge=0, le=_MAX_LINES, description="The most hits with their lines.")] = 1000,
+    shown: Annotated[
+        int, Query(ge=0, le=_MAX_LINES, description="Maximum number of hits with their lines.")
+    ] = 1000,
     time_limit: Annotated[float, Query(gt=0, le=60, description="In seconds.")] = 20.0,
 ) -> Response:
     """Search the complete log of a run. The response is a stream of JSON objects, one per line.
@@ -82,7 +84,7 @@ def read_log(
     line: Annotated[
         int | None, Query(ge=0, le=_MAX_OFFSET, description="Number of the first line, from 0.")
     ] = None,
-    lines: Annotated[int, Query(ge=1, le=_MAX_LINES, description="The most lines.")] = 200,
+    lines: Annotated[int, Query(ge=1, le=_MAX_LINES, description="Maximum number of lines.")] = 200,
     tail: Annotated[int | None, Query(ge=1, le=_MAX_LINES, description="The number of last lines.")] = None,
     time: Annotated[
         float | None, Query(ge=0, le=1e11, description="Begin at this time, in seconds since 1970.")

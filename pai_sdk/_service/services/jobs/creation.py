@@ -75,7 +75,7 @@ def read_spec(value: Any) -> AlgorithmSpec:
 def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
     yield from _count_problems(request.compute_resource, slots)
     if request.roles and request.instance_count > slots:
-        yield f"Roles: {request.instance_count} instances never fit here; the maximum is {slots}"
+        yield f"Roles: {request.instance_count} instances exceed the capacity of this service, {slots}"
     if request.scheduler is not None:
         for name, limit in request.scheduler.to_wire().items():
             if limit < 0:
@@ -97,7 +97,7 @@ def _count_problems(resource: ComputeResource, slots: int) -> Iterator[str]:
         if count < 1:
             yield f"ComputeResource.{name}: {count} instances cannot run; the minimum is 1"
         elif count > slots:
-            yield f"ComputeResource.{name}: {count} instances never fit here; the maximum is {slots}"
+            yield f"ComputeResource.{name}: {count} instances exceed the capacity of this service, {slots}"
     if len({count for _, count in values}) > 1:
         mismatch = f"EcsCount {resource.ecs_count} conflicts with InstanceCount {resource.instance_count}"
         yield f"ComputeResource: {mismatch}"

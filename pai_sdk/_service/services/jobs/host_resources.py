@@ -125,7 +125,9 @@ def refuse_oversized(request: TrainingJobRequest, capacity: Capacity) -> None:
     except InvalidInputError as error:
         raise invalid_parameter("; ".join(map(str, error.problems))) from error
     if lacking:
-        raise invalid_parameter(f"ComputeResource: this service never has {', '.join(lacking)}; ask for less")
+        raise invalid_parameter(
+            f"ComputeResource: the capacity of this service is less than {', '.join(lacking)}; ask for less"
+        )
 
 
 def _cpus(request: TrainingJobRequest) -> float | None:

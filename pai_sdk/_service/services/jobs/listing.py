@@ -58,9 +58,9 @@ class JobQuery:
 def find_jobs(session: Session, query: JobQuery) -> tuple[dict[str, int], int]:
     """Returns the ids of a page of jobs, each with the bytes of its request, and the total number of jobs."""
     if query.status and query.status not in STATUSES:
-        raise invalid_parameter(f"Status: {query.status[:60]!r} is none of {', '.join(STATUSES)}.")
+        raise invalid_parameter(f"Status: {query.status[:60]!r} is not one of {', '.join(STATUSES)}.")
     if query.sort_by not in _ORDERS:
-        raise invalid_parameter(f"SortBy: {query.sort_by[:60]!r} is none of {', '.join(_ORDERS)}.")
+        raise invalid_parameter(f"SortBy: {query.sort_by[:60]!r} is not one of {', '.join(_ORDERS)}.")
     total = session.scalar(_filtered(select(func.count()).select_from(Job), query)) or 0
     columns = (_ORDERS[query.sort_by], Job.number)
     page = (

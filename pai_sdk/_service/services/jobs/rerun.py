@@ -32,7 +32,7 @@ def _as_text(value: Any) -> str:
         return value
     if isinstance(value, bool | int | float):
         return json.dumps(value)
-    raise ValueError("a text or a number is needed")
+    raise ValueError("expected a string or a number")
 
 
 _StringMap = dict[str, Annotated[str, BeforeValidator(_as_text, json_schema_input_type=str | float | bool)]]

@@ -36,7 +36,7 @@ def resolve(request: TrainingJobRequest, algorithms: AlgorithmRegistry, *, works
     algorithm_id = None
     if request.algorithm_name is not None:
         if request.algorithm_spec is not None:
-            raise invalid_parameter("AlgorithmSpec: conflicts with AlgorithmName; give one of them.")
+            raise invalid_parameter("AlgorithmSpec: conflicts with AlgorithmName; give only one of them.")
         algorithm, version = algorithms.get_by_name(
             request.algorithm_name,
             request.algorithm_version,
@@ -86,7 +86,7 @@ def spec_problems(request: TrainingJobRequest) -> Iterator[str]:
 def _missing(where: str, definitions: Sequence[Channel], present: set[str]) -> Iterator[str]:
     for channel in definitions:
         if channel.required and channel.name not in present:
-            yield f"{where}: {channel.name!r} is required and missing"
+            yield f"{where}: {channel.name!r} is required"
 
 
 def _fits_in_time(pattern: str, text: str) -> bool:

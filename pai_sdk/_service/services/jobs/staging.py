@@ -154,7 +154,7 @@ class ServiceStaging(Staging):
             self._copy_file(uri, target, description)
         elif self._copy_existing(uri, target, description) is None:
             raise StagingFailed(
-                reason_if_missing, f"{description}: there is nothing at {uri}; upload it, or correct the URI."
+                reason_if_missing, f"{description}: nothing exists at {uri}; upload it, or correct the URI."
             )
 
     def _resume(self, uri: OssUri, target: Store, channel: str) -> None:
@@ -162,10 +162,10 @@ class ServiceStaging(Staging):
         folder = uri.as_dir()
         if not self._has_objects(folder):
             return
-        self._notify(f"Output channel {channel!r} begins with what is at {folder}; that is fetched now.")
+        self._notify(f"Output channel {channel!r} continues from the files at {folder}; downloading them.")
         skip = unfinished_files(self._store_at(folder))
         size_bytes = self._copy_existing(folder, target, f"output channel {channel!r}", skip)
-        self._notify(f"Output channel {channel!r} begins with {size_bytes or 0:,} bytes of earlier files.")
+        self._notify(f"Output channel {channel!r} starts with {size_bytes or 0:,} bytes of earlier files.")
 
     def _copy_existing(
         self, uri: OssUri, target: Store, description: str, skip: Callable[[StoredFile], bool] = lambda file: False

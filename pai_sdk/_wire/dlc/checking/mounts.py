@@ -38,7 +38,7 @@ def mount_problems(job: NewJob) -> Iterator[BodyProblem]:
 
 def _source_problems(where: str, source: DataSource) -> Iterator[BodyProblem]:
     if source.data_source_id is not None and source.uri is not None:
-        yield BodyProblem(where, "has DataSourceId and Uri", "give one of them")
+        yield BodyProblem(where, "has DataSourceId and Uri", "give only one of them")
     elif source.data_source_id is None and source.uri is None:
         yield BodyProblem(where, "has neither DataSourceId nor Uri", "give one of them")
     if source.uri is not None:

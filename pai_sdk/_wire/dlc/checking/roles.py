@@ -58,14 +58,14 @@ def _spot_problems(where: str, spot: SpotSpec) -> Iterator[BodyProblem]:
         yield BodyProblem(f"{where}.SpotStrategy", "is required", _SPOT_STRATEGY)
     yield from choice_problem(f"{where}.SpotStrategy", spot.spot_strategy, (_SPOT_STRATEGY,))
     if spot.spot_discount_limit is not None and spot.spot_price_limit is not None:
-        yield BodyProblem(where, "has SpotDiscountLimit and SpotPriceLimit", "give one of them")
+        yield BodyProblem(where, "has SpotDiscountLimit and SpotPriceLimit", "give only one of them")
     if spot.spot_discount_limit is not None and not 0 <= spot.spot_discount_limit <= 1:
         yield BodyProblem(f"{where}.SpotDiscountLimit", f"{spot.spot_discount_limit} is not between 0 and 1")
 
 
 def _resource_problems(where: str, job: NewJob, spec: JobSpec) -> Iterator[BodyProblem]:
     if spec.ecs_spec is not None and spec.resource_config is not None:
-        yield BodyProblem(where, f"JobSpec({spec.type}) has EcsSpec and ResourceConfig", "give one of them")
+        yield BodyProblem(where, f"JobSpec({spec.type}) has EcsSpec and ResourceConfig", "give only one of them")
     elif job.resource_id or spec.quota_id:
         if spec.ecs_spec is not None:
             hint = "leave it out, or leave out ResourceId for public resources"

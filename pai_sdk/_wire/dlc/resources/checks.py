@@ -115,7 +115,7 @@ def tensorboard_problems(board: NewTensorboard) -> list[BodyProblem]:
     """Returns what is wrong with a CreateTensorboard: it reads a job or data sources, not both."""
     has_sources = bool(board.data_sources or board.tensorboard_data_sources or board.data_source_id or board.uri)
     if board.job_id and has_sources:
-        return [BodyProblem("JobId", "is there together with data sources", "give one of them")]
+        return [BodyProblem("JobId", "conflicts with data sources", "give only one of them")]
     if not board.job_id and not has_sources:
         return [BodyProblem("JobId", "is required", "give a job or data sources")]
     return []

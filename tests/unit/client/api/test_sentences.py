@@ -201,7 +201,7 @@ class TestProxies:
         server.script = [Reply(b"who are you?", 407)]
         assert str(what_is_read("http://pai.example.com")) == (
             "GetTrainingJob: pai.example.com sent HTTP 407 with a body that is not JSON;"
-            " the proxy wants a user and a password, as in HTTPS_PROXY=http://user:password@host:port"
+            " the proxy requires a user and a password: HTTPS_PROXY=http://user:password@host:port"
         )
 
 

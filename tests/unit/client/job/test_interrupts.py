@@ -50,7 +50,7 @@ def test_an_exit_writes_its_lines_undisturbed() -> None:
         (interrupts.stopped("train1"), "train1 was stopped"),
         (
             interrupts.stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]),
-            "train1 is being stopped. To see its end: pai-sdk logs -f train1",
+            "train1 is being stopped. To follow it: pai-sdk logs -f train1",
         ),
         (
             interrupts.search_interrupted("file:///studies/digits/"),

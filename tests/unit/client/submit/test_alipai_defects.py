@@ -52,9 +52,7 @@ def reported(submitter: Any, *args: Any) -> dict[str, str]:
 
 def test_a_resource_type_is_checked_and_not_lost() -> None:
     """It is dropped by the client below; a Lingjun job goes to general resources."""
-    assert (
-        "'ecs.x' is not a type of Lingjun" in reported(made(resource_type=ResourceType.Lingjun))["resource_type"]
-    )
+    assert "'ecs.x' is not a Lingjun type" in reported(made(resource_type=ResourceType.Lingjun))["resource_type"]
     lingjun = {"instance_type": "ml.gu7ef.8xlarge-gu100", "resource_type": ResourceType.Lingjun}
     assert wire(made(**lingjun))["ComputeResource"]["EcsSpec"] == "ml.gu7ef.8xlarge-gu100"
     quota = {"instance_type": None, "instance_spec": {"cpu": 8}, "resource_id": "quota-lingjun"}

@@ -110,8 +110,8 @@ def test_two_names_of_one_parameter_are_refused() -> None:
 def test_inputs_as_keywords_are_a_dict(tmp_path: Path) -> None:
     made = Estimator("img", "true", instance_type="t")
     assert problems(lambda: made.fit(train="oss://models/a/", test=tmp_path, seed=3)) == {  # type: ignore[call-arg]
-        "train": "inputs are a dict: fit({'train': …})",
-        "test": "inputs are a dict: fit({'test': …})",
+        "train": "inputs is a mapping: fit({'train': …})",
+        "test": "inputs is a mapping: fit({'test': …})",
         "seed": "is an unknown keyword argument",
     }
 

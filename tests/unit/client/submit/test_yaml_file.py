@@ -59,7 +59,7 @@ def test_every_value_has_its_line(tmp_path: Path) -> None:
 def test_a_key_that_is_given_twice_is_a_problem(tmp_path: Path) -> None:
     file = read_yaml(written(tmp_path, "labels:\n  a: 1\n  a: 2\n"))
     assert [str(problem) for problem in file.problems] == [
-        f"{file.path}:3: labels['a']: is given twice, first in line 2"
+        f"{file.path}:3: labels['a']: is a duplicate key, first in line 2"
     ]
 
 

@@ -81,7 +81,7 @@ def test_a_function_that_takes_too_long_is_a_failed_trial(tmp_path: Path, parall
     )
     found = tuner.run(show=False)
     assert sorted(trial.state for trial in found) == ["complete"] * 3 + ["failed"]
-    assert [trial.reason for trial in found if trial.state == "failed"] == ["it did not end within 0.5 s"]
+    assert [trial.reason for trial in found if trial.state == "failed"] == ["it did not finish within 0.5 s"]
     journal = (tmp_path / "journal.jsonl").read_bytes()
     released.set()
     until(lambda: not calls())

@@ -112,7 +112,7 @@ def test_an_accepted_keyword_is_refused_beside_its_replacement(name: str) -> Non
     for call, needed in calls_of(name):
         given = () if ours in parameters(call)[: len(needed)] else (ours,)
         both = problem_of(name, call, *needed, **dict.fromkeys(given, "x"))
-        assert both == f"is another name of {ours!r}, which is given too: leave one of them out"
+        assert both == f"is an alias of {ours!r}, which is also given: give only one of them"
 
 
 @pytest.mark.parametrize(

@@ -112,8 +112,8 @@ def test_what_is_no_folder_of_files_is_told_as_what_it_is(tmp_path: Path) -> Non
     (tmp_path / "loop").symlink_to("loop")
     os.mkfifo(tmp_path / "pipe")
     for name, says in {
-        "dangling": "is a link to nothing",
-        "loop": "is a link to nothing",
+        "dangling": "is a broken link",
+        "loop": "is a broken link",
         "pipe": "is a socket, pipe or device, not a file",
         "n" * 256: "cannot be read: File name too long",
         "nul\0": "no such file or folder",

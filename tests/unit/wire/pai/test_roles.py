@@ -93,7 +93,7 @@ def test_wrong_uris(uri: str) -> None:
             {"Roles": [{"Name": "A", "IsChief": True}, {"Name": "B", "IsChief": True}]},
             "only one role can be the chief",
         ),
-        ({"Roles": [{"Name": "A", "StartAfter": [{"Role": "B"}]}]}, "waits for 'b', which is no role"),
+        ({"Roles": [{"Name": "A", "StartAfter": [{"Role": "B"}]}]}, "waits for 'b', which is not a role"),
         ({"Roles": [{"Name": "A", "StartAfter": [{"Role": "A"}]}]}, "wait for each other: a"),
         (
             {

@@ -128,7 +128,7 @@ class FairQueue:
                 text = f"The job waits for the quota of user {head.owner!r}: {', '.join(missing)}."
                 self._announce_once(head.job_id, "quota", text)
         if decision.next is not None and decision.lacking:
-            text = f"The job is the next to begin; it waits for {', '.join(decision.lacking)}."
+            text = f"The job is next to start; it is waiting for {', '.join(decision.lacking)}."
             self._announce_once(decision.next.job_id, "capacity", text)
 
     def _announce_once(self, job_id: str, reason: str, text: str) -> None:

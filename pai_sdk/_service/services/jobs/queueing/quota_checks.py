@@ -78,7 +78,7 @@ def check_quota(session: Session, owner: str, request: TrainingJobRequest) -> No
     quota = quota_of(session, owner)
     if quota.queued is not None and _count_queued(session, owner) >= quota.queued:
         message = f"The quota of user {owner!r} is {quota.queued} queued jobs, and all of it is used."
-        raise _refused(f"{message} Submit the job again when one of them has begun.")
+        raise _refused(f"{message} Submit the job again when one of them has started.")
 
 
 def refuse_larger_than_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:

@@ -194,7 +194,10 @@ def test_a_traceback_that_was_just_printed_is_not_repeated(fake_backend: FakeBac
             "distutils",
             "newer versions of Python have no distutils: add requirements=['setuptools'], or take an image",
         ),
-        ("tkinter", "the module tkinter is a part of Python that the Python of this image does not have"),
+        (
+            "tkinter",
+            "the module tkinter belongs to the standard library, but is missing from the Python of this image",
+        ),
     ],
 )
 @pytest.mark.parametrize("is_raised", [True, False])

@@ -619,7 +619,7 @@ def test_a_record_that_is_no_message_is_told() -> None:
     content = event(1, simple("a", 1)) + frame(b"\xff\xff") + event(2, simple("a", 2))
     found, decoder = decoded(content)
     assert len(found["a"]) == 2
-    assert [one.reason for one in decoder.damaged] == ["a record that is not an event: a varint is cut off"]
+    assert [one.reason for one in decoder.damaged] == ["a record that is not an event: a varint is truncated"]
 
 
 @settings(max_examples=100, deadline=None)

@@ -266,7 +266,7 @@ def test_it_is_saved_as_svg_or_html(tmp_path: Path) -> None:
     with refused(InvalidInputError, "path"):
         picture.save(tmp_path / "loss.png")
     assert repr(picture) == (
-        "<Plot 'loss': 1 curve, 2 of 2 points; it shows itself in a notebook, save('loss.svg') writes it>"
+        "<Plot 'loss': 1 curve, 2 of 2 points; it displays itself in a notebook, save('loss.svg') writes it>"
     )
     assert picture._repr_html_() == picture.html
 

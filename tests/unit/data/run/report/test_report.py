@@ -207,9 +207,9 @@ def test_mappings_and_arrays_of_one_number_are_metrics(tmp_path: Path) -> None:
     ("metrics", "problem"),
     [
         ({"loss": "0.1"}, "'loss' is text"),
-        ({"loss": None}, "'loss' is not a number but NoneType"),
-        ({"eval": {"curve": [1, 2]}}, "'eval/curve' is not a number but list"),
-        ({"loss": numpy.array([1.0, 2.0])}, "'loss' is not a number but ndarray"),
+        ({"loss": None}, "'loss': expected a number, got NoneType"),
+        ({"eval": {"curve": [1, 2]}}, "'eval/curve': expected a number, got list"),
+        ({"loss": numpy.array([1.0, 2.0])}, "'loss': expected a number, got ndarray"),
         ({1: 0.5}, "is not a string"),
         ({"a": {2: 1}}, "metric a/2 is not a string"),
         ({"a/b": 1, "a": {"b": 2}}, "two metrics have the name a/b"),

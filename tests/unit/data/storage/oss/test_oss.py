@@ -195,7 +195,7 @@ def test_retry_after_is_obeyed(oss: FakeOss) -> None:
     ("status", "code", "message", "says"),
     [
         (404, "NoSuchBucket", "", "there is no bucket 'test-bucket' at http://127.0.0.1"),
-        (404, "NoSuchKey", "", "there is nothing at this key"),
+        (404, "NoSuchKey", "", "no object with this key"),
         (403, "AccessDenied", "", "may not do this on bucket 'test-bucket'"),
         (403, "SignatureDoesNotMatch", "", "the access key secret does not belong"),
         (403, "InvalidAccessKeyId", "", "the access key id does not exist"),
