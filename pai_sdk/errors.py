@@ -6,7 +6,7 @@ the same request again now), `may_pass` (try again in the next minutes) and `may
 been carried out).
 
     PaiError
-    ├── SettingsError              a setting is missing, malformed or contradicts another
+    ├── SettingsError              a setting is missing, malformed or conflicts with another
     │   └── CredentialsError       no access key could be found, or the one found cannot be used
     │       └── CredentialsRenewalError  the key cannot be renewed now; a later attempt may succeed
     ├── InvalidInputError          the input is wrong, so nothing was sent; `problems` lists all mistakes
@@ -16,7 +16,7 @@ been carried out).
     ├── NotOfferedError            another SDK offers this and pai_sdk does not; the message names the replacement
     │   └── NotOfferedAttributeError   an attribute of an object; an AttributeError too
     ├── ConnectionFailedError      no response: the endpoint was not reached, or did not respond in time
-    ├── InvalidResponseError       a response that is not the service's (HTML, empty, cut off); the status is kept
+    ├── InvalidResponseError       a response that is not the service's (HTML, empty, truncated); keeps the status
     ├── ApiError                   the service refused a request; `code`, `status_code`, `request_id`
     │   ├── InvalidRequestError    400: the request itself
     │   │   └── UserQuotaError     the quota of the user does not allow the job
@@ -31,7 +31,7 @@ been carried out).
     │   ├── UnreachableStorageError  a retry is useless: unknown host, no TLS, a wrong certificate
     │   ├── UntrustedEndpointError   a URI names a host that is neither OSS nor in the settings; nothing was sent
     │   ├── FileChangedError         a file was changed while it was read
-    │   ├── ObjectNotFoundError      there is no such file or object
+    │   ├── ObjectNotFoundError      no such file or object
     │   ├── FileNameError            the key of an object cannot be the name of a file on this disk
     │   ├── PathConflictError        one name would be that of a file and of a folder on this disk
     │   └── TransferError            some files of an upload or download failed; `failures` lists them
@@ -181,7 +181,7 @@ def _as_it_was(kind: type[PaiError], args: tuple[Any, ...]) -> PaiError:
 
 
 class SettingsError(PaiError):
-    """A setting is missing, malformed or contradicts another."""
+    """A setting is missing, malformed or conflicts with another."""
 
 
 class CredentialsError(SettingsError):
@@ -305,7 +305,7 @@ class ConnectionFailedError(PaiError):
 
 
 class InvalidResponseError(PaiError):
-    """An unusable response: HTML, empty, cut off, or not a JSON object.
+    """An unusable response: HTML, empty, truncated, or not a JSON object.
 
     Attributes:
         status_code: the HTTP status.

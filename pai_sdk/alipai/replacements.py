@@ -46,7 +46,7 @@ INSTEAD = {
     "pai.estimator.EstimatorBase.deploy": "estimator.model_data() is the URI of the model; deploy it with PAI-EAS",
     "pai.estimator.EstimatorBase.checkpoints_path": "checkpoints_path of an Estimator",
     "pai.estimator.EstimatorBase(": "a subclass of JobSubmitter is a dataclass: its fields are its parameters",
-    "pai.estimator.HyperParameterType": "a text: 'Int', 'Float', 'String', 'Boolean'",
+    "pai.estimator.HyperParameterType": "a string: 'Int', 'Float', 'String', 'Boolean'",
     "pai.experiment.Experiment(": "Experiment.create(name), Experiment.get(id) or Experiment.get_by_name(name)",
     "pai.experiment.Experiment.session": "session= is given to create() and get()",
     "pai.huggingface": "Estimator with an image of retrieve('Transformers'), or requirements=['transformers']",
