@@ -55,7 +55,7 @@ HOSTILE = [None, 0, "x", [], [[]], {"a": "\ud800"}, {"a": "\u0000"}, {"a": 10**4
         ({"Priority": "1_0"}, "Priority: Value error, '1_0' is not a number"),
         ({"Priority": "9" * 30}, "Priority: Value error, has more than 64 bits"),
         ({"Scheduler": {"MaxRunningTimeInMinutes": 2**40}}, "MaxRunningTimeInMinutes: 1099511627776 is more than"),
-        ({"InputChannels": [{"Name": "a"}]}, "needs an InputUri or a DatasetId"),
+        ({"InputChannels": [{"Name": "a"}]}, "needs either an InputUri or a DatasetId"),
         ({"InputChannels": [{"Name": "../up", "InputUri": "oss://pai-local/a/"}]}, "path separator"),
         ({"OutputChannels": [{"Name": "m", "OutputUri": "oss://pai-local/a/"}] * 2}, "'m' is defined 2 times"),
         ({"HyperParameters": [{"Name": "a-b", "Value": "1"}, {"Name": "a_b", "Value": "2"}]}, "PAI_HPS_A_B"),

@@ -18,7 +18,7 @@ _MAX_HYPERPARAMETERS = 4
 
 
 def job_table_html(records: Sequence[JobRecord], *, below: str = "") -> str:
-    """Renders a row a job: status, name, hyperparameters that differ, last metrics, time, id."""
+    """Renders one row per job: status, name, hyperparameters that differ, last metrics, time, id."""
     if not records:
         return "<i>no jobs</i>"
     table = _job_table(records)

@@ -154,7 +154,7 @@ class JobComparison:
         return plot_jobs([row.job for row in self.jobs], metric, log_y=log_y)
 
     def to_pandas(self) -> pd.DataFrame:
-        """A data frame with a row a job; its index is the job's id.
+        """A data frame with one row per job; its index is the job's id.
 
         The columns: `status`, `name`, `duration_s`, `hparams.<name>`, and for each metric `metrics.<name>`,
         `metrics.<name>.min` and `metrics.<name>.max`.

@@ -58,12 +58,12 @@ def gather(
 
     Args:
         jobs: the jobs, of one session or of several.
-        timeout: the longest wait, in seconds; none by default.
+        timeout: maximum time to wait, in seconds; unlimited by default.
         fail_fast: False waits for all jobs, and then raises one error with all failures. True raises at the first
             failure, and the other jobs are not stopped. `"stop"` stops them, too.
         show: a live table in a terminal or a notebook, a line for each finished job elsewhere.
         on_interrupt: the effect of Ctrl-C on the jobs: they keep running, or they are stopped and waited for.
-        policy: the times of polling.
+        policy: the polling intervals.
 
     Returns:
         The last snapshot of each job, in the order of `jobs`, as a list that shows as a table. All jobs have
@@ -98,9 +98,9 @@ async def gather_async(
 
     Args:
         jobs: the jobs, of one session or of several.
-        timeout: the longest wait, in seconds; none by default.
+        timeout: maximum time to wait, in seconds; unlimited by default.
         fail_fast: as in `gather`.
-        policy: the times of polling.
+        policy: the polling intervals.
 
     Returns:
         The last snapshot of each job, in the order of `jobs`, as a list that shows as a table. All jobs have
@@ -128,7 +128,7 @@ def as_completed(
     Args:
         jobs: the jobs; a duplicate is yielded once.
         timeout: the longest wait for all of them, in seconds; none by default.
-        policy: the times of polling.
+        policy: the polling intervals.
 
     Raises:
         InvalidInputError: something is no job, or `timeout` is no number.

@@ -80,7 +80,7 @@ class ResultList(list[Item]):
 class MetricList(list[MetricPoint]):
     """The values of a job's metrics, oldest first.
 
-    In a terminal it prints as a table with a row a value, in a notebook it shows a row and a curve a metric.
+    In a terminal it prints as a table with one row per value, in a notebook it shows one row and curve per metric.
 
     Example:
         >>> MetricList([MetricPoint(name="loss", step=1, value=0.5), MetricPoint(name="loss", step=2, value=0.25)])

@@ -242,11 +242,11 @@ class TrainingJob(Aliased):
         not fail the wait. While the service is unreachable, the wait continues for the patience of the policy.
 
         Args:
-            timeout: the longest wait, in seconds; none by default. The job is polled once in any case.
+            timeout: maximum time to wait, in seconds; unlimited by default. The job is polled once in any case.
             interval: the longest pause between two polls, in seconds; the policy's otherwise.
             show_logs: read the log and print it; False prints at most the end.
             display: the display; by default a card in a notebook, lines elsewhere, nothing without logs.
-            policy: the times of polling.
+            policy: the polling intervals.
             on_interrupt: the effect of Ctrl-C on the job: it keeps running, or it is stopped and waited for.
 
         Returns:
@@ -329,8 +329,8 @@ class TrainingJob(Aliased):
         A cancelled task releases all its resources; the job is not stopped. For many jobs, see `gather_async`.
 
         Args:
-            timeout: the longest wait, in seconds; none by default.
-            policy: the times of polling.
+            timeout: maximum time to wait, in seconds; unlimited by default.
+            policy: the polling intervals.
 
         Returns:
             This job.
@@ -540,7 +540,7 @@ class TrainingJob(Aliased):
         The value is unpickled after its signature is verified: only this job and this user have the key.
 
         Args:
-            timeout: the longest wait, in seconds; none by default.
+            timeout: maximum time to wait, in seconds; unlimited by default.
             show_logs: print status and log while waiting.
 
         Raises:

@@ -81,7 +81,7 @@ class ModelRecipe(EstimatorBase):
         method: which of several recipes, such as `LoRA`; the first one when None.
         source_dir: folder with the code, here or in OSS; the recipe's when None.
         model_channel_name: the input channel that gets `model_uri`.
-        hyperparameters: values by name; they replace the recipe's, one by one.
+        hyperparameters: maps names to values; they replace the recipe's, one by one.
         job_type: `PyTorchJob`, `TFJob`, …; the recipe's when None.
         image_uri: the image the command runs in; the recipe's when None.
         command: what runs; the recipe's when None.
@@ -352,9 +352,9 @@ class ModelTrainingRecipe(ModelRecipe):
         """Submit a training job.
 
         Args:
-            inputs: input channel to its source: a URI, a local file or folder, a dataset. Without any,
+            inputs: maps each input channel to its data: a URI, a local file or folder, a dataset. Without any,
                 `default_inputs`. The model is an input in both cases.
-            outputs: output channel to its target, for those without the default target.
+            outputs: maps each output channel to its destination, for those without the default target.
             wait: return when the job has ended, not when it is submitted.
             job_name: the job's name; otherwise a readable one that begins with `base_job_name`.
             show_logs: show status and log while waiting.

@@ -223,7 +223,7 @@ class Pipeline:
             work: an estimator, a processor, a tuner, a function, or another pipeline. The result of a tuner is its
                 best trial: `params`, `value`, `values`, `trial`, `job` and `model`.
             name: of the step; that of the function or the job by default.
-            inputs: of a job, or of all jobs of a search: channel to its source.
+            inputs: maps each input channel of the job, or of all jobs of a search, to its data.
             hyperparameters: of a job, added to those of the estimator.
             environments: of a job, added to those of the estimator.
             outputs: of a job: the names of outputs, or output channel to its target. An `Estimator` has the

@@ -40,17 +40,17 @@ class Estimator(EstimatorBase):
     `help(pai_sdk.jobs.JobParameters)`.
 
     Attributes:
-        image_uri: the image the command runs in.
-        command: what runs, in the code folder; text goes through `sh -c`, a list is taken as it is.
+        image_uri: image that the command runs in.
+        command: command to run in the code folder; a string runs by `sh -c`, a list is not changed.
         source_dir: folder with the code, or an `oss://` folder; it becomes the working directory.
-        git_config: take the code from a repository: `repo`, and if needed `branch`, `commit`, `username`,
+        git_config: git repository with the code: `repo`, and optionally `branch`, `commit`, `username`,
             `password`, `token`. `source_dir` is then a folder inside it.
         job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …: how the instances of a job find each other.
-        hyperparameters: values by name; the code finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
+        hyperparameters: maps names to values; the code reads them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
             `/ml/input/config/hyperparameters.json`.
-        metric_definitions: metrics to be read from the log, for `job.metrics()`. The first group of each regex is
+        metric_definitions: metrics to read from the log, for `job.metrics()`. The first group of each regex is
             the value: `[{"name": "loss", "regex": r"loss=([0-9.]+)"}]`.
-        checkpoints_path: URI of the checkpoints; a job given the one of an earlier job can continue from there.
+        checkpoints_path: URI of the checkpoints; a job with that of an earlier job can continue from there.
         resume: the checkpoint to resume from, which `get_checkpoint()` returns in the job. True: the newest
             complete one in `checkpoints_path`; without one, the job starts from scratch. An earlier job, its id,
             or the URI or path of checkpoints: the newest complete one there, copied to the new job's checkpoints

@@ -55,11 +55,11 @@ class Role:
     Not on Alibaba Cloud's API of training jobs.
 
     Attributes:
-        instance_count: how many instances have this role.
-        command: what they run.
-        image_uri: their image.
-        instance_type: their type of public instances.
-        instance_spec: the size of each.
+        instance_count: number of instances of this role.
+        command: command of the instances.
+        image_uri: image of the instances.
+        instance_type: type of the instances, on public resources.
+        instance_spec: size of each instance, in a quota.
         counts_for_success: False if the job can succeed without them, and whatever their exit code is. By default
             a job waits for all roles but parameter servers and evaluators, and fails with any.
         is_chief: whether this role is the chief.
@@ -95,43 +95,41 @@ class JobParameters:
     Names and limits are those of CreateTrainingJob of paistudio 2022-01-12.
 
     Attributes:
-        environments: environment variables of the job, names to text; `Secret("NAME")` is read at submit time.
-        requirements: what pip installs before the command runs, as in requirements.txt.
-        max_run_time: seconds after which the job is ended; None for no limit.
-        base_job_name: what the job's name begins with; by default the script or module of the command, else the
-            class.
-        output_path: URI below which each job's outputs are put, in a folder of its own.
+        environments: maps environment variables of the job to strings; `Secret("NAME")` is read at submit time.
+        requirements: packages that pip installs before the command runs, as in requirements.txt.
+        max_run_time: maximum run time in seconds; None for no limit.
+        base_job_name: prefix of the job's name; by default the script or module of the command, else the class.
+        output_path: base URI of the outputs; each job has a folder of its own below it.
         instance_type: type of public instances, such as `ecs.c6.large`; `local` and `local_gpu` are containers on
             this machine. The embedded service needs none.
-        instance_count: how many instances work on a job.
+        instance_count: number of instances of a job.
         roles: instances that differ, by name: `{"Worker": Role(instance_count=2), "Evaluator": Role(…)}`, or dicts
             of the attributes of `Role`. Not on Alibaba Cloud's API of training jobs.
-        instance_spec: size of an instance in a quota of your own; goes with `resource_id`.
-        resource_id: id of that quota.
+        instance_spec: size of an instance in a quota of your own; requires `resource_id`.
+        resource_id: id of the quota.
         resource_type: `General` or `Lingjun`. The instance type (`ml.…` are Lingjun's) or the quota decides it: it
             is compared with them, and not sent.
-        spot_spec: terms of preemptible instances.
+        spot_spec: options of spot (preemptible) instances.
         user_vpc_config: the VPC the instances are attached to.
         experiment_config: the experiment the jobs belong to: an `Experiment`, or `{"experiment_id": …}`.
-        max_retries: how often the job is started again after an ending in `retry_on`, with its files as they are,
-            so that it can resume from its newest checkpoint; the wait before it doubles. Not on Alibaba Cloud.
-        retry_on: reason codes of these endings; by default those through no fault of the job: `Preempted`,
+        max_retries: maximum number of restarts after a reason in `retry_on`. Files are kept, so that the job can
+            resume from its newest checkpoint; the pause before a restart doubles. Not on Alibaba Cloud.
+        retry_on: reason codes to restart after; by default those that are no fault of the job: `Preempted`,
             `NodeLost`, `EngineRestarted`, `SupervisorLost`.
-        settings: the finer settings of the service.
-        priority: of the job in its quota.
+        settings: advanced settings of the service.
+        priority: priority of the job in its quota.
         role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
-        description: free text for people.
-        labels: free labels of the jobs, searchable.
-        max_cost: the highest cost of a job, in the currency of the prices; needs `max_run_time` and prices.
-        prices: instance type to the price of an instance and hour, `TYPE spot` for spot; adds to the settings.
-        fallback: what to try without capacity: instance types, `on-demand`, dicts of `instance_type`, `spot_spec`.
-        notify: where to announce the end of a job that this process waits for: `Webhook`, `DingTalk`.
-        idempotency_key: a second submission with the same key gives the first job.
-        git_labels: label jobs with repository, commit and branch of their code, where it is in git.
-        api: how jobs are described to the service: `trainingjob`, or `dlc` for jobs of DLC; that of the session's
-            settings otherwise.
-        dlc: what only jobs of DLC have, see `DlcOptions`.
-        session: where jobs are submitted; the default session when first needed, if None.
+        description: free-text description.
+        labels: labels of the jobs, for search.
+        max_cost: maximum cost of a job, in the currency of the prices; requires `max_run_time` and prices.
+        prices: maps an instance type, or `TYPE spot`, to its price per instance and hour; adds to the settings.
+        fallback: alternatives without capacity: types, `on-demand`, dicts of `instance_type`, `spot_spec`.
+        notify: notifications when a job finishes that this process waits for: `Webhook`, `DingTalk`.
+        idempotency_key: a second submission with the same key returns the first job.
+        git_labels: label jobs with repository, commit and branch of their code, if it is in git.
+        api: API for the jobs: `trainingjob`, or `dlc` for DLC jobs; by default that of the session's settings.
+        dlc: options that only DLC jobs have, see `DlcOptions`.
+        session: session that submits the jobs; None for the default session.
     """
 
     environments: Mapping[str, str | Secret] | None = None

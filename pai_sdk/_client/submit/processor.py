@@ -29,11 +29,11 @@ class Processor(JobSubmitter):
     `help(pai_sdk.jobs.JobParameters)`.
 
     Attributes:
-        image_uri: the image the command runs in.
-        command: what runs, in the code folder; text goes through `sh -c`, a list is taken as it is.
+        image_uri: image that the command runs in.
+        command: command to run in the code folder; a string runs by `sh -c`, a list is not changed.
         source_dir: folder with the code, or an `oss://` folder; it becomes the working directory.
         job_type: `PyTorchJob`, `TFJob`, `XGBoostJob`, …: how the instances of a job find each other.
-        parameters: values for the command, by name; it finds them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
+        parameters: maps names to values; the command reads them as `$PAI_USER_ARGS`, `$PAI_HPS_<NAME>` and in
             `/ml/input/config/hyperparameters.json`.
         allow_secrets: upload files that look like keys, too (`.env`, `*.pem`).
 
@@ -76,8 +76,8 @@ class Processor(JobSubmitter):
         """Submit a job.
 
         Args:
-            inputs: input channel to its source: a URI, a local file or folder, a dataset.
-            outputs: output channel to its target: a URI or a dataset.
+            inputs: maps each input channel to its data: a URI, a local file or folder, a dataset.
+            outputs: maps each output channel to its destination: a URI or a dataset.
             wait: return when the job has ended, not when it is submitted.
             show_logs: show status and log while waiting.
 

@@ -43,14 +43,14 @@ def run_all(
 
     Args:
         submitters: estimators and processors, or plans that were made before.
-        inputs: input channel to its source, for all of them that are not plans yet.
+        inputs: maps each input channel to its data, for all of them that are not plans yet.
         max_parallel: how many jobs may have been submitted and not ended.
         fail_fast: False runs all jobs, and then raises one error with all failures. With True, no job is submitted
             after the first failure, and running jobs continue. `"stop"` stops them, too.
         show: a live table in a terminal or a notebook, a line for each end elsewhere.
         on_interrupt: effect of Ctrl-C on running jobs: they continue, or they are stopped and waited for.
         session: where plans are submitted; submitters use their own.
-        policy: the times of polling.
+        policy: the polling intervals.
 
     Returns:
         The jobs, in the order of `submitters`; the list shows as a table. All of them have succeeded.

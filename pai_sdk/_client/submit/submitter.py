@@ -63,7 +63,7 @@ class _ChannelBuilder:
         """Returns the input channels of a request; nothing is uploaded, `fit()` and `submit()` do this.
 
         Args:
-            inputs: input channel to its source.
+            inputs: maps each input channel to its data.
             input_channels: the definitions of the channels; required ones must be filled.
             default_inputs: for channels that `inputs` does not fill.
 
@@ -91,7 +91,7 @@ class _ChannelBuilder:
         Args:
             job_name: the name of the job; it is part of the default place.
             output_channels: the definitions of the channels; the outputs that every job has otherwise.
-            outputs: output channel to its target, for those without the default target.
+            outputs: maps each output channel to its destination, for those without the default target.
 
         Raises:
             InvalidInputError: the parameters are wrong.
@@ -152,8 +152,8 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
         the request. It ends when it is idle for half an hour. With a region of Alibaba Cloud, nothing is started.
 
         Args:
-            inputs: input channel to its source: a URI, a local file or folder, a dataset.
-            outputs: output channel to its target: a URI or a dataset.
+            inputs: maps each input channel to its data: a URI, a local file or folder, a dataset.
+            outputs: maps each output channel to its destination: a URI or a dataset.
             job_name: the job's name; otherwise a readable one, such as `train-lr0.1-3f2a9c`.
 
         Raises:
@@ -317,8 +317,8 @@ class EstimatorBase(JobSubmitter):
         """Submit a training job.
 
         Args:
-            inputs: input channel to its source: a URI, a local file or folder, a dataset.
-            outputs: output channel to its target, for those without the default target: a URI or a
+            inputs: maps each input channel to its data: a URI, a local file or folder, a dataset.
+            outputs: maps each output channel to its destination, for those without the default target: a URI or a
                 dataset.
             wait: return when the job has ended, not when it is submitted.
             show_logs: show status and log while waiting.

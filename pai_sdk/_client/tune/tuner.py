@@ -251,7 +251,7 @@ class Tuner:
         """Returns the plan of a first trial's job, without network and upload, with example hyperparameters.
 
         Args:
-            inputs: input channel to its source, for all trials.
+            inputs: maps each input channel to its data, for all trials.
 
         Raises:
             InvalidInputError: a trial is invalid, with all problems; or the trials are calls of a function.
@@ -274,7 +274,7 @@ class Tuner:
         """Run the missing trials, and wait for them.
 
         Args:
-            inputs: input channel to its source, for all trials.
+            inputs: maps each input channel to its data, for all trials.
             show: display a live table in a terminal or a notebook; elsewhere, print a line for each finished
                 trial.
             on_interrupt: effect of Ctrl-C on running jobs: `detach` lets them continue, `stop` stops them and

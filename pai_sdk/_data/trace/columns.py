@@ -65,7 +65,7 @@ class Columns:
     def prepare(self, values: Mapping[str, Any]) -> tuple[dict[str, Prepared], int]:
         """Returns the columns of one step, and the number of rows; an InvalidInputError has all problems.
 
-        A value is a tensor, a numpy array, an Arrow array, or a list, with one item a row. A number or string is
+        A value is a tensor, a numpy array, an Arrow array, or a list, with one item per row. A number or string is
         repeated for all rows of the step.
         """
         problems = self._unknown(values)

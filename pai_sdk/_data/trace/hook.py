@@ -298,7 +298,7 @@ def trace(name: str, values: Any) -> None:
 
     Args:
         name: the column.
-        values: a tensor, numpy array or list, with one item a row.
+        values: a tensor, numpy array or list, with one item per row.
 
     Raises:
         InvalidInputError: the values are of another type, no hook has such a column, or the hook is ambiguous:

@@ -199,7 +199,7 @@ class TraceWriter:
         """Adds the rows of one step. The values are copied, so the caller can change them afterwards.
 
         Args:
-            values: column name to a tensor, array or list with one item a row; a number or string is repeated for
+            values: maps columns to tensors, arrays or lists, one item per row; a number or string is repeated for
                 all rows.
             columns: columns as keyword arguments.
 

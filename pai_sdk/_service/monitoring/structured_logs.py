@@ -1,4 +1,4 @@
-"""Logs of a service as JSON, one object a line, and a line for each request.
+"""Logs of a service as JSON, one object per line, and a line for each request.
 
 A line has the ids of request, user and job, if there are any. Secrets are left out: no header and no query is
 logged, and what looks like a signature, a token or a password in a message is replaced.

@@ -23,9 +23,7 @@ def hyperparameter_text(value: object) -> str:
     if isinstance(plain, str):
         return plain
     if isinstance(plain, float) and not math.isfinite(plain):
-        raise ValueError(
-            f"{plain} cannot be passed to a job; if its code reads it, pass the string '{plain}' as text"
-        )
+        raise ValueError(f"{plain} cannot be passed to a job; if its code reads it, pass the string '{plain}'")
     try:
         return json.dumps(plain, ensure_ascii=False, allow_nan=False, default=_convert)
     except TypeError as error:

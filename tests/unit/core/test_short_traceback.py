@@ -145,7 +145,7 @@ def test_a_wrong_metric_ends_in_the_message(tmp_path: Path, use: str) -> None:
     command = [sys.executable, path, tmp_path / "run"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert ended.stderr.splitlines()[-1].startswith(
-        "TypeError: 'loss' is" if "loss" in use else "TypeError: 'a/b' is"
+        "TypeError: 'loss': expected" if "loss" in use else "TypeError: 'a/b': expected"
     )
     assert ended.stderr.count("Traceback") == 1
     if RAISES_AS_IS:

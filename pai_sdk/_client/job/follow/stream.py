@@ -63,7 +63,7 @@ class LogStream:
             since: begin with the first line of each such instance that was written then or later; in UTC without a
                 zone.
             times: read when each line was written, too.
-            policy: the times of polling.
+            policy: the polling intervals.
         """
         if tail is not None and (not isinstance(tail, int) or isinstance(tail, bool) or tail < 0):
             raise InvalidInputError([wrong_value("tail", tail, "an integer (minimum 0)")])

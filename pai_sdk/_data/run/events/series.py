@@ -99,7 +99,7 @@ class Series:
         """Returns the points from `start` to `end`, both included; None is no limit.
 
         Args:
-            start: the smallest step, or time in seconds since 1970.
+            start: the minimum step, or time in seconds since 1970.
             end: the largest step or time.
             x: the unit of the limits.
         """

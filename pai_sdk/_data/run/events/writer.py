@@ -294,7 +294,7 @@ class EventWriter:
         """Writes numbers, all of one step, and returns them.
 
         Args:
-            values: tag to number; anything that `float()` accepts, except strings.
+            values: maps tags to numbers; anything that `float()` accepts, except strings.
             step: a whole number.
             wall_time: seconds since 1970; now by default.
 

@@ -22,7 +22,7 @@ class Context:
         world_size: the number of processes of the job.
         local_rank: the number of this process on its instance.
         folder: the run's folder, with `checkpoints`, `tensorboard` and the other outputs.
-        hyperparameters: name to value as a string.
+        hyperparameters: maps names to values, as strings.
     """
 
     job_id: str = ""

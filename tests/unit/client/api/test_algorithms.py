@@ -183,7 +183,7 @@ def test_one_unreadable_item_does_not_hide_the_others(
     latest = algorithms.latest_version("algo-1")
     assert latest is not None
     assert (latest.algorithm_id, latest.algorithm_version) == ("algo-1", "v2")
-    assert "ListAlgorithmVersions: an item that cannot be read is left out" in caplog.text
+    assert "ListAlgorithmVersions: skipping an item that cannot be read" in caplog.text
 
 
 @pytest.mark.parametrize("spec", ["{cut", {"HyperParameters": 7}, [1]])

@@ -88,7 +88,7 @@ def refusal(code: str, *, clock_s: float = 0.0) -> Reply:
         pytest.param(
             refusal("SignatureNonceUsed"),
             RepeatedRequestError,
-            "the request came twice; does something between here and HOST repeat requests?"
+            "the request arrived twice; does a proxy before HOST repeat requests?"
             " [SignatureNonceUsed, HTTP 403, RequestId r-1]",
             id="repeated on the way",
         ),

@@ -59,7 +59,7 @@ def test_a_job_that_was_created_is_given_back_even_when_it_cannot_be_looked_at(
     job = processor.run(wait=False, show_logs=show_logs)
     assert (job.id, processor.jobs) == ("train9", [job])
     shown = capsys.readouterr().out
-    assert ("train9 submitted" in shown, "state cannot be read: " in shown) == (show_logs, show_logs)
+    assert ("train9 submitted" in shown, "status cannot be read: " in shown) == (show_logs, show_logs)
 
 
 @pytest.mark.parametrize("show_logs", [True, False])

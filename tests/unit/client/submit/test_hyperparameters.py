@@ -92,8 +92,8 @@ def test_no_digit_of_a_float_is_lost(value: float) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        (math.nan, "give 'nan' as text"),
-        (-math.inf, "give '-inf' as text"),
+        (math.nan, "pass the string 'nan'"),
+        (-math.inf, "pass the string '-inf'"),
         ([math.inf], "not JSON compliant"),
         ({1, 2}, "set cannot be written as text or JSON"),
         (b"x", "bytes cannot be written"),

@@ -103,7 +103,7 @@ def test_two_names_of_one_parameter_are_refused() -> None:
     ):
         with refused(WrongCallError, name) as caught:
             call()
-        assert [problem.hint for problem in caught.value.problems] == ["leave one of them out"]
+        assert [problem.hint for problem in caught.value.problems] == ["give only one of them"]
     assert "tags" in problems(lambda: Estimator("img", "true", tags=["team"]))
 
 

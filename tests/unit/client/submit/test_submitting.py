@@ -217,7 +217,7 @@ def test_all_mistakes_are_reported_at_once(session: Any) -> None:
         ({"instance_type": "Local-GPU"}, "instance_type", "'local_gpu'"),
         ({"instance_type": None}, "instance_type", "is required"),
         ({"instance_type": None, "instance_spec": {"cpu": "1"}}, "resource_id", "is required"),
-        ({"resource_type": "Lingjun"}, "resource_type", "not a type of Lingjun"),
+        ({"resource_type": "Lingjun"}, "resource_type", "not a Lingjun type"),
         ({"resource_type": "Linjun"}, "resource_type", "General or Lingjun"),
         ({"instance_count": True}, "instance_count", "expected an integer"),
         ({"hyperparameters": {"a-b": 1, "a_b": 2}}, "hyperparameters['a_b']", "same variable"),

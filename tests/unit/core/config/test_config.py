@@ -318,7 +318,7 @@ class TestFile:
             (b'{\n "region_id": "cn-hangzhou",\n}', r"line [23], column \d+: not JSON"),
             (b'{\n "region_id" "x"}', r"line 2, column 14: not JSON"),
             (b"", r"line 1, column 1: not JSON"),
-            (b"[1]", r"a JSON object is expected"),
+            (b"[1]", r"expected a JSON object"),
             (b"\xff\xfe", r"is not UTF-8 text"),
             (b"[" * 100_000, r"cannot be read as JSON: maximum recursion depth"),
             (b'{"a": 1' + b"0" * 5000 + b"}", r"cannot be read as JSON: Exceeds the limit"),

@@ -108,7 +108,7 @@ WRONG: list[tuple[Callable[[], Any], list[str]]] = [
         ],
     ),
     (lambda: compute.ExperimentConfig(experiment_id="e", zzz=1), ["is unknown; available: experiment_id"]),
-    (lambda: spec.UriInput(name="a"), ["needs an InputUri or a DatasetId"]),
+    (lambda: spec.UriInput(name="a"), ["needs either an InputUri or a DatasetId"]),
     (lambda: compute.SpotSpec(spot_strategy="Cheap"), ["'SpotWithPriceLimit' or 'SpotAsPriceGo'"]),
 ]
 

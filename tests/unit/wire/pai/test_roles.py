@@ -87,8 +87,8 @@ def test_wrong_uris(uri: str) -> None:
 @pytest.mark.parametrize(
     ("part", "message"),
     [
-        ({"Roles": []}, "there is no role"),
-        ({"Roles": [{"Name": "Worker"}, {"Name": "worker"}]}, "'worker' is there 2 times"),
+        ({"Roles": []}, "Roles is empty"),
+        ({"Roles": [{"Name": "Worker"}, {"Name": "worker"}]}, "'worker' is defined 2 times"),
         (
             {"Roles": [{"Name": "A", "IsChief": True}, {"Name": "B", "IsChief": True}]},
             "only one role can be the chief",
