@@ -63,7 +63,7 @@ def test_a_container_that_is_removed_by_hand(submit, engine, count):
     up(job)
     with engine.client() as client:
         client.containers.get(f"{job.id}-master-0").remove(force=True)
-    with pytest.raises(JobFailed, match="was removed from outside") as failed:
+    with pytest.raises(JobFailed, match="was removed by another program") as failed:
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert failed.value.instance == f"{job.id}-master-0"
 

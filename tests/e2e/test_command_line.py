@@ -262,7 +262,7 @@ def test_a_job_file_from_its_run_to_its_end(session: Session, tmp_path: Path) ->
     assert pai(session, "logs", second, "--tail", "1").stdout == "args --lr 0.2\n"
     (timed,) = pai(session, "logs", second, "--tail", "1", "--timestamps").stdout.splitlines()
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT[\d:.]+Z  args --lr 0.2", timed)
-    assert "The job has succeeded" in pai(session, "events", second).stdout
+    assert "The job succeeded" in pai(session, "events", second).stdout
     folder = tmp_path / "model"
     assert pai(session, "download", second, "model", str(folder)).returncode == 0
     assert (folder / "model.txt").read_text() == "a model"

@@ -296,7 +296,7 @@ def test_a_stop_while_it_waits_in_the_queue(run: Any) -> None:
     queued = run("queued", "echo never")
     assert queued.status in ("Created", "Submitted", "Creating")
     queued.stop()
-    with pytest.raises(JobStopped, match="before it began"):
+    with pytest.raises(JobStopped, match="before it started"):
         queued.wait(PATIENCE_S, show_logs=False)
     first.stop()
     with pytest.raises(JobStopped):

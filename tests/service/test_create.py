@@ -179,7 +179,7 @@ def test_more_gpus_than_the_machine_has_are_refused(service: Client, monkeypatch
     monkeypatch.setattr(resources, "_count_gpus", lambda: 7)
     answer = service.call("POST", "/trainingjobs", body=body)
     assert answer.status_code == 400
-    assert "never has 8 GPUs (7 of 7 are free)" in answer.json()["Message"]
+    assert "less than 8 GPUs (7 of 7 are free)" in answer.json()["Message"]
     job = TrainingJobRequest.model_validate(body)
     resources.refuse_oversized(job, resources.Capacity(slots=2, gpus=8))
     resources.refuse_oversized(job, resources.Capacity(slots=2))  # of an engine they are not known

@@ -140,7 +140,7 @@ def test_the_next_attempt_begins_after_a_restart_of_the_service(tmp_path: Path) 
 @pytest.mark.parametrize(
     ("tags", "problem"),
     [
-        ({"pai-sdk.max_retries": "many"}, "no number of retries"),
+        ({"pai-sdk.max_retries": "many"}, "expected an integer"),
         ({"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "Preemted"}, "did you mean 'Preempted'"),
         ({"pai-sdk.retry_on": "Preempted"}, "no effect without max_retries"),
         ({"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "StoppedByUser"}, "cannot be followed"),

@@ -210,7 +210,7 @@ def test_what_cannot_be_saved_is_told_once_while_the_job_runs(
     until(lambda: bucket.object_exists("unsaved/better"))
     executor.succeed(root(client, job_id))
     assert client.until(job_id)["ReasonCode"] == "OutputsNotSaved"
-    told = [event for event in events(client, job_id) if "Not all outputs could be saved so far" in event]
+    told = [event for event in events(client, job_id) if "Some outputs are not saved yet" in event]
     assert len(told) == 1
     assert "checkpoints: pipe" in told[0]
 

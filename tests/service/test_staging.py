@@ -383,7 +383,7 @@ def test_what_is_swapped_while_it_is_published_is_not_read(
 
     monkeypatch.setattr(LocalStore, "list", list_then_swap)
     problems = Publisher(store, JobFolder(sandbox), wanted).upload(live_only=False)
-    assert "not a file of this folder any more" in problems
+    assert "no longer a file of this folder" in problems
     assert keys(store) == {}
 
 

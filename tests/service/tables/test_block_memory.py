@@ -121,7 +121,7 @@ def test_a_window_larger_than_http_allows_is_refused(table: Table) -> None:
 
 @pytest.mark.parametrize("encoding", ["x-snappy-framed", "x-lz4-frame", "x-odps-lz4-frame", "gzip", "zzz"])
 def test_other_compressions_are_refused(table: Table, encoding: str) -> None:
-    with pytest.raises(TableError, match="not offered; use deflate or zstd"):
+    with pytest.raises(TableError, match="not supported; use deflate or zstd"):
         rows_of(b"", table, encoding)
 
 

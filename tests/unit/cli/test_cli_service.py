@@ -79,5 +79,5 @@ def test_only_jobs_that_ended_long_ago_are_pruned(pai: Pai, deleted: list[str]) 
     assert pai("prune", "--service", "--dry-run").stdout == "would remove train-old  old  Failed\n"
     assert pai("prune", "--service", input="n\n").exit_code == 1
     assert deleted == []
-    assert pai("prune", "--service", "--yes").stdout == "removed 1 job; its outputs stay\n"
+    assert pai("prune", "--service", "--yes").stdout == "removed 1 job; its outputs are kept\n"
     assert deleted == ["train-old"]

@@ -546,7 +546,7 @@ if hasattr(os, "register_at_fork"):
 
 def _check_tag(tag: object) -> None:
     if not isinstance(tag, str) or not tag or _NOT_IN_NAMES.search(tag):
-        raise TypeError(f"expected a string as the name of a metric, got {tag!r}")
+        raise TypeError(f"{tag!r} is not a valid name of a metric")
 
 
 def _checked_step(step: Any) -> int:

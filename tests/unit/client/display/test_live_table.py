@@ -80,6 +80,5 @@ def test_a_newer_notice_about_the_same_takes_the_place_of_the_older_one() -> Non
 
 def test_jobs_without_a_status_are_counted() -> None:
     assert (
-        counts_text([record(0, "Succeed"), record(1, "Succeed"), record(2, "")])
-        == "3 jobs: 2 Succeed, 1 not seen yet"
+        counts_text([record(0, "Succeed"), record(1, "Succeed"), record(2, "")]) == "3 jobs: 2 Succeed, 1 unknown"
     )

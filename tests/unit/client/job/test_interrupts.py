@@ -54,7 +54,7 @@ def test_an_exit_writes_its_lines_undisturbed() -> None:
         ),
         (
             interrupts.search_interrupted("file:///studies/digits/"),
-            "the search has ended; the same search with study='file:///studies/digits/' continues it",
+            "the search was stopped; to resume it, run it again with study='file:///studies/digits/'",
         ),
     ],
 )

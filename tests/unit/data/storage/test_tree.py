@@ -147,7 +147,7 @@ def test_all_that_cannot_be_taken_is_told_at_once(tmp_path: Path) -> None:
     assert set(told) == {"etc", "beside", "gone", "sub/up", "one", "two", "pipe", "caf\\xe9", "sock"}
     assert "outside of the folder" in told["etc"]
     assert "outside of the folder" in told["beside"]
-    assert "link to nothing" in told["gone"]
+    assert "broken link" in told["gone"]
     assert "a folder that it lies in" in told["sub/up"]
     assert "not a file" in told["pipe"]
     assert "rename it" in told["caf\\xe9"]

@@ -65,7 +65,7 @@ def test_a_failure_that_could_not_be_written_down_keeps_its_code(shared: SharedF
             "ContainerNotStarted",
             "It said: sh: Permission denied",
         ),
-        (None, "SupervisorLost", "was removed from outside"),
+        (None, "SupervisorLost", "was removed by another program"),
     ],
 )
 def test_an_instance_that_could_not_tell_itself(

@@ -115,7 +115,7 @@ def test_a_container_that_is_about_to_be_removed_was_removed_from_outside(
     both = [container(name, "removing", 137) for name in ("j-master-0", "j-worker-0")]
     state = executor_of(Containers(lambda: both)).state(tmp_path)
     assert (state.phase, state.succeeded) == ("ended", False)
-    assert "removed from outside" in state.reason_message
+    assert "removed by another program" in state.reason_message
 
 
 def test_how_a_container_ended_is_known_though_the_engine_goes_away_then(

@@ -206,16 +206,16 @@ def test_mappings_and_arrays_of_one_number_are_metrics(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("metrics", "problem"),
     [
-        ({"loss": "0.1"}, "'loss' is text"),
+        ({"loss": "0.1"}, "'loss': expected a number, got the string"),
         ({"loss": None}, "'loss': expected a number, got NoneType"),
         ({"eval": {"curve": [1, 2]}}, "'eval/curve': expected a number, got list"),
         ({"loss": numpy.array([1.0, 2.0])}, "'loss': expected a number, got ndarray"),
         ({1: 0.5}, "is not a string"),
         ({"a": {2: 1}}, "metric a/2 is not a string"),
         ({"a/b": 1, "a": {"b": 2}}, "two metrics have the name a/b"),
-        ({"": 1.0}, "cannot be the name of a metric"),
-        ({"a\0b": 1.0}, "cannot be the name of a metric"),
-        ({"\ud800": 1.0}, "cannot be the name of a metric"),
+        ({"": 1.0}, "is not a valid name of a metric"),
+        ({"a\0b": 1.0}, "is not a valid name of a metric"),
+        ({"\ud800": 1.0}, "is not a valid name of a metric"),
     ],
 )
 def test_what_is_no_metric_is_an_error_in_the_caller(tmp_path: Path, metrics: dict, problem: str) -> None:

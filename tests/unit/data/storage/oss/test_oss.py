@@ -196,7 +196,7 @@ def test_retry_after_is_obeyed(oss: FakeOss) -> None:
     [
         (404, "NoSuchBucket", "", "there is no bucket 'test-bucket' at http://127.0.0.1"),
         (404, "NoSuchKey", "", "no object with this key"),
-        (403, "AccessDenied", "", "may not do this on bucket 'test-bucket'"),
+        (403, "AccessDenied", "", "is not allowed to do this on bucket 'test-bucket'"),
         (403, "SignatureDoesNotMatch", "", "the access key secret does not belong"),
         (403, "InvalidAccessKeyId", "", "the access key id does not exist"),
         (403, "RequestTimeTooSkewed", "", "the clock of this machine is wrong"),

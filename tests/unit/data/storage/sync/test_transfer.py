@@ -170,7 +170,7 @@ def test_other_files_arrive_when_some_fail(client: OssClient, oss: FakeOss, tmp_
     oss.faults.clear()
     upload_tree(client, tree, FOLDER)
     oss.fail("truncate", times=100, fits=key_is("f33"))
-    with pytest.raises(TransferError, match="1 of 40 files were not fetched"):
+    with pytest.raises(TransferError, match="1 of 40 files were not downloaded"):
         download(client, FOLDER, tmp_path / "down")
     assert len(list((tmp_path / "down").iterdir())) == 39
 
