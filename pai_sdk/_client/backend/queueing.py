@@ -31,13 +31,13 @@ class WaitingReason:
 
     Attributes:
         reason: what it waits for, in words; "" if the service says nothing.
-        position: its place in the queue, from 1; None if there is no queue, or it is not known.
+        position: position in the queue, from 1; None if there is no queue, or it is not known.
         since: when it began to wait: UTC, ISO 8601.
         code: of the reason, for programs, such as `roleMaximumResource`.
 
     Example:
         >>> print(WaitingReason("4 CPUs are missing", 2, "2026-11-28T19:30:00Z"))
-        place 2 in the queue, since 2026-11-28T19:30:00Z: 4 CPUs are missing
+        position 2 in the queue, since 2026-11-28T19:30:00Z: 4 CPUs are missing
     """
 
     reason: str = ""

@@ -203,7 +203,7 @@ def test_why(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job.backend, "waiting_reason", lambda record: state, raising=False)
     shown = json.loads(pai("why", job.id, "--json"))
     assert (shown["position"], shown["reason"], shown["since"]) == (2, "no GPU", "2026-11-28T09:00:00Z")
-    assert pai("why", job.id) == "place 2 in the queue, since 2026-11-28T09:00:00Z: no GPU\n"
+    assert pai("why", job.id) == "position 2 in the queue, since 2026-11-28T09:00:00Z: no GPU\n"
 
 
 @pytest.mark.parametrize("columns", ["150", "60"])

@@ -143,7 +143,7 @@ def test_conditions_that_do_not_hold(text: str) -> None:
         ('name="a', 'filter, character 6: the quote " has no end (write " behind it)'),
         ("loss<1,2", "filter, character 1: < takes one value (several are for = and !=)"),
         ("name<b", "filter, character 6: name is a string, which cannot be ordered (use = or ~)"),
-        ("loss~3", "filter, character 6: ~ is for text, and loss is not text (use <, > or =)"),
+        ("loss~3", "filter, character 6: ~ applies to strings, and loss is not a string (use <, > or =)"),
         ("created>soon", "filter, character 9: 'soon' is not a time"),
         ("created=2026-11-22", "filter, character 9: a time is compared by <, <=, > or >="),
     ],
