@@ -195,7 +195,7 @@ def test_events(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_why(job: TrainingJob, monkeypatch: pytest.MonkeyPatch) -> None:
     assert json.loads(pai("why", job.id, "--json")) == {"job": job.id, "waits": False}
-    assert "does not wait" in pai("why", job.id)
+    assert "is not waiting" in pai("why", job.id)
     monkeypatch.setattr(TrainingJob, "events", lambda self: ["it was created", "it waits for \x1b[2J3 instances"])
     monkeypatch.setattr(job.backend, "status", "Submitted")
     assert pai("why", job.id) == "waiting: it waits for 3 instances\n"
