@@ -10,6 +10,7 @@ from pai_sdk._core.config.credentials import CredentialsProvider
 from pai_sdk._core.config.settings import Settings, save_config
 from pai_sdk._core.endpoint import short_endpoint
 from pai_sdk._data.storage.uri import OssUri
+from pai_sdk.alipai.pai.common.consts import Network
 from pai_sdk.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -108,6 +109,11 @@ class SessionAliases:
             access_key_secret=key.access_key_secret,
             security_token=key.security_token,
         )
+
+    @property
+    def network(self) -> Network:
+        """The hosts of the region that are used."""
+        return Network(self.settings.network or "PUBLIC")
 
     def patch_oss_endpoint(self, oss_uri: str) -> str:
         """The URI with the session's endpoint, `oss://bucket.<host>/key`; one that names an endpoint as it is."""

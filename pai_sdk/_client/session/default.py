@@ -14,7 +14,7 @@ from pai_sdk._client.session.session import Session
 from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.keywords import shows_parameters_of
 from pai_sdk._core.short_traceback import short_traceback
-from pai_sdk.errors import InvalidInputError, SettingsError
+from pai_sdk.errors import InvalidInputError, Problem, SettingsError, WrongCallError
 
 logger = logging.getLogger(__name__)
 
@@ -35,6 +35,7 @@ def setup_default_session(*position: Any, **settings: Any) -> Session:
         settings: all parameters of `Session`, by name.
 
     Raises:
+        WrongCallError: a key is given by position.
         SettingsError: as for `Session`; the default session stays as it was.
 
     Example:
@@ -42,6 +43,11 @@ def setup_default_session(*position: Any, **settings: Any) -> Session:
         <Session cn-hangzhou workspace=12345 bucket=models>
     """
     global _default
+    if len(position) > 2 or str(*position[:1]).startswith(("LTAI", "STS.")):  # alipai takes a key first; not shown
+        hint = "give a key by name: access_key_id=…, access_key_secret=…"
+        raise WrongCallError(
+            [Problem("setup_default_session()", "takes region_id and workspace_id by position", hint)]
+        )
     session = Session(*position, **settings)
     with _default_lock:
         _default = session

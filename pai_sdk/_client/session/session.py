@@ -398,6 +398,7 @@ class Session(Aliased):
         backend = self.backend_for(next(iter(spec.instance_types), None), spec.capabilities.api)
         return attach_to_job(job_id, backend)
 
+    @checks_keywords
     def list_jobs(
         self,
         *,

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+from pai_sdk._core.config.file import config_path_of, read_config
 from pai_sdk._core.names.hints import type_problem, wrong_type
 from pai_sdk.errors import CredentialsError, CredentialsRenewalError, InvalidInputError, PaiError, Problem
 
@@ -237,7 +238,7 @@ def _search() -> tuple[Credentials, Any]:
             continue
         _log.debug("access key found: %s", name)
         return key, provider
-    raise CredentialsError(_no_key_message(tried))
+    raise CredentialsError(_no_key_message(tried + _unused_keys()))
 
 
 def _sources() -> Iterator[tuple[str, Callable[[], Any]]]:
@@ -358,6 +359,16 @@ def _reason(error: Exception) -> str:
     # The text after "result" is a response that may contain a part of a key.
     text = re.split(r",?\s+result\b", str(error), maxsplit=1)[0]
     return " ".join(text.split())[:200] or type(error).__name__
+
+
+def _unused_keys() -> list[str]:
+    """Returns the config file if it has a key: alipai reads it there."""
+    path = config_path_of(os.environ)
+    try:
+        has_key = {"access_key_id", "access_key_secret"} <= read_config(path).keys()
+    except PaiError:
+        return []
+    return [f"{path}: its access key is not used; keep it in one of the places below"] if has_key else []
 
 
 def _is_on(name: str) -> bool:

@@ -47,11 +47,15 @@ class Sent(BaseModel):
         defer_build=True,  # importing this library must cost almost nothing
     )
 
-    def __init__(self, /, **fields: Any) -> None:
+    def __init__(self, /, *values: Any, **fields: Any) -> None:
+        name = type(self).__name__
+        if values:
+            names = ", ".join(f"{field}=…" for field in [*type(self).model_fields][:3])
+            raise InvalidInputError([Problem(f"{name}()", "takes no values by position", f"name them: {names}")])
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise InvalidInputError(problems_of(error, type(self).__name__)) from None
+            raise InvalidInputError(problems_of(error, name)) from None
 
     # Without this, pydantic would call __init__ for a model inside another, and lose the path of the error.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]

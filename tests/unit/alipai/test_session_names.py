@@ -42,6 +42,28 @@ def test_the_key_can_be_given_to_another_session() -> None:
     assert Session("cn-x", "1").credential_config is None  # the default key of the machine
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        ("LTAI5tExampleExample", "hush-hush-hush"),
+        ("STS.NTExample", "hush-hush-hush", "token"),
+        ("id", "hush-hush-hush", None, "cn-hangzhou"),
+    ],
+)
+def test_a_key_by_position_is_asked_for_by_name_and_not_shown(values: tuple[Any, ...]) -> None:
+    with refused(WrongCallError) as caught:
+        setup_default_session(*values)
+    assert "access_key_secret=…" in str(caught.value)
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(("given", "network"), [(None, Network.PUBLIC), ("vpc", Network.VPC)])
+def test_the_network_is_that_of_the_settings(given: str | None, network: Network) -> None:
+    session = Session("cn-x", "1", network=given, **KEY)
+    assert session.network is network
+    assert Session("cn-x", "1", network=session.network, **KEY).settings.network == network.value
+
+
 class Bucket:
     """An `oss2.Bucket`, as far as it matters."""
 

@@ -60,7 +60,7 @@ def _print_options(title: str, names: Callable[[], list[str]]) -> None:
     try:
         options = names()
     except PaiError as error:
-        typer.echo(f"{title} cannot be listed: {str(error).splitlines()[0]}", err=True)
+        typer.echo(f"{title} cannot be listed: {str(error).splitlines()[0].removesuffix('. Tried:')}", err=True)
         return
     typer.echo(f"{title}:" if options else f"{title}: none")
     for name in options[:_MAX_ROWS]:
@@ -79,4 +79,8 @@ def _bucket(session: Session, workspace: str) -> str | None:
 
 
 if __name__ == "__main__":
-    run()
+    try:
+        run()
+    except typer.Abort:  # Ctrl-C, or the end of the input
+        typer.echo("\nnothing was written", err=True)
+        raise SystemExit(1) from None

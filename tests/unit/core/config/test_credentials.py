@@ -262,6 +262,17 @@ class TestNothing:
         assert capfd.readouterr() == ("", "")
         assert "Traceback" not in caplog.text
 
+    @pytest.mark.parametrize("content", ['{"access_key_id": "an-id", "access_key_secret": "hush"}', "{}", "{"])
+    def test_a_key_in_the_config_file_is_named_and_not_shown(self, clean_home: Path, content: str) -> None:
+        (clean_home / ".pai").mkdir()
+        (clean_home / ".pai" / "config.json").write_text(content)
+        with pytest.raises(CredentialsError) as caught:
+            default_credentials()()
+        text = str(caught.value)
+        assert ("config.json: its access key is not used" in text) is ("hush" in content)
+        assert "hush" not in text
+        assert "an-id" not in text
+
     def test_a_key_that_comes_later_is_found(self, clean_home: Path) -> None:
         find = default_credentials()
         with pytest.raises(CredentialsError):

@@ -8,8 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from pai_sdk.estimator import UserVpcConfig
+from pai_sdk.job import HyperParameterDefinition
 
 from pai_sdk._wire.pai.values import hyperparameter_text, python_value
+from pai_sdk.errors import InvalidInputError
+from tests.support.messages import refused
 
 
 class Config(Mapping[str, Any]):
@@ -49,6 +53,12 @@ def test_values_become_those_of_python(value: Any, expected: Any) -> None:
 def test_a_mapping_in_a_mapping_is_a_hyperparameter() -> None:
     value = Config(net=Config(depth=3), size=(np.int64(1), 2))
     assert hyperparameter_text(value) == '{"net": {"depth": 3}, "size": [1, 2]}'
+
+
+@pytest.mark.parametrize("kind", [UserVpcConfig, HyperParameterDefinition])
+def test_values_by_position_are_asked_for_by_name(kind: type) -> None:
+    with refused(InvalidInputError, f"{kind.__name__}()"):
+        kind("vpc-1", "sg-1")
 
 
 def test_what_json_cannot_keep_apart_is_refused() -> None:

@@ -43,7 +43,16 @@ def test_what_is_typed_is_checked_and_written(tmp_path: Path, file: Path) -> Non
     assert "'Hangzhou!' is not a region" in done.stderr
     assert "'oss://models' is not a bucket name" in done.stderr
     assert "Workspaces cannot be listed" in done.stderr  # there is no key
+    assert "no access key was found\n" in done.stderr  # without the places that were searched
     assert "pai-sdk doctor" in done.stdout
+
+
+def test_the_end_of_the_input_writes_nothing(tmp_path: Path, file: Path) -> None:
+    done = typed(tmp_path, "cn-hangzhou")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert done.stderr.endswith("nothing was written\n")
+    assert not file.exists()
 
 
 def test_enter_keeps_what_is_there_but_not_that_of_another_region(tmp_path: Path, file: Path) -> None:
