@@ -34,7 +34,8 @@ def run_page(fresh_place: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
     said = tmp_path_factory.mktemp("page") / "log"
 
     def run(page: Path) -> tuple[int, str]:
-        python = _python_for(tuple(needed_by(page.read_text(encoding="utf-8"))), tmp_path_factory.getbasetemp())
+        needed = tuple(needed_by(page.read_text(encoding="utf-8")))
+        python = _python_for(needed, fresh_place.parent / "environments")
         with said.open("wb") as output:
             status = subprocess.run(
                 [python, str(RUNNER), str(page)],
@@ -54,7 +55,7 @@ def run_page(fresh_place: Path, tmp_path_factory: pytest.TempPathFactory) -> Cal
 @functools.cache
 def _python_for(needed: tuple[str, ...], folder: Path) -> Path:
     name = re.sub(r"\W+", "-", "-".join(needed))
-    return make_environment(folder / "environments" / name, needed)
+    return make_environment(folder / name, needed)
 
 
 def _path_outside() -> str:

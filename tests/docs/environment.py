@@ -106,7 +106,9 @@ def _copy_script(source: Path, target: Path, python: Path) -> None:
         return
     content = source.read_bytes()
     if content.startswith(b"#!"):
-        content = b"#!%s\n%s" % (os.fsencode(python), content.partition(b"\n")[2])
+        # As pip writes it for paths with spaces or too long for the kernel: for Python it is a string.
+        start = f"#!/bin/sh\n'''exec' \"{python}\" \"$0\" \"$@\"\n' '''\n"
+        content = start.encode() + content.partition(b"\n")[2]
     target.write_bytes(content)
     target.chmod(0o755)
 
