@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from pai_sdk._wire.pai.status import JobStatus
 
 SUCCEEDED = 0
@@ -31,3 +33,9 @@ def of_status(status: JobStatus) -> int:
     if status.is_stopped:
         return STOPPED
     return NOT_FINISHED
+
+
+def of_statuses(statuses: Sequence[JobStatus]) -> int:
+    """Returns the exit code for the statuses of several jobs: 0 if all succeeded."""
+    codes = {*map(of_status, statuses)}
+    return next((code for code in (NOT_FINISHED, FAILED, STOPPED) if code in codes), SUCCEEDED)

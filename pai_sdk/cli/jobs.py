@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -19,27 +19,31 @@ import typer
 from pai_sdk._client.display.base import Silent, duration_text, elapsed_s
 from pai_sdk._client.display.choice import choose_display
 from pai_sdk._client.display.commands import attach_lines
+from pai_sdk._client.display.live_table import TerminalJobs
 from pai_sdk._client.display.terminal import TerminalDisplay
+from pai_sdk._client.job.gather import Gathering
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import get_default_session
 from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.record import JobRecord
-from pai_sdk._wire.pai.status import STATUSES, JobStatus, canonical_status
+from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.pai.wire import seconds_of
 from pai_sdk.cli import exit_codes
-from pai_sdk.cli.options import Api, Json, LabelFilter, duration_s, pairs
+from pai_sdk.cli.options import Api, Json, LabelFilter, duration_s, seconds
 from pai_sdk.cli.selection.backend import selected_backend
-from pai_sdk.cli.selection.job_names import JOB_HELP, JobId, complete_job, find_job
+from pai_sdk.cli.selection.job_names import JobId, find_job
+from pai_sdk.cli.selection.many_jobs import JobFilter, JobIds, Name, Status, Yes, ask, confirm, each, selected_jobs
 from pai_sdk.cli.tables import print_error, print_json, print_table, table_console
-from pai_sdk.errors import JobFailed, JobStopped, NotFoundError, ObjectNotFoundError, PaiError, WaitTimeoutError
+from pai_sdk.errors import JobFailed, JobsFailed, JobStopped, NotFoundError, ObjectNotFoundError, WaitTimeoutError
 
 if TYPE_CHECKING:
     from rich.text import Text
 
 
 _POLL_INTERVAL_S = 2.0
+_MAX_LISTED = 20
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 # Lists of jobs in Python have columns of their own: `_job_table` in `_client/display/job_listing.py`.
 _PS_COLUMNS = (
@@ -51,34 +55,17 @@ _PS_COLUMNS = (
 )
 
 
-def _canonical_status(status: str | None) -> str | None:
-    """Returns the status in the spelling of the service."""
-    if status is None:
-        return None
-    spelled = canonical_status(status)
-    if spelled is None:  # a service would return no jobs and no error
-        raise typer.BadParameter(f"{status!r} is not a status; available: {', '.join(STATUSES)}")
-    return spelled
-
-
-Status = Annotated[
-    str | None,
-    typer.Option(
-        help="Only jobs in this status: Running, Succeed, Failed, Terminated, …",
-        callback=_canonical_status,
-        autocompletion=lambda: list(STATUSES),
-    ),
-]
-Name = Annotated[str | None, typer.Option(help="Only jobs with this text in their name.")]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-
-
 def ps(
     status: Status = None,
     name: Name = None,
     label: LabelFilter = None,
     api: Api = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of jobs.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit", "-n", min=1, help="The maximum number of jobs: 20 by default, no limit with -q and --json."
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the ids, one per line.")] = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Print the list again on each change, until Ctrl-C.")
@@ -87,49 +74,51 @@ def ps(
 ) -> None:
     """List jobs, the newest first.
 
-    Example: pai-sdk ps --status Failed --label team=vision
+    Example: pai-sdk ps --status Running,Failed --label team=vision
     """
-    labels = pairs(label, "--label") or None
-    list_jobs = partial(_list_jobs, api)
+    job_filter = JobFilter.of(status, name, label)
+    # A script must not miss jobs: `pai-sdk ps -q … | xargs pai-sdk stop`.
+    max_jobs = limit or (None if (quiet or as_json) and not watch else _MAX_LISTED)
 
-    def records() -> list[JobRecord]:
-        return [job.record for job in islice(list_jobs(status=status, name=name, labels=labels), limit)]
+    def records() -> Iterator[JobRecord]:
+        return (job.record for job in islice(job_filter.jobs(api), max_jobs and max_jobs + 1))
 
-    def show(rows: list[JobRecord]) -> None:
+    def show(rows: Iterable[JobRecord]) -> None:
         if quiet or as_json:
-            for record in rows:
+            for record in islice(rows, max_jobs):
                 typer.echo(record.training_job_id if quiet else json_of(record))
-        elif rows:
-            print_table(Table(_PS_COLUMNS, [*map(_ps_row, rows)]))
-        else:
+            return
+        job_rows = [*rows]
+        if not job_rows:
             typer.echo("no jobs")
+            return
+        print_table(Table(_PS_COLUMNS, [*map(_ps_row, job_rows[:max_jobs])]))
+        if limit is None and len(job_rows) > _MAX_LISTED:
+            typer.echo(f"there are more: these are the newest {_MAX_LISTED}; --limit 1000 shows more", err=True)
 
-    if not watch:
+    if watch:
+        _watch_list(records, show, only_changes=quiet or as_json)
+    else:
         show(records())
-        return
+
+
+def _watch_list(
+    records: Callable[[], Iterable[JobRecord]], show: Callable[[Iterable[JobRecord]], None], *, only_changes: bool
+) -> None:
+    """Shows the jobs again after each change, until Ctrl-C; with `only_changes`, those that have changed."""
     last_statuses: dict[str, str] = {}
 
     def show_changes() -> None:
         nonlocal last_statuses
-        current = records()
+        current = [*records()]
         statuses = {record.training_job_id: str(record.status) for record in current}
-        changed = [record for record in current if last_statuses.get(record.training_job_id) != record.status]
-        if quiet or as_json:
-            show(changed)
+        if only_changes:
+            show([record for record in current if last_statuses.get(record.training_job_id) != record.status])
         elif table_console().is_terminal or statuses != last_statuses or not last_statuses:
             show(current)
         last_statuses = statuses
 
     repeat_display(show_changes, in_pipe=True)
-
-
-def _list_jobs(api: str | None, **filters: Any) -> Iterator[TrainingJob]:
-    """Lists the jobs of the selected backend; of one API, if it is given."""
-    is_local = selected_backend().local
-    if is_local and api is not None:
-        raise typer.BadParameter("jobs in Docker on this machine have no API", param_hint="--api")
-    jobs: Iterator[TrainingJob] = TrainingJob.list(**filters, local=is_local, api=api)
-    return jobs
 
 
 def repeat_display(show: Callable[[], object], *, once: bool = False, in_pipe: bool = False) -> None:
@@ -157,44 +146,59 @@ def _ps_row(record: JobRecord) -> tuple[str | Text, ...]:
 
 
 def wait(
-    job_id: JobId,
-    timeout: Annotated[float | None, typer.Option(help="Maximum time to wait, in seconds.", min=0)] = None,
+    job_ids: JobIds = None,
+    status: Status = None,
+    name: Name = None,
+    label: LabelFilter = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", parser=seconds, help="Maximum time to wait, in seconds or as 30m, 2h."),
+    ] = None,
     show_logs: Annotated[
         bool, typer.Option("--logs/--no-logs", help="Show the log while waiting; otherwise only status and time.")
     ] = True,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show only the reason of a failure.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Wait until a job finishes; the exit code is that of its status: 0 succeeded, 100 failed, 103 stopped.
+    """Wait until jobs finish; the exit code is that of their status: 0 succeeded, 100 failed, 103 stopped.
 
-    Example: pai-sdk wait train129f212o89d --timeout 3600
+    Of several jobs, a table is shown, and no log; the exit code is 0 if all of them succeeded.
+
+    Example: pai-sdk wait --label sweep=lr --timeout 2h
     """
-    job = find_job(job_id)
+    jobs = selected_jobs(job_ids, JobFilter.of(status, name, label))
+    if not jobs:
+        raise NotFoundError("no job matches", code="TrainingJobNotFound", status_code=404)
     is_silent = as_json or quiet
-    # Without the log stdout stays empty, for scripts.
-    display = Silent() if is_silent else choose_display() if show_logs else TerminalDisplay(sys.stderr)
     try:
-        job.wait(timeout, show_logs=show_logs and not is_silent, display=display)
-    except (JobFailed, JobStopped, WaitTimeoutError) as end:
+        if len(jobs) > 1:
+            # Without the log stdout stays empty, for scripts.
+            table = None if show_logs or is_silent else TerminalJobs(sys.stderr)
+            waiting = Gathering(
+                jobs, fail_fast=False, on_interrupt="detach", show=not is_silent, policy=None, display=table
+            )
+            waiting.wait(timeout)
+        else:
+            display = Silent() if is_silent else choose_display() if show_logs else TerminalDisplay(sys.stderr)
+            jobs[0].wait(timeout, show_logs=show_logs and not is_silent, display=display)
+    except (JobFailed, JobStopped, JobsFailed, WaitTimeoutError) as end:
         if not as_json:
             print_error(str(end))
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as interrupt:
         ignore_further_interrupts()
-        if is_silent:  # a display has shown it already
-            print_next_commands(job)
+        if len(jobs) > 1:
+            print_error(str(interrupt))
+        elif is_silent:  # a display has shown it already
+            print_next_commands(jobs[0])
         raise typer.Exit(exit_codes.NOT_FINISHED) from None
     if as_json:
-        typer.echo(json_of(job.record))
-    raise typer.Exit(exit_codes.of_status(job.record.status))
+        for job in jobs:
+            typer.echo(json_of(job.record))
+    raise typer.Exit(exit_codes.of_statuses([job.record.status for job in jobs]))
 
 
 def stop(
-    job_ids: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="JOB", help=f"{JOB_HELP} Several jobs are stopped together.", autocompletion=complete_job
-        ),
-    ] = None,
+    job_ids: JobIds = None,
     status: Status = None,
     name: Name = None,
     label: LabelFilter = None,
@@ -208,22 +212,16 @@ def stop(
 
     Example: pai-sdk stop --status Running --label team=vision --yes
     """
-    filters = {"status": status, "name": name, "labels": pairs(label, "--label") or None}
-    is_filtered = any(value is not None for value in filters.values())
-    if bool(job_ids) == is_filtered:
-        problem = "give either jobs or filters" if job_ids else "give a JOB, or --status, --name or --label"
-        raise typer.BadParameter(problem, param_hint="JOB")
-    if is_filtered:
-        jobs = [job for job in _list_jobs(None, **filters) if not job.record.status.is_terminal]
-        if not jobs and not as_json:
+    jobs = selected_jobs(job_ids, JobFilter.of(status, name, label))
+    if not job_ids:
+        jobs = [job for job in jobs if not job.record.status.is_terminal]
+        if jobs:
+            confirm("Stop", jobs, yes=yes)
+        elif not as_json:
             typer.echo("no running job matches")
-        elif jobs:
-            _confirm("Stop", jobs, yes=yes)
-    else:
-        jobs = _find_jobs(job_ids or ())
     num_jobs = len(jobs)
-    jobs = _each(jobs, _request_stop)
-    if len(_each(jobs, partial(_print_stopped, and_wait=and_wait, as_json=as_json))) < num_jobs:
+    jobs = each(jobs, _request_stop)
+    if len(each(jobs, partial(_print_stopped, and_wait=and_wait, as_json=as_json))) < num_jobs:
         raise typer.Exit(exit_codes.ERROR)
 
 
@@ -244,51 +242,32 @@ def _print_stopped(job: TrainingJob, *, and_wait: bool, as_json: bool) -> None:
         typer.echo(f"{job.id} is being stopped")
 
 
-def _find_jobs(names: Sequence[str]) -> list[TrainingJob]:
-    """Returns each named job once; an unknown name is an error before anything happens to the others."""
-    return [*{job.id: job for job in map(find_job, names)}.values()]
-
-
-def _confirm(action: str, jobs: Sequence[TrainingJob], *, yes: bool) -> None:
-    """Lists the jobs and asks; aborts without consent. stdout stays free for results."""
-    if yes:
-        return
-    for job in jobs:
-        typer.echo(f"{job.id}  {visible_text(job.name)}  {job.record.status}", err=True)
-    typer.confirm(f"{action} {'this job' if len(jobs) == 1 else f'these {len(jobs)} jobs'}?", abort=True, err=True)
-
-
-def _each(jobs: Sequence[TrainingJob], act: Callable[[TrainingJob], None]) -> list[TrainingJob]:
-    """Calls a function for each job, and prints its errors; returns the jobs without an error."""
-    done = []
-    for job in jobs:
-        try:
-            act(job)
-        except PaiError as error:
-            print_error(f"error: {error}")
-        else:
-            done.append(job)
-    return done
-
-
 def delete(
-    job_ids: Annotated[
-        list[str], typer.Argument(metavar="JOB", help="Finished jobs.", autocompletion=complete_job)
-    ],
+    job_ids: JobIds = None,
+    status: Status = None,
+    name: Name = None,
+    label: LabelFilter = None,
     yes: Yes = False,
 ) -> None:
     """Delete finished jobs with their logs and metrics. Outputs are kept.
 
-    Example: pai-sdk delete $(pai-sdk ps -q --status Failed)
+    Deletes the named jobs, or all that match --status, --name and --label. They are listed first, and need a confirmation or --yes.
+
+    Example: pai-sdk delete --status Failed,Terminated
     """
-    jobs = _find_jobs(job_ids)
-    _confirm("Delete", jobs, yes=yes)
+    jobs = selected_jobs(job_ids, JobFilter.of(status, name, label))
+    if not job_ids:
+        jobs = [job for job in jobs if job.record.status.is_terminal]
+        if not jobs:
+            typer.echo("no finished job matches")
+            return
+    confirm("Delete", jobs, yes=yes)
 
     def delete_job(job: TrainingJob) -> None:
         job.delete()
         typer.echo(f"deleted {job.id}")
 
-    if len(_each(jobs, delete_job)) < len(jobs):
+    if len(each(jobs, delete_job)) < len(jobs):
         raise typer.Exit(exit_codes.ERROR)
 
 
@@ -440,7 +419,7 @@ def _prune_service(older_than_s: float, name: str | None, *, dry_run: bool, yes:
             typer.echo(f"would remove {job.id}  {job.name}  {job.record.status}")
         return
     if not yes:
-        typer.confirm(f"Delete {len(jobs)} finished jobs with their logs and metrics?", abort=True)
+        ask(f"Delete {len(jobs)} finished jobs with their logs and metrics?")
     removed = 0
     for job in jobs:
         try:

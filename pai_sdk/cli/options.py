@@ -73,20 +73,34 @@ def host_names(names: list[str] | None) -> list[str] | None:
     return names
 
 
+_PART = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d|w)[a-z]*")  # `5m`, `5min`
+_DURATION = re.compile(r"\s*(?:\d+(?:\.\d+)?(?:s|secs?|m|mins?|h|hours?|d|days?|w|weeks?)\s*)+")
 _UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 24 * 3600.0, "w": 7 * 24 * 3600.0}
 
 
 def duration_s(text: str, option: str) -> float:
-    """Parses a duration: a number with its unit, or 0."""
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhdw]?)", text.strip())
-    if not match or not (match[2] or float(match[1]) == 0):
+    """Parses a duration: numbers with their units such as `1h30m`, or 0."""
+    if re.fullmatch(r"\s*0(\.0*)?\s*", text):
+        return 0.0
+    if not _DURATION.fullmatch(text):
         raise typer.BadParameter(f"{text!r} is not a duration; examples: 7d, 12h, 30m, 90s, 0", param_hint=option)
-    return float(match[1]) * _UNITS_S.get(match[2], 1.0)
+    return sum(float(number) * _UNITS_S[unit] for number, unit in _PART.findall(text))
+
+
+def seconds(text: str) -> float:
+    """Parses a number of seconds, or a duration such as `1h30m`; the parser of an option."""
+    try:
+        value = duration_s(text, "") if _DURATION.fullmatch(text) else float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise typer.BadParameter(f"{text!r} is not a number of seconds; examples: 90, 90s, 30m, 2h")
+    return value
 
 
 def moment_of(text: str, option: str) -> datetime:
     """Parses a time: a duration before now such as `10m`, or a time in ISO 8601, in UTC without a zone."""
-    if re.fullmatch(r"\s*\d+(\.\d+)?[smhdw]\s*", text):
+    if _DURATION.fullmatch(text):
         return datetime.fromtimestamp(max(0.0, time.time() - duration_s(text, option)), timezone.utc)
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))

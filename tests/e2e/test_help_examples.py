@@ -115,9 +115,6 @@ class Shell:
     def type(self, example: str) -> Result:
         for before, after in self.replaced.items():
             example = example.replace(before, after)
-        inner = re.search(r"\$\((pai-sdk .+?)\)", example)
-        if inner:
-            example = example.replace(inner[0], self.type(inner[1]).stdout.strip())
         return CliRunner().invoke(app, shlex.split(example)[1:], prog_name="pai-sdk", input="y\n")
 
     def id_of(self, *words: str) -> str:

@@ -87,8 +87,18 @@ STATUSES: Final = (
     "InitializeFailed",
     "Terminated",
 )
-_SYNONYMS: Final = {"succeeded": "Succeed", "stopped": "Terminated"}
-_BY_LOWER_CASE: Final = {**{name.lower(): name for name in STATUSES}, **_SYNONYMS}
+SYNONYMS: Final = {
+    "pending": "Submitted",
+    "queued": "Submitted",
+    "succeeded": "Succeed",
+    "success": "Succeed",
+    "completed": "Succeed",
+    "stopped": "Terminated",
+    "cancelled": "Terminated",
+    "canceled": "Terminated",
+}
+"""What other tools call some of these statuses, in lower case."""
+_BY_LOWER_CASE: Final = {**{name.lower(): name for name in STATUSES}, **SYNONYMS}
 
 
 def canonical_status(name: str) -> str | None:
@@ -98,7 +108,7 @@ def canonical_status(name: str) -> str | None:
         >>> canonical_status("succeeded"), canonical_status("Done")
         ('Succeed', None)
     """
-    return _BY_LOWER_CASE.get(name.lower())
+    return _BY_LOWER_CASE.get(name.strip().lower())
 
 
 WAITING: Final = ("Creating", "Created", "Submitted")

@@ -11,7 +11,7 @@ import typer
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.config_commands import masked
-from pai_sdk.cli.options import duration_s, moment_of, pairs
+from pai_sdk.cli.options import duration_s, moment_of, pairs, seconds
 from pai_sdk.cli.pipelines.files import file_and_name, parameters_of
 from pai_sdk.cli.selection.backend import ANYWHERE, SelectedBackend
 from pai_sdk.cli.tables import _finite, wrapped
@@ -26,9 +26,22 @@ def test_a_value_may_contain_an_equals_sign(parse: Any) -> None:
         parse(["lr"])
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("7d", 604800.0), ("1.5h", 5400.0), ("0", 0.0), ("90s", 90.0)])
-def test_a_duration_has_a_unit(text: str, seconds: float) -> None:
-    assert duration_s(text, "--older-than") == seconds
+@pytest.mark.parametrize(("text", "expected"), [("7d", 604800.0), ("1.5h", 5400.0), ("0", 0.0), ("90s", 90.0)])
+def test_a_duration_has_a_unit(text: str, expected: float) -> None:
+    assert duration_s(text, "--older-than") == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("90", 90.0), ("0", 0.0), ("1h30m", 5400.0), ("5min", 300.0), ("2days", 172800.0)]
+)
+def test_seconds_may_be_written_with_units(text: str, expected: float) -> None:
+    assert seconds(text) == expected
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1x", "h"])
+def test_what_is_no_number_of_seconds(text: str) -> None:
+    with refused(typer.BadParameter):
+        seconds(text)
 
 
 @pytest.mark.parametrize("text", ["7", "h", "-1h", "1 hour"])

@@ -31,6 +31,7 @@ from typing import Any
 
 from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._data.run.watch.records import RunBrief
+from pai_sdk._wire.pai.status import SYNONYMS
 from pai_sdk.errors import InvalidInputError, Problem
 
 _STRING_KEYS = ("id", "name", "uri", "status", "error")
@@ -41,7 +42,6 @@ PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS)
 
 _GROUPS = ("hparams", "labels", "metrics")
 _STATISTICS = ("min", "max", "count", "nan", "inf")
-_STATUSES = {"succeeded": "succeed", "stopped": "terminated"}
 _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 _OPERATOR = re.compile(r"\s*(!=|!~|<=|>=|==|=|<|>|~)\s*")
@@ -271,7 +271,7 @@ def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) ->
     if key.group == "time":
         return _time(text, at, sign, value)
     if is_text:
-        return _STATUSES.get(value.casefold(), value) if key.name == "status" else value
+        return SYNONYMS.get(value.casefold(), value) if key.name == "status" else value
     number = _number(value)
     if number is None:
         raise _FilterSyntaxError(text, at, f"{value!r} is not a number", did_you_mean(nearest(name, PLAIN_KEYS)))
