@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 _POLL_INTERVAL_S = 2.0
-_MAX_LISTED = 20
+_DEFAULT_LIMIT = 20
 _COLOURS = {exit_codes.SUCCEEDED: "green", exit_codes.FAILED: "red", exit_codes.STOPPED: "yellow"}
 # Lists of jobs in Python have columns of their own: `_job_table` in `_client/display/job_listing.py`.
 _PS_COLUMNS = (
@@ -78,7 +78,7 @@ def ps(
     """
     job_filter = JobFilter.of(status, name, label)
     # A script must not miss jobs: `pai-sdk ps -q … | xargs pai-sdk stop`.
-    max_jobs = limit or (None if (quiet or as_json) and not watch else _MAX_LISTED)
+    max_jobs = limit or (None if (quiet or as_json) and not watch else _DEFAULT_LIMIT)
 
     def records() -> Iterator[JobRecord]:
         return (job.record for job in islice(job_filter.jobs(api), max_jobs and max_jobs + 1))
@@ -93,8 +93,8 @@ def ps(
             typer.echo("no jobs")
             return
         print_table(Table(_PS_COLUMNS, [*map(_ps_row, job_rows[:max_jobs])]))
-        if limit is None and len(job_rows) > _MAX_LISTED:
-            typer.echo(f"there are more: these are the newest {_MAX_LISTED}; --limit 1000 shows more", err=True)
+        if limit is None and len(job_rows) > _DEFAULT_LIMIT:
+            typer.echo(f"there are more: these are the newest {_DEFAULT_LIMIT}; --limit 1000 shows more", err=True)
 
     if watch:
         _watch_list(records, show, only_changes=quiet or as_json)
@@ -251,7 +251,8 @@ def delete(
 ) -> None:
     """Delete finished jobs with their logs and metrics. Outputs are kept.
 
-    Deletes the named jobs, or all that match --status, --name and --label. They are listed first, and need a confirmation or --yes.
+    Deletes the named jobs, or all that match --status, --name and --label. They are listed first, and need a
+    confirmation or --yes.
 
     Example: pai-sdk delete --status Failed,Terminated
     """
