@@ -51,10 +51,10 @@ class Experiment:
         cls,
         name: str,
         artifact_uri: str | None = None,
+        session: Session | None = None,
         *,
         accessibility: Accessibility | None = None,
         labels: Mapping[str, str] | None = None,
-        session: Session | None = None,
     ) -> Experiment:
         """Create an experiment in the workspace of the session.
 
@@ -62,9 +62,9 @@ class Experiment:
             name: a letter, then letters, digits, `_` and `-`; at most 63 characters, and unique in the workspace.
             artifact_uri: the OSS folder of the experiment. Its jobs put their outputs there, each in a folder of
                 its own, unless they are given another place. The service chooses one without it.
+            session: where; the default session otherwise.
             accessibility: who sees it: `PRIVATE`, the service's default, or `PUBLIC` for the whole workspace.
             labels: free labels, searchable.
-            session: where; the default session otherwise.
 
         Raises:
             ConflictError: the workspace has an experiment of this name.
@@ -80,7 +80,7 @@ class Experiment:
         return cls(session.experiments.get(experiment_id), session)
 
     @classmethod
-    def get(cls, experiment_id: str, *, session: Session | None = None) -> Experiment:
+    def get(cls, experiment_id: str, session: Session | None = None) -> Experiment:
         """The experiment of that id.
 
         Raises:
@@ -90,7 +90,7 @@ class Experiment:
         return cls(session.experiments.get(experiment_id), session)
 
     @classmethod
-    def find(cls, name: str, *, session: Session | None = None) -> Experiment:
+    def find(cls, name: str, session: Session | None = None) -> Experiment:
         """The experiment of exactly that name.
 
         Raises:
@@ -100,7 +100,7 @@ class Experiment:
         return cls(session.experiments.find(name), session)
 
     @classmethod
-    def get_by_name(cls, name: str, *, session: Session | None = None) -> Experiment | None:
+    def get_by_name(cls, name: str, session: Session | None = None) -> Experiment | None:
         """The experiment of exactly that name, or None; `find` raises an error instead."""
         session = session_or_default(session, local=False)
         records = session.experiments.list(name=name, exact=True)
@@ -109,17 +109,17 @@ class Experiment:
     @classmethod
     def list(
         cls,
-        *,
         name: str | None = None,
-        labels: Mapping[str, str] | None = None,
         session: Session | None = None,
+        *,
+        labels: Mapping[str, str] | None = None,
     ) -> Iterator[Experiment]:
         """All experiments that match, the newest first.
 
         Args:
             name: only experiments with this text in their name.
-            labels: only experiments with all of these labels.
             session: the session; the default session otherwise.
+            labels: only experiments with all of these labels.
         """
         session = session_or_default(session, local=False)
         records = session.experiments.list(name=name, labels=labels)
@@ -193,7 +193,7 @@ class Experiment:
 
     # ---- changes
 
-    def update(self, *, name: str | None = None, accessibility: Accessibility | None = None) -> Experiment:
+    def update(self, name: str | None = None, *, accessibility: Accessibility | None = None) -> Experiment:
         """Change the name or the visibility; None keeps the value.
 
         Raises:

@@ -99,7 +99,7 @@ class TrainingJob(Aliased):
 
     @classmethod
     @checks_keywords
-    def get(cls, job_id: str, *, session: JobSource | None = None) -> TrainingJob:
+    def get(cls, job_id: str, session: JobSource | None = None) -> TrainingJob:
         """Attach to a job by its id, or by a name that only one job has.
 
         Args:
@@ -116,55 +116,55 @@ class TrainingJob(Aliased):
     @classmethod
     def list(
         cls,
-        *,
         status: str | None = None,
+        session: JobSource | None = None,
+        *,
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
         api: str | None = None,
-        session: JobSource | None = None,
     ) -> Iterator[TrainingJob]: ...
 
     @overload
     @classmethod
     def list(
         cls,
-        *,
         status: str | None = None,
+        session: JobSource | None = None,
+        page_size: int = 50,
+        page_number: int = 1,
+        *,
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
         api: str | None = None,
-        session: JobSource | None = None,
-        page_size: int = 50,
-        page_number: int = 1,
     ) -> Sequence[TrainingJob]: ...
 
     @classmethod
     def list(
         cls,
-        *,
         status: str | None = None,
+        session: JobSource | None = None,
+        page_size: int | None = None,
+        page_number: int | None = None,
+        *,
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
         local: bool = False,
         api: str | None = None,
-        session: JobSource | None = None,
-        page_size: int | None = None,
-        page_number: int | None = None,
     ) -> Iterator[TrainingJob] | Sequence[TrainingJob]:
         """All jobs that match, the newest first; pages are fetched when they are needed.
 
         Args:
             status: only jobs in this status.
-            name: only jobs with this text in their name.
-            labels: only jobs with all of these labels.
-            local: list the jobs in Docker on this machine instead of those of the service.
-            api: `dlc` for the jobs of DLC, `trainingjob` for training jobs; that of the settings otherwise.
             session: the session of the jobs; the default session otherwise.
             page_size: return a list of this many jobs instead of an iterator over all; 50 if
                 only `page_number` is given.
             page_number: the number of the page, from 1; 1 if only `page_size` is given.
+            name: only jobs with this text in their name.
+            labels: only jobs with all of these labels.
+            local: list the jobs in Docker on this machine instead of those of the service.
+            api: `dlc` for the jobs of DLC, `trainingjob` for training jobs; that of the settings otherwise.
 
         Raises:
             InvalidInputError: the status does not exist, the name or the labels are no strings, or a page is no
@@ -631,6 +631,12 @@ class TrainingJob(Aliased):
     def card_in_cell(self) -> int | None:
         """The cell of a notebook that already displays the job."""
         return self._card.cell
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, TrainingJob) and self.id == other.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
 
     def __repr__(self) -> str:
         if self.last_record is None:

@@ -91,7 +91,7 @@ est = MyEstimator("python:3.11", "true", instance_type="ecs.c6.large", base_job_
 inputs, outputs = est.built()
 assert inputs == [UriInput(name="train", input_uri="oss://models/train/").to_dict()]
 assert [each["Name"] for each in outputs] == ["model"]
-assert isinstance(est, EstimatorBase) and est.hyperparameters is None
+assert isinstance(est, EstimatorBase) and not est.hyperparameters
 
 # ---- what only the cloud can run
 lingjun = Estimator(

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from importlib import import_module
-from itertools import groupby
+from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from pai_sdk.alipai.replacements import ABSENT, instead_of, key_of
 from pai_sdk.alipai.session_names import SESSION_REPLACEMENTS
 from pai_sdk.errors import NotOfferedError
 
-__all__ = ["NAMES", "PAGE", "PRESENT", "Compared", "compare", "new_page"]
+__all__ = ["NAMES", "PAGE", "PRESENT", "Compared", "compare", "differing_positions", "new_page"]
 
 NAMES: dict[str, dict[str, Any]] = json.loads(
     Path(__file__).with_name("alipai_names.json").read_text(encoding="utf-8")
@@ -74,6 +74,39 @@ def compare() -> Iterator[Compared]:
 
 
 _MISSING = object()
+
+
+def differing_positions() -> Iterator[tuple[str, str, str]]:
+    """Yields calls whose values by position differ: the call, alipai's parameter, and ours at its position.
+
+    Ours is empty where it is given by name.
+    """
+    for module, names in NAMES.items():
+        here = _module(module)
+        for name, alipais in names.items() if here is not None and module != "pai.api" else ():
+            own = getattr(here, name, _MISSING)
+            if own is _MISSING or _is_left_out(own) or hasattr(own, "model_fields"):  # pydantic takes none
+                continue
+            calls = {name: (alipais, own)} if isinstance(alipais, list) else {}
+            for member, parameters in (alipais if isinstance(alipais, dict) else {}).items():
+                method = own if member == "__init__" else getattr(own, member, None) or _alias(own, member)
+                if parameters and callable(method):
+                    calls[name if member == "__init__" else f"{name}.{member}"] = (parameters, method)
+            for call, (parameters, method) in calls.items():
+                yield from ((call, *each) for each in _differing(parameters, method))
+
+
+def _differing(alipais: list[str], own: Any) -> Iterator[tuple[str, str]]:
+    if isinstance(own, type) and own.__init__ is Exception.__init__:  # any parameters
+        return
+    kinds = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    ours = inspect.signature(own).parameters.values()
+    if any(each.kind is inspect.Parameter.VAR_POSITIONAL for each in ours):
+        return
+    names = [each.name for each in ours if each.kind in kinds and each.name not in ("self", "cls")]
+    for alipai, name in zip_longest(alipais, names[: len(alipais)], fillvalue=""):
+        if _ACCEPTED.get(alipai, alipai) != name:
+            yield alipai, name
 
 
 def _member(module: str, name: str, member: str, parameters: list[str] | None, own: Any) -> Iterator[Compared]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pai_sdk._client.image import ImageScope, image_of_version
 from pai_sdk._client.submit.estimator import Estimator
@@ -32,6 +34,9 @@ class HuggingFaceEstimator(Estimator):
         'docker.io/huggingface/transformers-pytorch-gpu:4.41.3'
     """
 
+    # alipai has other parameters after the third one by position, so these are given by name.
+    job_type: str = field(default="PyTorchJob", kw_only=True)
+    hyperparameters: Mapping[str, Any] | None = field(default=None, kw_only=True)
     image_uri: str | None = field(default=None, kw_only=True)  # type: ignore[assignment]
     transformers_version: str | None = field(default=None, kw_only=True)
 
