@@ -119,6 +119,8 @@ class ModelRecipe(EstimatorBase):
     _algorithm: AlgorithmChoice | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
+        if self.method in list(ModelRecipeType):  # alipai has it at this position
+            raise InvalidInputError([Problem("method", "is a type of recipes", f"recipe_type={self.method!r}")])
         if self.model_name is not None:
             self._apply_version()
         self.instance_count = self.instance_count or 1

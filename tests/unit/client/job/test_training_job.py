@@ -580,3 +580,10 @@ def test_a_notebook_shows_an_interrupt_in_a_few_lines() -> None:
         "  pai-sdk logs -f train1",
         "  pai-sdk stop train1",
     ]
+
+
+def test_handles_of_one_job_are_equal() -> None:
+    first, same, other = (TrainingJob(job_id, FakeBackend()) for job_id in ("train1", "train1", "train2"))
+    assert first == same
+    assert len({first, same, other}) == 2
+    assert first not in (other, "train1", None)
