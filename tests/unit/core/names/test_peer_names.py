@@ -163,7 +163,6 @@ def test_too_many_values_by_position_are_named() -> None:
         (Estimator, "Estimator()"),
         (Processor, "Processor()"),
         (Session, "Session()"),
-        (setup_default_session, "Session()"),
         (ESTIMATOR.fit, "fit()"),
         (ESTIMATOR.wait, "wait()"),
         (upload, "upload()"),
