@@ -155,20 +155,25 @@ class PaiError(Exception):
         return _NOT_TEXT.sub(lambda match: match[0].encode("unicode_escape").decode(), super().__str__())
 
     def _render_traceback_(self) -> list[str]:
-        # Called by IPython. Frames of this package are left out, so that the message stays visible.
-        import traceback
-
-        frames = [
-            frame
-            for frame in traceback.extract_tb(self.__traceback__)
-            if not frame.filename.startswith(_PACKAGE) and "/IPython/core/" not in frame.filename
-        ]
-        last_frames = "".join(traceback.format_list(frames[-3:])).rstrip()
-        return [*last_frames.splitlines(), f"{type(self).__name__}: {self}"]
+        # Called by IPython.
+        return notebook_traceback(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Unpickled with its attributes: the default way calls __init__ with the message only.
         return _as_it_was, (type(self), self.args), vars(self)
+
+
+def notebook_traceback(error: BaseException) -> list[str]:
+    """Returns what IPython prints for an error: without frames of this package, so the message stays visible."""
+    import traceback
+
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith(_PACKAGE) and "/IPython/core/" not in frame.filename
+    ]
+    last_frames = "".join(traceback.format_list(frames[-3:])).rstrip()
+    return [*last_frames.splitlines(), f"{type(error).__name__}: {error}"]
 
 
 def _as_it_was(kind: type[PaiError], args: tuple[Any, ...]) -> PaiError:

@@ -48,8 +48,9 @@ def _resolve(owner: object, name: str) -> Any:
     # Requested by Python itself, as by `copy` and `pickle`.
     if name.startswith("__"):
         return object.__getattribute__(owner, name)
+    from pai_sdk._core.names.hints import did_you_mean, nearest
     from pai_sdk._core.names.peer_names import attribute_hint  # for weight: needed after a mistake only
-    from pai_sdk.errors import NotOfferedAttributeError
+    from pai_sdk.errors import NotOfferedAttributeError, notebook_traceback
 
     kind = type(owner)
     for aliases in _tables("ALIASES", kind):
@@ -58,8 +59,14 @@ def _resolve(owner: object, name: str) -> Any:
     replacements = (table[name] for table in _tables("REPLACEMENTS", kind) if name in table)
     if replacement := next(replacements, None) or attribute_hint(kind, name):
         raise NotOfferedAttributeError(kind.__name__, name, replacement)
-    # Raises the error of a missing attribute, or again the one of a property of the owner.
-    return object.__getattribute__(owner, name)
+    # Requested by libraries, such as IPython; or a property of the owner, whose error is raised again.
+    if name.startswith("_") or hasattr(kind, name):
+        return object.__getattribute__(owner, name)
+    hint = did_you_mean(nearest(name, [each for each in dir(owner) if each[0] != "_"]))
+    # With a name and without an object, because Python would add the question itself; IPython does not.
+    error = AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint and f'; {hint}'}", name=name)
+    error._render_traceback_ = lambda: notebook_traceback(error)  # type: ignore[attr-defined]
+    raise error
 
 
 def _tables(attribute: str, kind: type) -> list[Any]:

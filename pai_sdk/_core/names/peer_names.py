@@ -138,6 +138,7 @@ GUESSES: Mapping[str, Keyword] = {
     "bucket": Keyword("oss_bucket_name", "oss_bucket_name='models'"),
     "detach": Keyword("wait", "wait=False"),
     "dry_run": Keyword("", "plan(), which takes the same inputs, gives the request and sends nothing"),
+    "limit": Keyword("skip", "take a slice of the list: session.list_jobs()[:10]"),
     "region": Keyword("region_id", "region_id='cn-hangzhou'"),
     "secrets": Keyword("environments", "environments={'HF_TOKEN': Secret('HF_TOKEN')} reads it at submit time"),
     "setup": Keyword("requirements", "requirements=['numpy'], or lines before the program in command"),
@@ -516,6 +517,40 @@ ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
 }
 """Attributes of objects, by the name of our class; subclasses have them too."""
 
+_PLOT = "compare([job]).plot('loss') of pai_sdk"
+_SUBMIT = "session.submit(plan)"
+
+# Of no SDK: what people try first.
+GUESSED_ATTRIBUTES: Mapping[str, Mapping[str, str]] = {
+    "JobList": {"to_pandas": "compare(jobs).to_pandas()", "wait": "gather(jobs)"},
+    "JobSubmitter": {
+        "download": "latest_job.download('model')",
+        "metrics": "latest_job.metrics()",
+        "status": "latest_job.status",
+        "stop": "latest_job.stop()",
+    },
+    "MetricList": {
+        "best": "compare(jobs).best('loss', mode='min')",
+        "last": "[-1].value",
+        "plot": _PLOT,
+        "values": "[point.value for point in job.metrics('loss')]",
+    },
+    "Plan": dict.fromkeys(("fit", "run", "submit"), _SUBMIT),
+    "TrainingJob": {
+        "artifacts": "outputs, or download('model')",
+        "checkpoints": "complete_checkpoints(job) of pai_sdk.runs, or download('checkpoints')",
+        "config": "hyperparameters",
+        "kill": "stop()",
+        "model": "outputs['model'], or download('model')",
+        "params": "hyperparameters",
+        "plot": _PLOT,
+        "summary": "metrics()",
+        "terminate": "stop()",
+        "url": "console_url",
+    },
+}
+"""Attributes that no SDK has, by the name of our class, with what to use."""
+
 # ---- values
 
 _VALUES = {
@@ -549,5 +584,6 @@ def keyword_hint(name: str, parameters: Collection[str]) -> str:
 
 
 def attribute_hint(kind: type, name: str) -> str | None:
-    """Returns the replacement of an attribute of another SDK for a class of pai_sdk, or None."""
-    return next((hints[name] for c in kind.__mro__ if name in (hints := ATTRIBUTES.get(c.__name__, {}))), None)
+    """Returns what to use instead of an attribute that a class of pai_sdk does not have, or None."""
+    tables = (table.get(c.__name__, {}) for c in kind.__mro__ for table in (ATTRIBUTES, GUESSED_ATTRIBUTES))
+    return next((hints[name] for hints in tables if name in hints), None)

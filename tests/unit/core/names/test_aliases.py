@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
+import traceback
 
 import pytest
 
-from pai_sdk import Estimator, Session
+from pai_sdk import Estimator, Session, TrainingJob
+from pai_sdk._client.job.job_list import JobList
+from pai_sdk._client.job.result_lists import MetricList
 from pai_sdk.errors import NotOfferedAttributeError
+from tests.support.fake_backend import FakeBackend
 from tests.support.messages import refused
 
 pytestmark = pytest.mark.interpreter
@@ -46,6 +50,37 @@ def test_an_unknown_attribute_is_an_ordinary_error() -> None:
         SESSION.no_such_thing  # noqa: B018
     assert not isinstance(caught.value, NotOfferedAttributeError)
     assert not hasattr(SESSION, "_ipython_display_")
+
+
+def test_a_misspelt_attribute_has_a_suggestion() -> None:
+    with pytest.raises(AttributeError, match="did you mean 'list_jobs'") as caught:
+        SESSION.list_job  # noqa: B018
+    shown = "\n".join(caught.value._render_traceback_())  # type: ignore[attr-defined]  # as IPython shows it
+    assert shown.splitlines()[-1].startswith("AttributeError: 'Session' object has no attribute 'list_job'")
+    assert "_core/names/aliases.py" not in shown
+    assert "Did you mean" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "instead"),
+    [
+        (MetricList(), "plot", "compare([job]).plot('loss')"),
+        (JobList(iter(())), "wait", "gather(jobs)"),
+        (TrainingJob("train1", FakeBackend()), "url", "console_url"),
+        (Estimator("img", "true"), "metrics", "latest_job.metrics()"),
+    ],
+)
+def test_a_guess_names_what_to_use(owner: object, name: str, instead: str) -> None:
+    with pytest.raises(NotOfferedAttributeError) as caught:
+        getattr(owner, name)
+    assert instead in str(caught.value)
+
+
+def test_a_plan_names_who_submits_it() -> None:
+    plan = Estimator("img", "true", instance_type="local").plan()
+    with pytest.raises(NotOfferedAttributeError) as caught:
+        plan.submit()  # type: ignore[attr-defined]
+    assert "session.submit(plan)" in str(caught.value)
 
 
 def test_a_left_out_attribute_names_its_replacement() -> None:

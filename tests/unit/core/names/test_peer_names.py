@@ -46,6 +46,7 @@ CALLS: list[tuple[Callable[..., Any], tuple[Any, ...]]] = [
     (Session, ()),
     (ESTIMATOR.fit, ()),
     (TrainingJob.get, ()),
+    (Session().list_jobs, ()),
     (TrainingJob("train1", None).wait, ()),  # type: ignore[arg-type]
     (upload, ()),
     (ModelRecipe, ()),
