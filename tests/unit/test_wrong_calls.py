@@ -42,6 +42,10 @@ CALLS: list[tuple[str, Callable[[Session], Any]]] = [
     ("labels", lambda s: TrainingJob.list(labels="a=b", session=s)),  # type: ignore[arg-type]
     ("labels", lambda s: TrainingJob.list(labels={"a": 5}, session=s)),  # type: ignore[dict-item]
     ("name", lambda s: TrainingJob.list(name=5, session=s)),  # type: ignore[arg-type]
+    ("list_jobs()", lambda s: s.list_jobs("digits")),  # type: ignore[call-arg]
+    ("limit", lambda s: s.list_jobs(limit=2)),  # type: ignore[call-arg]
+    ("job_id", lambda s: s.get_job()),  # type: ignore[call-arg]
+    ("channel", lambda s: TrainingJob("train1", FakeBackend()).download()),  # type: ignore[call-arg]
     ("path", lambda s: s.upload(None, "oss://models/a")),  # type: ignore[arg-type]
     ("path", lambda s: s.download("oss://models/a", None)),  # type: ignore[arg-type]
     ("path", lambda s: Plan.load(None)),  # type: ignore[arg-type]
@@ -82,7 +86,6 @@ ON_A_JOB: list[tuple[str, Callable[[TrainingJob], Any]]] = [
     ("timeout", lambda job: job.wait(timedelta(seconds=3))),  # type: ignore[arg-type]
     ("on_interrupt", lambda job: job.wait(on_interrupt="kill")),  # type: ignore[arg-type]
     ("target", lambda job: job.download("model", "")),
-    ("target", lambda job: job.download("model", None)),  # type: ignore[arg-type]
     ("start", lambda job: job.logs(start=3)),  # type: ignore[arg-type]
     ("start['a']", lambda job: job.logs(start={"a": "5"})),  # type: ignore[dict-item]
     ("start['a']", lambda job: job.logs(start={"a": -1})),

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from pai_sdk._client.backend.specs import DLC, Capabilities, read_body
 from pai_sdk._client.display.card import plan_card_html
+from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.tree import FileTree
@@ -58,7 +59,7 @@ class SubmissionId(str):
 
 
 @dataclass(frozen=True, repr=False)
-class Plan:
+class Plan(Aliased):
     """A dry run, as a value: the exact request, and the files that must be in place before it is sent.
 
     Attributes:

@@ -16,6 +16,7 @@ from pai_sdk._client.job.gather import check_jobs
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.extras import import_pandas, missing_extra
 from pai_sdk._core.names.hints import name_hint, wrong_type
+from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_traceback, short_tracebacks
 from pai_sdk._core.tables.html import table_html
 from pai_sdk._core.tables.table import Cell, Table, text_columns
@@ -56,7 +57,8 @@ class ComparedJob:
     metrics: Mapping[str, MetricRange]
     job: TrainingJob = field(compare=False)
 
-    def download(self, channel: str, target: str | Path, *, progress: bool = True) -> Path:
+    @checks_keywords
+    def download(self, channel: str, target: str | Path | None = None, *, progress: bool = True) -> Path:
         """Download an output channel of the job, as `TrainingJob.download` does.
 
         Example:

@@ -11,6 +11,7 @@ from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.display.job_listing import job_table_html
 from pai_sdk._client.job.result_lists import ResultList
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, Problem
 
@@ -38,7 +39,7 @@ def attach_to_job(id_or_name: str, backend: Backend) -> TrainingJob:
 
 
 @short_tracebacks
-class JobList(Sequence[TrainingJob]):
+class JobList(Aliased, Sequence[TrainingJob]):
     """Jobs, the newest first, fetched in pages as they are needed; printed and in a notebook, a table of 50.
 
     `len()` and negative indexes fetch all of them. A slice is a list with `stop()`. `next()` has a position of its

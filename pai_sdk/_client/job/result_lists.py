@@ -11,6 +11,7 @@ from pai_sdk._client.display.curves import MetricCurves
 from pai_sdk._client.display.job_listing import job_table, job_table_html
 from pai_sdk._client.job.stopping import Stoppable, stop_unfinished
 from pai_sdk._core.extras import import_pandas
+from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._core.tables.html import table_html
 from pai_sdk._core.tables.table import Cell, Column, Table, text_columns
@@ -77,7 +78,7 @@ class ResultList(list[Item]):
         return job_table_html(records[:_MAX_ROWS], below=below)
 
 
-class MetricList(list[MetricPoint]):
+class MetricList(Aliased, list[MetricPoint]):
     """The values of a job's metrics, oldest first.
 
     In a terminal it prints as a table with one row per value, in a notebook it shows one row and curve per metric.

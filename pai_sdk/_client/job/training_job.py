@@ -462,12 +462,13 @@ class TrainingJob(Aliased):
         """Output channel to URI."""
         return self.record.outputs
 
-    def download(self, channel: str, target: str | Path, *, progress: bool = True) -> Path:
+    @checks_keywords
+    def download(self, channel: str, target: str | Path | None = None, *, progress: bool = True) -> Path:
         """Download an output channel.
 
         Args:
             channel: the name of the channel: `model`, `checkpoints`, …
-            target: the local folder; created if missing.
+            target: the local folder, created if missing; by default, one with the name of the channel.
             progress: display a progress bar.
 
         Returns:
@@ -478,7 +479,7 @@ class TrainingJob(Aliased):
             StorageError: the job wrote nothing there.
             TransferError: some files could not be downloaded; the others are complete.
         """
-        folder = parse_path(target, "target")
+        folder = parse_path(channel if target is None else target, "target")
         return download_output(self.backend, self.record, channel, folder, progress=progress)
 
     def open_output(self, channel: str) -> Store:

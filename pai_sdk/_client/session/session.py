@@ -386,6 +386,7 @@ class Session(Aliased):
         prepare = (lambda: None) if resume is None else (lambda: resume.copy_to_target(self))
         return TrainingJob(submission.submit(plan, backend, prepare=prepare), backend)
 
+    @checks_keywords
     def get_job(self, job_id: str) -> TrainingJob:
         """Attach to a job by its id, or by a name that only one job has.
 

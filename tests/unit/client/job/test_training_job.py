@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -345,6 +346,11 @@ def test_outputs_are_fetched_by_channel(fake_backend: FakeBackend, tmp_path: obj
     assert fake_backend.calls == ["download oss://bucket/m/"]
     with refused(InvalidInputError, "channel"):
         job.download("modle", str(tmp_path))
+
+
+def test_an_output_is_downloaded_to_a_folder_of_its_name(fake_backend: FakeBackend) -> None:
+    fake_backend.extra = {"OutputChannels": [{"Name": "model", "OutputUri": "oss://bucket/m/"}]}
+    assert TrainingJob("train1", fake_backend).download("model") == Path("model")
 
 
 def test_an_unknown_status_and_a_bare_answer_are_no_crash() -> None:
