@@ -48,9 +48,9 @@ def _resolve(owner: object, name: str) -> Any:
     # Requested by Python itself, as by `copy` and `pickle`.
     if name.startswith("__"):
         return object.__getattribute__(owner, name)
-    from pai_sdk._core.names.hints import did_you_mean, nearest
-    from pai_sdk._core.names.peer_names import attribute_hint  # for weight: needed after a mistake only
-    from pai_sdk.errors import NotOfferedAttributeError, notebook_traceback
+    # For weight: needed after a mistake only.
+    from pai_sdk._core.names.peer_names import attribute_hint, missing_attribute
+    from pai_sdk.errors import NotOfferedAttributeError
 
     kind = type(owner)
     for aliases in _tables("ALIASES", kind):
@@ -62,11 +62,7 @@ def _resolve(owner: object, name: str) -> Any:
     # Requested by libraries, such as IPython; or a property of the owner, whose error is raised again.
     if name.startswith("_") or hasattr(kind, name):
         return object.__getattribute__(owner, name)
-    hint = did_you_mean(nearest(name, [each for each in dir(owner) if each[0] != "_"]))
-    # With a name and without an object, because Python would add the question itself; IPython does not.
-    error = AttributeError(f"{kind.__name__!r} object has no attribute {name!r}{hint and f'; {hint}'}", name=name)
-    error._render_traceback_ = lambda: notebook_traceback(error)  # type: ignore[attr-defined]
-    raise error
+    raise missing_attribute(owner, name)
 
 
 def _tables(attribute: str, kind: type) -> list[Any]:

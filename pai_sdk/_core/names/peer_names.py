@@ -14,6 +14,9 @@ import shlex
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
+from pai_sdk._core.names.hints import did_you_mean, nearest
+from pai_sdk.errors import notebook_traceback
+
 DIFFERS = object()
 """The result of a conversion whose value means something that ours does not."""
 
@@ -587,3 +590,13 @@ def attribute_hint(kind: type, name: str) -> str | None:
     """Returns what to use instead of an attribute that a class of pai_sdk does not have, or None."""
     tables = (table.get(c.__name__, {}) for c in kind.__mro__ for table in (ATTRIBUTES, GUESSED_ATTRIBUTES))
     return next((hints[name] for hints in tables if name in hints), None)
+
+
+def missing_attribute(owner: object, name: str) -> AttributeError:
+    """Returns the error of an attribute that is misspelt or unknown, with the nearest name."""
+    hint = did_you_mean(nearest(name, [each for each in dir(owner) if each[0] != "_"]))
+    message = f"{type(owner).__name__!r} object has no attribute {name!r}{hint and f'; {hint}'}"
+    # With a name and without an object, because Python would add the question itself; IPython does not.
+    error = AttributeError(message, name=name)
+    error._render_traceback_ = lambda: notebook_traceback(error)  # type: ignore[attr-defined]
+    return error
