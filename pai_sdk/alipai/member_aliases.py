@@ -59,6 +59,10 @@ _PIPELINE_NAMES = (
 MODULE_MEMBERS: Mapping[str, Mapping[str, type]] = {
     "pai_sdk.pipeline": {
         name: unsupported(f"pai_sdk.pipeline.{name}", instead_of("pai.pipeline")) for name in _PIPELINE_NAMES
-    }
+    },
+    "pai_sdk.session": {
+        name: unsupported(f"pai_sdk.session.{name}", instead_of(f"pai.session.{name}"))
+        for name in ("load_default_config_file",)
+    },
 }
 """Names of alipai's modules that are left out, in modules of ours."""

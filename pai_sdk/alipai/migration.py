@@ -377,8 +377,15 @@ def _missing(line: int, name: str) -> Iterator[Leftover]:
             yield Leftover(line, name, instead_of(name))
     except NotOfferedError as error:
         yield Leftover(line, name, error.instead)
-    except AttributeError:
-        yield Leftover(line, name, instead_of(name) or _OTHERWISE)
+    except (AttributeError, ModuleNotFoundError):
+        yield Leftover(line, name, instead_of(name) or _elsewhere(name) or _OTHERWISE)
+
+
+def _elsewhere(name: str) -> str:
+    """Returns the import of a name of alipai that another module has; empty without one."""
+    last = name.rpartition(".")[2]
+    modules = [f"{_NEW}.{each}" for each in ("estimator", "job", "session", "model", "common.utils")]
+    return next((f"from {each} import {last}" for each in modules if last in import_module(each).__all__), "")
 
 
 def _resolve(parts: Sequence[str]) -> None:

@@ -84,4 +84,6 @@ class _NoModules(list[str]):
         self._module = module
 
     def __iter__(self) -> NoReturn:
-        raise NotOfferedError(_path(self._module), _instead(_path(self._module)))
+        path = _path(self._module)
+        message = f"the modules of {path} are not part of pai_sdk; use instead: {_instead(path)}"
+        raise ModuleNotFoundError(message, name=path)

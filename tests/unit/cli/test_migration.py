@@ -102,6 +102,13 @@ def test_a_use_in_a_formatted_text_is_changed_or_named() -> None:
         ("from pai.toolkit.config import main", "pai.toolkit.config.main", "pai-sdk config"),
         ("from pai.model import InferenceSpec", "pai.model.InferenceSpec", "PAI-EAS"),
         ("from pai.huggingface.model import HuggingFaceModel", "HuggingFaceModel", "PAI-EAS"),
+        (
+            "from pai.common.configs import UserVpcConfig",
+            "UserVpcConfig",
+            "from pai_sdk.estimator import UserVpcConfig",
+        ),
+        ("from pai.experiment import ExperimentConf", "ExperimentConf", "Coming from alipai"),
+        ("from pai.libs.alibabacloud_eas20210701.models import X", "models.X", "its own package"),
         ("import pai; pai.estimator.Unknown", "pai.estimator.Unknown", "Coming from alipai"),
         ("import pai; session.training_job_api.list()", ".training_job_api", "session.list_jobs()"),
         ("import pai; estimator.deploy()", ".deploy()", "PAI-EAS"),
