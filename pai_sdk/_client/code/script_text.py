@@ -33,6 +33,8 @@ WINDOWS_LINE_END = "ends with a carriage return, as a line of a Windows file doe
 
 SHELLS = ("sh", "bash", "dash", "ksh", "zsh")
 _INTERPRETERS = ("python", "python3", "sh", "bash")
+RUNNERS = {".py": "python", ".sh": "bash"}
+"""The program that runs a script, by the suffix of the script."""
 _REQUIREMENTS = "requirements.txt"
 _MARK = b"\xef\xbb\xbf"
 _READ_BYTES = 1 << 20  # of a script
@@ -58,17 +60,29 @@ def is_shell(command: Sequence[str]) -> bool:
 
 def first_script(command: Sequence[str]) -> str | None:
     """Returns the Python or shell script that a command starts first; None unless that is certain."""
-    tokens = list(command)
-    if tokens[:2] in (["sh", "-c"], ["bash", "-c"]):
-        first_line = tokens[2].strip().splitlines()[0] if len(tokens) > 2 and tokens[2].strip() else ""
-        try:
-            tokens = shlex.split(first_line, comments=True)
-        except ValueError:
-            return None
+    tokens = _first_words(command)
     if len(tokens) < 2 or tokens[0] not in _INTERPRETERS:
         return None
     script = tokens[1].rstrip(";").removeprefix("./")
     return None if not script.endswith((".py", ".sh")) or "$" in script or ".." in script else script
+
+
+def script_as_program(command: Sequence[str]) -> str | None:
+    """Returns the name of a script in place of the program, as in `train.py --lr 0.1`; None without one."""
+    # A shell searches a name without a slash in PATH only, where a folder of code is not.
+    name = (_first_words(command) or [""])[0].rstrip(";")
+    return name if name.endswith(tuple(RUNNERS)) and not {*"/$"} & {*name} else None
+
+
+def _first_words(command: Sequence[str]) -> list[str]:
+    """Returns the words of a command, or of the first line of its shell script; empty if they are not certain."""
+    if [*command[:2]] not in (["sh", "-c"], ["bash", "-c"]):
+        return [*command]
+    first_line = command[2].strip().splitlines()[0] if len(command) > 2 and command[2].strip() else ""
+    try:
+        return shlex.split(first_line, comments=True)
+    except ValueError:
+        return []
 
 
 def programs_in(script: str) -> Iterator[str]:

@@ -10,12 +10,14 @@ from typing import Any
 from pai_sdk._client.backend.specs import BACKENDS, backend_for_type
 from pai_sdk._client.code.script_text import (
     PROGRAM,
+    RUNNERS,
     SHELLS,
     WINDOWS_LINE_END,
     file_problems,
     first_script,
     is_shell,
     is_windows_line,
+    script_as_program,
     unix_text,
 )
 from pai_sdk._client.submit.job_names import new_name
@@ -303,6 +305,10 @@ def check_entry(command: Sequence[str], tree: FileTree, source_dir: object) -> N
     # from the image or from an earlier step.
     script = first_script(command)
     names = [entry.path for entry in tree.entries]
+    if (program := script_as_program(command)) in names:
+        runner = RUNNERS[f".{str(program).rpartition('.')[2]}"]
+        problem = f"{program!r} is a file in source_dir {str(source_dir)!r}, not a program"
+        raise InvalidInputError([Problem("command", problem, f"{runner} {program}")])
     if script is None or script.startswith("/") or script in names:
         return
     message = f"entry {script!r} not found in source_dir {str(source_dir)!r}"

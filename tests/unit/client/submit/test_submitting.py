@@ -267,6 +267,19 @@ def test_a_script_that_is_not_there_is_missed_before_it_is_sent(session: Any, so
         estimator(session, source_dir=source_dir, command=command).plan()
 
 
+@pytest.mark.parametrize("command", ["train.py", "train.py --x $PAI_USER_ARGS", ["train.py"]])
+def test_a_script_in_place_of_a_program_is_an_error(
+    session: Any, source_dir: Path, command: str | list[str]
+) -> None:
+    found = problems(estimator(session, source_dir=source_dir, command=command))
+    assert "python train.py" in str(found["command"])
+
+
+def test_a_script_with_a_path_is_a_program(session: Any, source_dir: Path) -> None:
+    for command in ("./train.py", "cp train.py other.py", "other.py"):
+        estimator(session, source_dir=source_dir, command=command).plan()
+
+
 def test_inputs_of_every_kind(session: Any, tmp_path: Path) -> None:
     (tmp_path / "a file.csv").write_text("1")
     (tmp_path / "folder").mkdir()
