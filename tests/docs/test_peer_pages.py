@@ -39,6 +39,7 @@ ATTRIBUTES_HERE = {name for kind in (*KINDS, *ALIASES.values()) for name in dir(
 # Variables, modules and methods in the first column.
 VARIABLES = {
     "aiplatform",
+    "log",
     "client",
     "estimator",
     "fit",
@@ -67,6 +68,7 @@ ELSEWHERE = {
     "spot",
     "arguments",
     "aiplatform",
+    "log",
 }
 
 
