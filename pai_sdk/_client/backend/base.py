@@ -178,9 +178,7 @@ class Plan(Aliased):
         return f"<Plan {self.request.training_job_name}{uploads}>"
 
     def _repr_html_(self) -> str:
-        notes = [f"upload {line}" for line in self._upload_lines()]
-        notes += [f"resume {self.resume}"] if self.resume is not None else []
-        return plan_card_html(self.masked_body(), notes)
+        return plan_card_html(self.masked_body(), self.remarks())
 
     def _upload_lines(self) -> list[str]:
         return [f"{u.origin or u.tree.root} -> {u.uri} ({u.tree.summary()})" for u in self.uploads]

@@ -84,7 +84,8 @@ class JobList(Aliased, Sequence[TrainingJob]):
             is_forward = index.step is None or index.step > 0
             self._fetch(max(limits) if is_forward and min(limits) >= 0 else None)
             return ResultList(self._fetched[index])
-        self._fetch(index + 1 if index >= 0 else None)
+        if not self._fetch(index + 1 if index >= 0 else None) or -index > len(self._fetched):
+            raise IndexError(f"the list has {len(self._fetched)} jobs")
         return self._fetched[index]
 
     def __repr__(self) -> str:

@@ -317,6 +317,9 @@ class LogLine:
     written_at: str | None = None
     missing: int = 0
 
+    def __str__(self) -> str:
+        return self.text
+
     @classmethod
     def of_missing(cls, instance: str, number: int, count: int) -> LogLine:
         """Returns the notice for lines that the service does not return."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
-from pai_sdk._client.job.job_list import attach_to_job
+from pai_sdk._client.job.job_list import JobList, attach_to_job
 from pai_sdk._wire.pai.arguments import check_filters
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, NotFoundError, PermissionDeniedError
@@ -66,3 +66,11 @@ def test_a_status_is_known_in_any_case() -> None:
     assert check_filters("Succeeded", None, None) == "Succeed"
     assert check_filters("stopped", None, None) == "Terminated"
     assert check_filters(None, None, None) is None
+
+
+def test_a_missing_item_says_how_many_there_are() -> None:
+    jobs = JobList(attach_to_job(job_id, Named()) for job_id in NAMES)
+    assert (jobs[3].id, jobs[-4].id) == ("train4", "train1")
+    for index in (4, -5):
+        with pytest.raises(IndexError, match="the list has 4 jobs"):
+            jobs[index]
