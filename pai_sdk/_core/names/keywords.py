@@ -19,6 +19,7 @@ from pai_sdk._core.names.peer_names import DIFFERS, KEYWORDS, OF_JOBS, OF_SESSIO
 from pai_sdk.errors import Problem, WrongCallError
 
 _UNKNOWN = "is an unknown keyword argument"
+_FUNCTION = "Estimator.from_function(train, image_uri='python:3.11') runs a function"
 # With this cutoff, `metrics` is not similar to `prices` or `max_retries`.
 _NEAR = 0.68
 
@@ -122,7 +123,10 @@ class _Call(NamedTuple):
             problem, candidates = self._problem(name)
             problems.append(problem)
             misspelt.update(candidates)
-        return problems + [Problem(name, "is required") for name in missing if name not in misspelt]
+        has_function = any(isinstance(value, FunctionType) for value in self.arguments.values())
+        hints = {"command": _FUNCTION} if has_function else {}
+        required = [name for name in missing if name not in misspelt]
+        return problems + [Problem(name, "is required", hints.get(name, "")) for name in required]
 
     def _problem(self, name: str) -> tuple[Problem, Sequence[str]]:
         """Returns the problem of an unknown keyword, and the parameters that it may mean."""

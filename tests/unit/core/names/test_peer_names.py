@@ -159,6 +159,13 @@ def test_settings_and_jobs_are_told_apart() -> None:
         assert "it is of each job: " in problem_of(name, Session)
 
 
+def test_a_function_in_place_of_a_command_names_its_estimator() -> None:
+    with pytest.raises(WrongCallError) as caught:
+        Estimator(lambda config: None, instance_type="local")  # type: ignore[call-arg, arg-type]
+    (problem,) = caught.value.problems
+    assert (problem.where, problem.hint.partition("(")[0]) == ("command", "Estimator.from_function")
+
+
 def test_too_many_values_by_position_are_named() -> None:
     calls: list[tuple[Callable[..., Any], str]] = [
         (Estimator, "Estimator()"),
