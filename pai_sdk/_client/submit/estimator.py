@@ -67,6 +67,8 @@ class Estimator(EstimatorBase):
         >>> estimator.set_hyperparameters(epochs=3)
         >>> estimator.hyperparameters
         {'lr': 0.1, 'epochs': 3}
+        >>> job = estimator.fit({"train": "data/train.csv"})  # doctest: +SKIP
+        >>> job.download("model", "model/")  # doctest: +SKIP
     """
 
     image_uri: str
