@@ -38,7 +38,7 @@ Run = Annotated[
 
 def metrics(
     run: Run,
-    name: Annotated[str | None, typer.Option(help="Only this metric.")] = None,
+    name: Annotated[str | None, typer.Option("--name", "--tag", "-t", help="Only this metric.")] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Print values until the run has finished, or Ctrl-C.")
     ] = False,

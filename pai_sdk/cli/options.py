@@ -98,6 +98,14 @@ def seconds(text: str) -> float:
     return value
 
 
+def integer_seconds(text: str) -> int:
+    """Parses a whole number of seconds from 1 on, or a duration; the parser of an option."""
+    value = seconds(text)
+    if value < 1 or value != int(value):
+        raise typer.BadParameter(f"{text!r} is not a whole number of seconds, 1 or more; examples: 3600, 30m, 2h")
+    return int(value)
+
+
 def moment_of(text: str, option: str) -> datetime:
     """Parses a time: a duration before now such as `10m`, or a time in ISO 8601, in UTC without a zone."""
     if _DURATION.fullmatch(text):

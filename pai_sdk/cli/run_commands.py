@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -33,7 +34,7 @@ from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.cli.jobs import status_text
 from pai_sdk.cli.options import Json, LabelFilter, pairs
 from pai_sdk.cli.selection.backend import selected_backend
-from pai_sdk.cli.selection.job_names import LAST, complete_run, find_job
+from pai_sdk.cli.selection.job_names import LAST, complete_run, find_jobs
 from pai_sdk.cli.tables import print_json, print_table, table_console
 from pai_sdk.errors import InvalidInputError, NotFoundError, ObjectNotFoundError, Problem
 
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
 
 _POLL_INTERVAL_S = 1.0
 _MAX_JOBS = 200
+_DEFAULT_LIMIT = 20
 _MAX_RUNS = 10_000
 _MAX_HPARAMS, _MAX_TAGS = 6, 8
 _MAX_NAMES = 10  # in a line below the table
@@ -80,7 +82,11 @@ def runs(
     label: LabelFilter = None,
     sort: Sort = "-updated",
     tag: Tags = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", min=1, help="The maximum number of runs.")] = 20,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", "-n", min=1, help="The maximum number of runs: 20 by default, no limit with -q."),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the ids, one per line.")] = False,
     as_json: Json = False,
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Update the table as runs grow, until Ctrl-C.")
@@ -92,8 +98,9 @@ def runs(
 
     Example: pai-sdk runs ./runs --filter "loss<0.3" --sort loss --tag loss --tag eval/acc
     """
-    query = _Query(filter_by, sort, limit, tuple(tag or ()), pairs(label, "--label"))
-    with _manager_of(prefixes or []) as manager:
+    max_runs = limit or (_MAX_RUNS if quiet else _DEFAULT_LIMIT)
+    query = _Query(filter_by, sort, max_runs, tuple(tag or ()), pairs(label, "--label"))
+    with _manager_of(prefixes or [], query.labels) as manager:
         manager.refresh()
         _raise_if_failed(manager)
         if watch:  # which waits for folders and for metrics, too
@@ -105,6 +112,11 @@ def runs(
         _check_folders(prefixes or [], len(all_runs))
         check_names(all_runs, filter_by, sort, query.tags)
         _print_links(manager)
+        _print_limit(prefixes or [], len(all_runs))
+        if quiet:
+            for brief in page.runs:
+                typer.echo(brief.id)
+            return
         if not page.runs and not as_json:
             typer.echo(_no_runs(prefixes or [], all_runs, query))
             return
@@ -139,13 +151,14 @@ def compare(
     Example: pai-sdk compare --label sweep=lr --tag loss --sort loss --save loss.svg
     """
     query = _Query(filter_by, sort, _MAX_RUNS, labels=pairs(label, "--label"))
-    with _manager_of(run or []) as manager:
+    with _manager_of(run or [], query.labels) as manager:
         manager.refresh()
         _raise_if_failed(manager)
         all_runs = manager.runs(limit=_MAX_RUNS).runs
         _check_folders(run or [], len(all_runs))
         check_names(all_runs, filter_by, sort)
         _print_links(manager)
+        _print_limit(run or [], len(all_runs))
         runs = query.page(manager).runs
         if not runs and not as_json:
             typer.echo(_no_runs(run or [], all_runs, query))
@@ -256,8 +269,11 @@ def _points(
 
 
 @contextmanager
-def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
-    """Yields a manager of folders and jobs, which scans only when `refresh` is called."""
+def _manager_of(names: Sequence[str], labels: Mapping[str, str] | None = None) -> Iterator[RunManager]:
+    """Yields a manager of folders and jobs, which scans only when `refresh` is called.
+
+    Without names it is of the newest jobs with the labels.
+    """
     from pai_sdk._data.run.watch.manager import RunManager
 
     folders = _distinct_roots(
@@ -265,10 +281,11 @@ def _manager_of(names: Sequence[str]) -> Iterator[RunManager]:
     )
     ids = [name for name in names if not is_folder(name)]
     if names:
-        jobs = RunsOfJobs(lambda: [_job_of(name) for name in ids])
+        jobs = RunsOfJobs(lambda: {job.id: job for name in ids for job in _jobs_of(name)}.values())
         jobs()  # an unknown job is an error of the command, not a state of the manager
     else:
-        jobs = RunsOfJobs(lambda: islice(TrainingJob.list(local=selected_backend().local), _MAX_JOBS))
+        newest = partial(TrainingJob.list, local=selected_backend().local, labels=labels or None)
+        jobs = RunsOfJobs(lambda: islice(newest(), _MAX_JOBS))
     manager = RunManager(*folders, records=jobs, opener=jobs.open, refresh_s=0)
     try:
         yield manager
@@ -292,9 +309,10 @@ def _is_scanned_below(path: str, root: str) -> bool:
     )
 
 
-def _job_of(name: str) -> TrainingJob:
+def _jobs_of(name: str) -> list[TrainingJob]:
+    """Returns the jobs with a name, or all whose id or name begins with it."""
     try:
-        return find_job(name)
+        return find_jobs(name)
     except NotFoundError as error:
         near = did_you_mean(nearest(name, [path.name for path in Path().iterdir()]))
         message = f"{error}\nthere is no folder {name!r} here either{f'; {near}' if near else ''}"
@@ -487,12 +505,18 @@ def _print_links(manager: RunManager) -> None:
         )
 
 
+def _print_limit(names: Sequence[str], num_runs: int) -> None:
+    """Prints that older jobs were not read."""
+    if not names and num_runs >= _MAX_JOBS:
+        typer.echo(f"only the newest {_MAX_JOBS} jobs were read; --label, or names, select others", err=True)
+
+
 def _no_runs(names: Sequence[str], runs: Sequence[RunBrief], query: _Query) -> str:
     """Returns the reason for an empty table."""
     if runs:
         return f"no run matches {str(query)!r}, of {len(runs)}"
     if not names:
-        return "no jobs"
+        return f"no job matches {str(query)!r}" if query.labels else "no jobs"
     return f"no runs in {_some(names)}: there are no event files, which `report` and TensorBoard write"
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -18,7 +19,7 @@ from pai_sdk._client.session import get_default_session
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.instances.by_hand import run_by_hand
 from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
-from pai_sdk.cli.options import Api, Json, pairs
+from pai_sdk.cli.options import Api, Json, integer_seconds, pairs
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.files import check_is_job_file, check_is_plan, run_command
 from pai_sdk.cli.selection.job_names import JobId, find_job
@@ -54,7 +55,13 @@ InstanceType = Annotated[
 ]
 InstanceCount = Annotated[int | None, _location("--instance-count", min=1, help="The number of instances.")]
 MaxRunTime = Annotated[
-    int | None, _location("--max-run-time", min=1, help="Maximum run time in seconds; then the job is stopped.")
+    int | None,
+    _location(
+        "--max-run-time",
+        metavar="SECONDS",
+        parser=integer_seconds,
+        help="Maximum run time, in seconds or as 2h; then the job is stopped.",
+    ),
 ]
 DryRun = Annotated[bool, _action("--dry-run", help="Print the request as JSON, and submit nothing.")]
 Wait = Annotated[bool, _action("--wait/--no-wait", help="Show the log until the job has finished.")]
@@ -132,8 +139,7 @@ def run(
         options = "--image, --command and --instance-type (the embedded service needs no type)"
         raise typer.BadParameter(f"give a job file such as job.yaml, or {options}")
     if file is not None and context.args:
-        hint = run_command([str(file), *context.args])
-        raise typer.BadParameter(f"takes one job file. To run a program: {hint}", param_hint="FILE")
+        raise typer.BadParameter(_extra_arguments_problem(file, context.args), param_hint="FILE")
     if file is not None:
         check_is_job_file(file)
     job_file = job_file_of({**context.params, "instance_type": _effective_type(instance_type)})
@@ -146,6 +152,15 @@ def run(
         _upload_and_save(plan, submitter.instance_type, save)
     else:
         _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
+
+
+def _extra_arguments_problem(file: Path, arguments: Sequence[str]) -> str:
+    """Describes arguments after the file: values of hyperparameters, or the program of a command."""
+    if file.suffix.lower() in (".yaml", ".yml"):
+        values = [f"--set {shlex.quote(each)}" for each in arguments if "=" in each]
+        hint = f"; a hyperparameter is {' '.join(values)}" if values else ""
+        return f"takes one job file{hint}"
+    return f"takes one job file. To run a program: {run_command([str(file), *arguments])}"
 
 
 def _effective_type(instance_type: str | None) -> str | None:

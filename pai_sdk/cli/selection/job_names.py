@@ -36,14 +36,25 @@ _COMPLETION = RetryPolicy(deadline_s=3.0, max_attempts=1)  # the shell blocks un
 
 def find_job(name: str) -> TrainingJob:
     """Returns the job with an id, otherwise with a name, otherwise with the beginning of an id or of a name."""
+    jobs = find_jobs(name)
+    if len(jobs) > 1:
+        raise _ambiguous(name, jobs)
+    return jobs[0]
+
+
+def find_jobs(name: str) -> list[TrainingJob]:
+    """Returns the jobs with an id, otherwise with a name, otherwise with the beginning of an id or of a name."""
     if name == LAST:
-        return _newest()
+        return [_newest()]
     missing = None
     if _has_service() or backend_for_job(name).is_local:
         try:
-            return TrainingJob.get(name)
+            return [TrainingJob.get(name)]
         except NotFoundError as error:
             missing = error
+        except InvalidInputError:  # several jobs have the name
+            if not name.strip():
+                raise
     similar = list(_jobs(name.partition(" (")[0]))
     matches = [job for job in similar if job.name == name] or [job for job in similar if _run_name_is(name, job)]
     if not matches:
@@ -53,11 +64,9 @@ def find_job(name: str) -> TrainingJob:
             or [job for job in similar if job.name.startswith(name)]
             or _of_other_api(name)
         )
-    if len(matches) == 1:
-        return matches[0]
-    if matches:
-        raise _ambiguous(name, matches)
-    raise _absent(name, searched) from missing
+    if not matches:
+        raise _absent(name, searched) from missing
+    return matches
 
 
 def _run_name_is(name: str, job: TrainingJob) -> bool:

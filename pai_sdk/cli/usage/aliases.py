@@ -23,4 +23,6 @@ def canonical(arguments: Sequence[str]) -> list[str]:
     before, name, after = arguments[:position], arguments[position], arguments[position + 1 :]
     if name == "help":
         return [*before, *canonical(after), "--help"]
+    if name in ("job", "jobs") and after and not after[0].startswith("-"):  # `jobs list`, `job logs JOB`
+        return [*before, *canonical(after)]
     return [*before, _ALIASES.get(name, name), *after]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.usage.aliases import canonical
 from pai_sdk.cli.usage.language import translated
+from pai_sdk.cli.usage.mistakes import UsageError, command_hint, explain_option, explain_value
 
 _VALUES = (("int", "NUMBER"), ("float", "NUMBER"), ("Path", "PATH"))  # by the name of the type
 
@@ -21,10 +23,41 @@ class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _labelled(super().get_params(ctx))
 
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _explained(self, ctx):
+            return super().parse_args(ctx, args)
+
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
         return _labelled(super().get_params(ctx))
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        with _explained(self, ctx):
+            return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        try:
+            return super().resolve_command(ctx, args)
+        except UsageError as error:
+            if hint := command_hint(ctx.command_path, args[0], self.commands):
+                error.message = f"No such command {args[0]!r}; {hint}"
+            raise
+
+
+@contextmanager
+def _explained(command: Any, ctx: Any) -> Iterator[None]:
+    """Adds hints to the errors of its block about unknown options and wrong values."""
+    try:
+        yield
+    except UsageError as error:
+        if hasattr(error, "option_name") and hasattr(error, "possibilities"):
+            parameters = command.get_params(ctx)
+            options = {name for each in parameters for name in (*each.opts, *each.secondary_opts, each.metavar)}
+            explain_option(error, ctx.command_path, options)
+        else:
+            explain_value(error)
+        raise
 
 
 class RootGroup(_Group):

@@ -102,11 +102,42 @@ def test_a_command_starts_without_the_modules_of_others(words: list[str]) -> Non
         ("help service user add", "service user add --help"),
         ("version", "--version"),
         ("--verbose list --help", "ps --help"),
+        ("jobs list --help", "ps --help"),
+        ("job logs --help", "logs --help"),
     ],
 )
 def test_commands_have_the_names_that_people_type(words: str, same: str) -> None:
     typed, expected = (CliRunner().invoke(app, text.split(), prog_name="pai-sdk") for text in (words, same))
     assert (typed.exit_code, typed.stdout) == (0, expected.stdout)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        ("squeue", "pai-sdk ps"),
+        ("launch task.yaml", "pai-sdk run job.yaml"),
+        ("rerun train1", "pai-sdk clone JOB"),
+        ("PS", "'ps'"),
+        ("service start", "pai-sdk serve"),
+        ("ps --state Running", "--status"),
+        ("ps --verbose", "pai-sdk --verbose ps"),
+        ("--json ps", "pai-sdk ps --json"),
+        ("run job.yaml --detach", "--no-wait"),
+        ("run job.yaml --lr 0.2", "--set lr=VALUE"),
+        ("run job.yaml lr=0.2", "--set lr=0.2"),
+        ("run -f job.yaml", "pai-sdk run job.yaml"),
+        ("compare --metric loss", "--tag"),
+        ("ps -n many", "'many' is not a whole number"),
+        ("ps -n 0", "1 or more"),
+        ("run job.yaml --max-run-time soon", "2h"),
+    ],
+)
+def test_a_wrong_command_line_names_the_right_one(words: str, hint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    result = CliRunner().invoke(app, words.split(), prog_name="pai-sdk")
+    assert result.exit_code == 2
+    assert hint in result.stderr
+    assert "Input should be" not in result.stderr
 
 
 def test_another_name_of_a_command_starts_this_command_only() -> None:

@@ -222,6 +222,37 @@ def test_jobs_with_one_name_are_told_apart(pai: Pai, jobs: dict[str, TrainingJob
     assert [row.split("  ")[0] for row in rows] == ["same (ain0)", "same (ain2)"]
 
 
+def test_a_prefix_of_several_jobs_lists_all_of_them(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
+    assert pai("runs", "train", "--sort", "id", "-q").stdout == "train0\ntrain2\n"
+    assert names_of(pai("compare", "train", "--tag", "loss", "--json").stdout) == ["train0", "train2"]
+
+
+def test_ids_for_scripts_are_in_order_and_complete(
+    pai: Pai, jobs: dict[str, TrainingJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_commands, "_DEFAULT_LIMIT", 1)
+    assert pai("runs", "--sort", "-id", "-q").stdout == "train2\ntrain0\n"
+    assert pai("runs", "--sort", "-id", "-q", "-n", 1).stdout == "train2\n"
+    assert pai("runs", "--filter", "loss>9", "-q").stdout == ""
+
+
+def test_a_hyperparameter_needs_no_prefix(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
+    assert pai("runs", "--filter", "lr=0.1", "--sort", "-lr", "-q").stdout.split() == ["train0", "train2"]
+    assert pai("runs", "--filter", "lr>0.1", "-q").stdout == ""
+
+
+def test_older_jobs_that_were_not_read_are_announced(
+    pai: Pai, jobs: dict[str, TrainingJob], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "newest" not in pai("runs").stderr
+    monkeypatch.setattr(run_commands, "_MAX_JOBS", 1)
+    assert "only the newest 1 jobs" in pai("runs").stderr
+    filters: dict[str, object] = {}
+    monkeypatch.setattr(TrainingJob, "list", lambda **given: filters.update(given) or iter(()))
+    assert "no job matches" in pai("runs", "--label", "sweep=lr").stdout
+    assert filters["labels"] == {"sweep": "lr"}  # the service selects, not the newest 200
+
+
 def test_a_single_run_shows_all_its_hyperparameters(pai: Pai, jobs: dict[str, TrainingJob]) -> None:
     titles, row = pai("runs", "train0", "--tag", "loss").stdout.splitlines()
     assert titles.split() == ["RUN", "JOB", "STATUS", "AGE", "lr", "loss"]
@@ -421,7 +452,6 @@ def test_metrics_that_are_asked_for_come_first(pai: Pai, folder: Path) -> None:
         ),
         (("--sort", "mape"), "sort"),
         (("--sort", "upated"), "sort"),
-        (("--sort", "lr"), "sort"),
         (("--sort", "hparams.rl"), "sort"),
         (("-t", "los"), "tag"),
         (("-t", "lr", "-t", "loss"), "tag"),

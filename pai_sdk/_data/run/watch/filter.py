@@ -15,7 +15,8 @@ value, or one word that the id or the name must contain.
 
 Operators: `=` and `!=`, with several values between commas; `<`, `<=`, `>`, `>=`; `~` and `!~`, which match a
 substring without regard to case. Names and values that contain spaces or operators are quoted:
-`hparams."my lr"=0.1`. A run without the value matches `!=` and `!~` only.
+`hparams."my lr"=0.1`. A run without the value matches `!=` and `!~` only. A name that
+no metric has is that of a hyperparameter or label: `lr=0.1`.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import math
 import operator
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -117,13 +118,21 @@ class RunKey:
         return self.name in brief.hparams if self.group == "hparams" else self.value(brief) is not None
 
 
-def parse_key(text: str) -> RunKey:
-    """Parses a key such as `hparams.lr`; names without a known group are metrics."""
+def parse_key(text: str, briefs: Collection[RunBrief] = ()) -> RunKey:
+    """Parses a key such as `hparams.lr`.
+
+    A name without a known group is a metric, or what else the runs have of this name: a hyperparameter, a label.
+    """
     for group, names in (("text", _STRING_KEYS), ("time", _TIME_KEYS), ("count", _COUNT_KEYS)):
         if text in names:
             return RunKey(group, text)
     group, dot, name = text.partition(".")
-    return RunKey(group, name) if dot and group in _GROUPS and name else RunKey("metrics", text)
+    if dot and group in _GROUPS and name:
+        return RunKey(group, name)
+    key = RunKey("metrics", text)
+    groups = () if any(map(key.tag, briefs)) else ("hparams", "labels")
+    other = next((group for group in groups if any(text in getattr(brief, group) for brief in briefs)), None)
+    return key if other is None else RunKey(other, text)
 
 
 @dataclass(frozen=True)
@@ -184,14 +193,19 @@ class RunFilter:
         return all(condition.holds(brief) for condition in self.conditions)
 
 
-def parse_filter(text: str, labels: Mapping[str, str] | None = None) -> RunFilter:
-    """Parses a filter (see the module) and labels that runs must have; an InvalidInputError has all problems."""
+def parse_filter(
+    text: str, labels: Mapping[str, str] | None = None, briefs: Collection[RunBrief] = ()
+) -> RunFilter:
+    """Parses a filter (see the module) and labels that runs must have; an InvalidInputError has all problems.
+
+    `briefs` are the runs to filter, which decide whether `lr` is a metric or a hyperparameter.
+    """
     conditions: list[_Condition | _Word] = []
     problems: list[Problem] = []
     at = len(text) - len(text.lstrip())
     while at < len(text):
         try:
-            condition, at = _condition(text, at)
+            condition, at = _condition(text, at, briefs)
             conditions.append(condition)
         except _FilterSyntaxError as error:
             problems.append(Problem(f"filter, character {error.at + 1}", error.message, error.hint))
@@ -212,7 +226,7 @@ class _FilterSyntaxError(Exception):
         self.resume_at = space.start() if space else len(text)
 
 
-def _condition(text: str, at: int) -> tuple[_Condition | _Word, int]:
+def _condition(text: str, at: int, briefs: Collection[RunBrief]) -> tuple[_Condition | _Word, int]:
     name, end = _token(text, at, is_key=True)
     match = _OPERATOR.match(text, end)
     if match is None:
@@ -220,7 +234,7 @@ def _condition(text: str, at: int) -> tuple[_Condition | _Word, int]:
     if end == at:
         raise _FilterSyntaxError(text, at, f"there is no name before {match[1]}", "such as status=Running")
     sign = match[1].replace("==", "=")
-    key = parse_key(name)
+    key = parse_key(name, briefs)
     values: list[Any] = []
     end = match.end()
     while True:

@@ -29,12 +29,12 @@ class _Order:
     is_reversed: bool
 
     @classmethod
-    def of(cls, text: str) -> _Order:
+    def of(cls, text: str, briefs: Collection[RunBrief] = ()) -> _Order:
         name = text.removeprefix("-")
         if not name:
             hint = "id, name, created, updated, status, hparams.NAME or metrics.TAG; - reverses"
             raise InvalidInputError([Problem("sort", f"unknown key {text!r}", hint)])
-        return cls(parse_key(name), text.startswith("-"))
+        return cls(parse_key(name, briefs), text.startswith("-"))
 
     def sort_value(self, brief: RunBrief) -> tuple[int, Any] | None:
         """Returns a value in which numbers sort before strings; None for a run without the value."""
@@ -90,11 +90,12 @@ def page_of(
     """Returns a page of the runs of a snapshot; see `RunManager.runs`."""
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MAX_RUNS:
         raise InvalidInputError([wrong_value("limit", limit, f"an integer from 1 to {_MAX_RUNS:,}")])
-    order, run_filter = _Order.of(sort), parse_filter(filter, labels)
+    briefs = snapshot.briefs.values()
+    order, run_filter = _Order.of(sort, briefs), parse_filter(filter, labels, briefs)
     query_hash = hashlib.sha256(json.dumps([filter, sort, sorted((labels or {}).items())]).encode()).hexdigest()[
         :8
     ]
-    matches = order.sorted(brief for brief in snapshot.briefs.values() if run_filter.matches(brief))
+    matches = order.sorted(brief for brief in briefs if run_filter.matches(brief))
     start = 0
     if cursor is not None:
         last_value, run_id = _read_cursor(cursor, query_hash)
@@ -115,7 +116,7 @@ def select_runs(snapshot: Snapshot, runs: str | Iterable[str | RunReference]) ->
     if isinstance(runs, str):
         if runs in snapshot.briefs:
             return [snapshot.briefs[runs]]
-        run_filter = parse_filter(runs)
+        run_filter = parse_filter(runs, briefs=snapshot.briefs.values())
         return _Order.of("-created").sorted(filter(run_filter.matches, snapshot.briefs.values()))
     ids = run_ids(runs)
     missing = [Problem("runs", f"there is no run {run_id!r}") for run_id in ids if run_id not in snapshot.briefs]
@@ -126,17 +127,17 @@ def select_runs(snapshot: Snapshot, runs: str | Iterable[str | RunReference]) ->
 
 def tags_in(briefs: Iterable[RunBrief], filter: str, sort: str) -> list[str]:
     """Returns the metrics that a filter and an order name, if any run has them."""
-    keys = [*([_Order.of(sort).key] if sort else []), *parse_filter(filter).keys]
     runs = list(briefs)
+    keys = [*([_Order.of(sort, runs).key] if sort else []), *parse_filter(filter, briefs=runs).keys]
     tags_of_keys = ([tag for brief in runs if (tag := key.tag(brief)) is not None][:1] for key in keys)
     return [*dict.fromkeys(tag for tags in tags_of_keys for tag in tags)]
 
 
 def check_names(briefs: Collection[RunBrief], filter: str = "", sort: str = "", tags: Iterable[str] = ()) -> None:
     """Checks that some run has each metric, hyperparameter and label that a query names."""
-    requested = [("sort", _Order.of(sort).key)] if sort else []
+    requested = [("sort", _Order.of(sort, briefs).key)] if sort else []
     # `keys` leaves out conditions with `!=` and `!~`: runs without the value meet them.
-    requested += [("filter", key) for key in parse_filter(filter).keys]
+    requested += [("filter", key) for key in parse_filter(filter, briefs=briefs).keys]
     requested += [("tag", RunKey("metrics", tag)) for tag in tags]
     scalars = (tag for brief in briefs for tag, summary in brief.tags.items() if summary.kind == "scalar")
     existing = {"metrics": [*dict.fromkeys(scalars)]}

@@ -46,6 +46,19 @@ RUNS = snapshot(
 )
 
 
+def test_a_name_that_no_metric_has_is_that_of_a_hyperparameter_or_a_label() -> None:
+    assert ids(RUNS, sort="lr") == ids(RUNS, sort="hparams.lr")
+    assert ids(RUNS, filter="lr=auto") == ["c"]
+    assert ids(RUNS, filter="lr<0.05") == ["a"]
+    named = snapshot(
+        with_loss("a", 0.5, hparams={"loss": "1"}, labels={"team": "nlp"}),
+        with_loss("b", 1.0, labels={"team": "cv"}),
+    )
+    assert ids(named, filter="loss=1") == ["b"]  # a metric comes first
+    assert ids(named, filter="team=nlp") == ["a"]
+    assert [run.id for run in select_runs(named, "team=cv")] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("sort", "order"),
     [
