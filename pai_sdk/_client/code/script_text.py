@@ -60,7 +60,7 @@ def is_shell(command: Sequence[str]) -> bool:
 
 def first_script(command: Sequence[str]) -> str | None:
     """Returns the Python or shell script that a command starts first; None unless that is certain."""
-    tokens = _first_words(command)
+    tokens = _first_tokens(command)
     if len(tokens) < 2 or tokens[0] not in _INTERPRETERS:
         return None
     script = tokens[1].rstrip(";").removeprefix("./")
@@ -70,11 +70,11 @@ def first_script(command: Sequence[str]) -> str | None:
 def script_as_program(command: Sequence[str]) -> str | None:
     """Returns the name of a script in place of the program, as in `train.py --lr 0.1`; None without one."""
     # A shell searches a name without a slash in PATH only, where a folder of code is not.
-    name = (_first_words(command) or [""])[0].rstrip(";")
+    name = (_first_tokens(command) or [""])[0].rstrip(";")
     return name if name.endswith(tuple(RUNNERS)) and not {*"/$"} & {*name} else None
 
 
-def _first_words(command: Sequence[str]) -> list[str]:
+def _first_tokens(command: Sequence[str]) -> list[str]:
     """Returns the words of a command, or of the first line of its shell script; empty if they are not certain."""
     if [*command[:2]] not in (["sh", "-c"], ["bash", "-c"]):
         return [*command]

@@ -17,7 +17,7 @@ from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, Problem
 
 _MAX_ROWS = 50
 _MAX_NAMESAKES = 100  # jobs whose names have the name of the searched job as a part
-_MAX_SHOWN_IDS = 5
+_MAX_PRINTED_IDS = 5
 
 
 def attach_to_job(id_or_name: str, backend: Backend) -> TrainingJob:
@@ -32,7 +32,7 @@ def attach_to_job(id_or_name: str, backend: Backend) -> TrainingJob:
         if not ids:
             raise
     if len(ids) > 1:
-        shown = f"{', '.join(ids[:_MAX_SHOWN_IDS])}{' …' if len(ids) > _MAX_SHOWN_IDS else ''}"
+        shown = f"{', '.join(ids[:_MAX_PRINTED_IDS])}{' …' if len(ids) > _MAX_PRINTED_IDS else ''}"
         reason = f"{len(ids)} jobs have the name {id_or_name!r}"
         raise InvalidInputError([Problem("job_id", reason, f"give the id of one: {shown}")])
     return TrainingJob(ids[0], backend, record=backend.get(ids[0]))

@@ -674,13 +674,13 @@ def _explain_no_values(job: TrainingJob, name: str | None) -> str:
     with suppress(PaiError):  # an explanation in a repr is not worth an error
         existing = dict.fromkeys(point.name for point in job.backend.metrics(job.id) if point.name)
         if not existing:
-            return f"{message}: {_why_no_metrics(job)}"
+            return f"{message}: {_missing_metrics_reason(job)}"
         if name is not None and name not in existing:
             return f"{message}: {name_hint(name, existing)}"
     return message
 
 
-def _why_no_metrics(job: TrainingJob) -> str:
+def _missing_metrics_reason(job: TrainingJob) -> str:
     if not job.record.status.is_terminal:
         return "the job has reported no metrics yet"
     definitions = (job.record.algorithm_spec or {}).get("MetricDefinitions") or ()
