@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import threading
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -144,7 +143,6 @@ class TensorBoard:
                 is_uri = uri_scheme(self.summary_uri) is not None or self.summary_uri.startswith("file:")
                 uri = self.summary_uri if is_uri else Path(self.summary_uri).expanduser().absolute().as_uri()
                 self._board = open_board(uri, lambda uri: open_store(uri, self._session))
-                atexit.register(self._board.close)  # otherwise the program outlives this process
 
     def wait(self) -> None:
         """Return immediately: it listens since its start."""
@@ -165,7 +163,6 @@ class TensorBoard:
         if self._timer is not None:
             self._timer.cancel()
         if self._board is not None:
-            atexit.unregister(self._board.close)  # which keeps the board alive
             self._board.close()
             self._board = None
 

@@ -6,6 +6,7 @@ copies new events every few seconds until the board is closed.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib.util
 import logging
@@ -48,7 +49,7 @@ def open_board(uri: str, open_store: Callable[[str], Store], *, port: int = 0) -
 
 
 class Board:
-    """A running TensorBoard at `url`. Use it as a context manager, or call `close`.
+    """A running TensorBoard at `url`. Use it as a context manager, or call `close`; it ends with this process.
 
     Without `folder` a temporary folder is used, which `copy` fills with new events. Port 0 is any free port.
     Raises MissingExtraError without TensorBoard, and ServiceStartError, with the end of its output, if it fails.
@@ -76,6 +77,7 @@ class Board:
                 folder = log_dir
             self._program, self.url = self._start(folder, port)
             undo.pop_all()
+        atexit.register(self.close)  # otherwise the program outlives this process
 
     def __enter__(self) -> Board:
         return self
@@ -97,6 +99,7 @@ class Board:
 
     def close(self) -> None:
         """Stops the program and removes the temporary folder. Closing again does nothing."""
+        atexit.unregister(self.close)  # which keeps the board alive
         self._closed.set()  # first: the stack joins the copier, which waits for this event
         self._stack.close()
 

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import tempfile
 import threading
 import urllib.request
@@ -92,6 +96,29 @@ def test_close_ends_the_program_before_it_waits_for_its_output(
     assert board._program.poll() is not None
     assert None not in exit_codes
     assert not [thread for thread in threading.enumerate() if "_read" in thread.name]
+
+
+def test_one_that_is_not_closed_ends_with_the_program(tmp_path: Path) -> None:
+    module = tmp_path / "tensorboard" / "main.py"
+    module.parent.mkdir()
+    module.with_name("__init__.py").touch()
+    module.write_text(
+        "import sys, time; print('http://127.0.0.1:1/', file=sys.stderr, flush=True); time.sleep(600)"
+    )
+    program = (
+        "from pai_sdk._client.job.board import Board\n"
+        "board = Board(None, lambda folder: None)\n"
+        "print(board._program.pid)\n"
+    )
+    variables = {**os.environ, "PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=variables, capture_output=True, text=True, timeout=60, check=True
+    )
+    try:
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(done.stdout), signal.SIGKILL)
+    finally:
+        assert not list(tmp_path.glob("pai-board-*"))
 
 
 def test_a_job_without_that_output() -> None:
