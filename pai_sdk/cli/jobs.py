@@ -318,7 +318,7 @@ def events(job_id: JobId, as_json: Json = False) -> None:
 
 
 def waiting_reason(job_id: JobId, as_json: Json = False) -> None:
-    """Show why a job has not started: its place in the queue, what it waits for, and since when.
+    """Show why a job has not started: its position in the queue, what it waits for, and since when.
 
     Example: pai-sdk why train129f212o89d
     """

@@ -240,7 +240,7 @@ def _executor_options(executor: str, options: list[str], ray_address: str | None
         if not (separator and name):
             raise typer.BadParameter(f"{text!r} is not NAME=VALUE.", param_hint="--executor-option")
         if name in parsed:
-            raise typer.BadParameter(f"{name!r} is given twice.", param_hint="--executor-option")
+            raise typer.BadParameter(f"{name!r} is defined more than once.", param_hint="--executor-option")
         parsed[name] = value
     if ray_address is not None:
         if executor != "ray":

@@ -136,7 +136,7 @@ def _service_on(data: Path | None) -> Iterator[None]:
         yield
         return
     if selected_backend().is_explicit:
-        raise typer.BadParameter("give one of --data, --embedded and --profile", param_hint="--data")
+        raise typer.BadParameter("give only one of --data, --embedded and --profile", param_hint="--data")
     root = expanded(data).absolute()
     with default_session_from(partial(session_on, service_on(root))):
         yield
@@ -144,7 +144,7 @@ def _service_on(data: Path | None) -> Iterator[None]:
 
 def _show_service(job: str | None, run: str | None, *, open_browser: bool) -> None:
     if job is not None and run is not None:
-        raise typer.BadParameter("give one of --job and --run")
+        raise typer.BadParameter("give only one of --job and --run")
     session = get_default_session()
     _require_page(session)
     shown = job or run

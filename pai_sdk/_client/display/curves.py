@@ -48,7 +48,7 @@ class MetricCurve:
         self.last_step = point.step
 
     def svg(self) -> str:
-        """Returns the curve with its scale, as inline SVG: largest and smallest value, first and last step."""
+        """Returns the curve with its scale, as inline SVG: maximum and minimum, first and last step."""
         return small_curve(self.values, self.first_step, self.last_step)
 
     def blocks(self, width: int = 12) -> str:

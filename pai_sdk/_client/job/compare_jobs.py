@@ -38,7 +38,7 @@ _MAX_HYPERPARAMETERS = 8
 
 @dataclass(frozen=True)
 class MetricRange:
-    """The last, the smallest and the largest value of a metric, and the number of values."""
+    """The last, minimum and maximum value of a metric, and the number of values."""
 
     last: float  # NaN if it was no number
     min: float  # NaN without any number
@@ -104,7 +104,7 @@ class JobComparison:
         return compare_hyperparameters([job.hyperparameters for job in self.jobs])
 
     def best(self, metric: str, mode: str | None = None) -> ComparedJob:
-        """The job with the smallest or the largest value of a metric.
+        """The job with the minimum or maximum of a metric.
 
         Args:
             metric: the name of the metric.
@@ -225,7 +225,7 @@ class JobComparison:
 
 @short_traceback
 def compare(jobs: Iterable[TrainingJob], metrics: Sequence[str] | None = None) -> JobComparison:
-    """Compare jobs: the hyperparameters in which they differ; the last, smallest and largest value of each metric.
+    """Compare jobs: the hyperparameters in which they differ; the last, minimum and maximum value of each metric.
 
     If several instances report a metric, the first one counts: process 0, otherwise the first by role and number;
     reported values are preferred to those from logs. All values are read: for long trainings and many jobs, name

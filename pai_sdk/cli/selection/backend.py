@@ -134,7 +134,7 @@ def with_backend_options(command: Callable[..., None], *, with_local: bool = Tru
 def _selected(selection: SelectedBackend) -> Iterator[None]:
     """Selects a backend in its block, also for the default session."""
     if selection.embedded + selection.local + (selection.profile is not None) > 1:
-        raise typer.BadParameter("give one of --embedded, --local and --profile")
+        raise typer.BadParameter("give only one of --embedded, --local and --profile")
     if selection.profile is not None and not selection.profile.strip():
         raise typer.BadParameter("is empty; give the name of a profile", param_hint="--profile")
     token = _selection.set(selection)

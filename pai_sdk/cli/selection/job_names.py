@@ -1,4 +1,4 @@
-"""The argument JOB: an id, a name, the beginning of one, or `-` for the newest job; with completion in shells."""
+"""The argument JOB: an id, a name, a unique prefix of one, or `-` for the newest job; with completion in shells."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COMPLETION = RetryPolicy(deadline_s=3.0, max_attempts=1)  # the shell blocks un
 
 
 def find_job(name: str) -> TrainingJob:
-    """Returns the job with an id, otherwise with a name, otherwise with the beginning of an id or of a name."""
+    """Returns the job with an id, otherwise with a name, otherwise with a prefix of an id or of a name."""
     jobs = find_jobs(name)
     if len(jobs) > 1:
         raise _ambiguous(name, jobs)
@@ -43,7 +43,7 @@ def find_job(name: str) -> TrainingJob:
 
 
 def find_jobs(name: str) -> list[TrainingJob]:
-    """Returns the jobs with an id, otherwise with a name, otherwise with the beginning of an id or of a name."""
+    """Returns the jobs with an id, otherwise with a name, otherwise with a prefix of an id or of a name."""
     if name == LAST:
         return [_newest()]
     missing = None

@@ -241,7 +241,7 @@ def _histogram_by_limits(message: bytes) -> Floats:
     filled = np.flatnonzero(count > 0)
     if not len(filled):
         return np.empty((0, 3))
-    # The outermost limits are ±float64 max, so the smallest and the largest value replace them.
+    # The outermost limits are ±float64 max, so the minimum and maximum replace them.
     first, last = filled[0], filled[-1]
     edges = np.concatenate([[min_value], right[first:last], [max_value]])
     return np.stack([edges[:-1], edges[1:], count[first : last + 1]], axis=1)

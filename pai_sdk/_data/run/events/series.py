@@ -114,7 +114,7 @@ class Series:
     def downsample(self, points: int) -> Series:
         """Returns fewer points, among them the first, the last, the smallest and the largest.
 
-        The series is split into parts with equally many points; the smallest and the largest value of each part
+        The series is split into parts with equally many points; the minimum and maximum of each part
         are returned, unchanged. A series that is short enough is returned unchanged.
 
         Args:

@@ -103,7 +103,7 @@ class _Ranges:
         return column
 
     def extremes(self, y: Values) -> tuple[Floats, Floats]:
-        """Returns the smallest and the largest value of each bucket that are not NaN; NaN where there is none."""
+        """Returns the minimum and maximum of each bucket that are not NaN; NaN where there is none."""
         max_points = int((self.lasts - self.starts).max()) + 1
         if max_points <= _FEW_POINTS and max_points * len(self.starts) <= 2 * y.shape[-1]:
             lowest = y.take(self.starts, axis=-1)

@@ -356,7 +356,7 @@ def _band(px: Floats, low: Floats, high: Floats, colour: str) -> str:
 
 
 def _zigzag(px: Floats, low: Floats, high: Floats, last: Floats) -> tuple[Floats, Floats]:
-    """Returns a line through the smallest and the largest value of each bucket, side by side within its width."""
+    """Returns a line through the minimum and maximum of each bucket, side by side within its width."""
     apart = np.diff(px).min() / 4 if len(px) > 1 else 0.0
     ends = np.where(np.isfinite(last)[:, None], np.column_stack([low, high]), np.nan)
     return np.column_stack([px - apart, px + apart]).ravel(), ends.ravel()

@@ -78,7 +78,7 @@ def small_curve(
 
 
 def _extremes(values: Sequence[float], columns: int) -> Sequence[float]:
-    """Returns the smallest and the largest value of each column of pixels, and the first and the last value."""
+    """Returns the minimum and maximum of each column of pixels, and the first and the last value."""
     if len(values) <= 2 * columns:
         return values
     points = [values[0]]
