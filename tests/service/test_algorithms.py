@@ -188,7 +188,7 @@ def test_a_job_that_the_algorithm_does_not_take_is_told_all_that_is_wrong(servic
     )
     message = service.call("POST", "/trainingjobs", body=body).json()["Message"]
     for complaint in (
-        "2 is too large; at most 1",
+        "2 is too large; the maximum is 1",
         "HyperParameters['rate']: the algorithm has no such hyperparameter",
         "ComputeResource.EcsSpec: the algorithm does not run on 'ecs.c6'",
         "ComputeResource.EcsCount: the algorithm runs on one instance",

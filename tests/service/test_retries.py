@@ -143,7 +143,7 @@ def test_the_next_attempt_begins_after_a_restart_of_the_service(tmp_path: Path) 
         ({"pai-sdk.max_retries": "many"}, "expected an integer"),
         ({"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "Preemted"}, "did you mean 'Preempted'"),
         ({"pai-sdk.retry_on": "Preempted"}, "no effect without max_retries"),
-        ({"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "StoppedByUser"}, "cannot be followed"),
+        ({"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "StoppedByUser"}, "cannot be retried"),
     ],
 )
 def test_wrong_tags_are_refused(client: Client, tags: dict[str, str], problem: str) -> None:

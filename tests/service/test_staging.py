@@ -128,8 +128,8 @@ def test_it_is_told_what_a_job_goes_on_from(store: ObjectStore, sandbox: Sandbox
         ).fill()
         store.put_bytes("data", "out/a", bytes(2000))
     assert told == [
-        "Output channel 'checkpoints' begins with what is at oss://data/out/; that is fetched now.",
-        "Output channel 'checkpoints' begins with 2,000 bytes of earlier files.",
+        "Output channel 'checkpoints' continues from the files at oss://data/out/; downloading them.",
+        "Output channel 'checkpoints' starts with 2,000 bytes of earlier files.",
     ]
 
 
@@ -149,7 +149,7 @@ def test_the_code_may_be_one_file_and_have_an_endpoint(store: ObjectStore, sandb
 @pytest.mark.parametrize(
     ("fields", "reason_code", "message"),
     [
-        ({"CodeDir": code("none/")}, "CodeNotFound", "nothing at oss://data/none/"),
+        ({"CodeDir": code("none/")}, "CodeNotFound", "nothing exists at oss://data/none/"),
         ({"CodeDir": {**code("a/"), "LocationType": "git"}}, "NotSupported", "from OSS only"),
         ({"CodeDir": {"LocationValue": {"Url": "x"}}}, "CodeNotFound", "Bucket and Key"),
         (
@@ -157,7 +157,7 @@ def test_the_code_may_be_one_file_and_have_an_endpoint(store: ObjectStore, sandb
             "NotSupported",
             "object store of its own",
         ),
-        ({"InputChannels": inputs("oss://data/none")}, "InputNotFound", "input channel 'in0': there is nothing"),
+        ({"InputChannels": inputs("oss://data/none")}, "InputNotFound", "input channel 'in0': nothing exists"),
         ({"InputChannels": inputs("oss://other/a/")}, "InputNotFound", "no bucket 'other'"),
         ({"InputChannels": inputs("nas://fs/a/")}, "NotSupported", "oss:// URIs only"),
         ({"InputChannels": inputs("odps://p/tables/t")}, "NotSupported", "oss:// URIs only"),

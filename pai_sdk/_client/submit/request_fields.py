@@ -284,7 +284,9 @@ def command_list(command: str | Sequence[str], problems: Problems) -> list[str]:
         return ["sh", "-c", unix_text(command)]
     parts = list(command) if isinstance(command, Sequence) and not isinstance(command, bytes) else []
     if not parts or not all(isinstance(part, str) for part in parts):
-        problems.add("command", "expected a string or a list of strings", "such as 'python train.py'")
+        problems.add(
+            "command", type_problem("a string or a list of strings", command), "such as 'python train.py'"
+        )
         return parts
     for number, part in enumerate(parts):
         if is_windows_line(part):

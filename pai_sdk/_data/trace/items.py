@@ -49,7 +49,7 @@ def as_text(value: Any) -> str | None:
         return value.decode()
     if isinstance(value, uuid.UUID):
         return str(value)
-    raise _wrong(value, "a string column takes str")
+    raise _wrong(value, "a string column takes strings")
 
 
 def as_bytes(value: Any) -> bytes | None:

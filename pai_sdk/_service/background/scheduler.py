@@ -313,7 +313,7 @@ class Scheduler:
             self._jobs.move(
                 job.id,
                 JobStatus.RUNNING,
-                text="The job runs.",
+                text="The job is running.",
                 instances=state.instances,
                 started_at=state.started_at,
             )

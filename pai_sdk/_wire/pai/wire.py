@@ -17,7 +17,7 @@ from pydantic import (
 from pydantic.alias_generators import to_pascal
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
-from pai_sdk._core.names.hints import name_hint
+from pai_sdk._core.names.hints import name_hint, type_problem
 from pai_sdk.errors import InvalidInputError, Problem
 
 _Model = TypeVar("_Model", bound="Sent")
@@ -27,8 +27,15 @@ NullableList: TypeAlias = Annotated[list[_T], BeforeValidator(lambda value: [] i
 """A list of a `Received` model; some services send null in place of an empty one."""
 
 _UNKNOWN_FIELD = "unknown_field"
-# Replaces texts of pydantic that name its schema.
-_SENTENCES = {"missing": "is required"}
+# Types of pydantic's errors for a value of a wrong type, and the expected type.
+_EXPECTED = {
+    "string_type": "a string",
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "an integer"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "a boolean"),
+    **dict.fromkeys(("list_type", "tuple_type"), "a list"),
+    **dict.fromkeys(("dict_type", "mapping_type", "model_type"), "a mapping"),
+}
 
 
 class Sent(BaseModel):
@@ -86,11 +93,19 @@ class Sent(BaseModel):
 def problems_of(error: ValidationError, where: str) -> list[Problem]:
     """Returns the problems of a failed validation by pydantic; `where` names the validated value."""
     problems = []
-    for detail in error.errors(include_url=False, include_input=False):
+    for detail in error.errors(include_url=False):
         path = "".join(f".{part}" if isinstance(part, str) else f"[{part}]" for part in detail["loc"])
-        message = _SENTENCES.get(detail["type"], detail["msg"].removeprefix("Value error, "))
-        problems.append(Problem(where + path, message))
+        problems.append(Problem(where + path, _message(detail)))
     return problems
+
+
+def _message(detail: ErrorDetails) -> str:
+    """Returns what is wrong, without the value and without names of pydantic's schemas."""
+    if detail["type"] == "missing":
+        return "is required"
+    if (expected := _EXPECTED.get(detail["type"])) is not None:
+        return type_problem(expected, detail["input"])
+    return detail["msg"].removeprefix("Value error, ")
 
 
 def _with_suggestion(model: type[BaseModel], detail: ErrorDetails) -> InitErrorDetails:

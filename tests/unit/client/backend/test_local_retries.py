@@ -163,7 +163,7 @@ def test_a_fault_at_the_beginning_is_not_the_end(
     job_id = submit(backend, FAILS_TWICE)
     monkeypatch.setattr(backend._executor, "start", start_later)
     until_status(backend, job_id, "Succeed")
-    assert "the next attempt could not begin, and is tried again: the engine is away" in caplog.text
+    assert "the next attempt could not start, retrying: the engine is away" in caplog.text
 
 
 def test_two_processes_begin_an_attempt_once(backend: LocalBackend) -> None:

@@ -274,4 +274,4 @@ def test_the_notice_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture
     notices = [
         each.getMessage() for each in caplog.records if each.name.startswith("pai_sdk._client.backend.local")
     ]
-    assert notices == ["local jobs do not use: RoleArn, Priority, Settings.Driver"]
+    assert notices == ["ignored by local jobs: RoleArn, Priority, Settings.Driver"]

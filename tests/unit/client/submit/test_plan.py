@@ -259,7 +259,7 @@ def test_a_body_of_any_origin_can_be_loaded(cloud: Cloud, tmp_path: Path) -> Non
     [
         (None, {"No such file"}),
         ("{", {"is not JSON"}),
-        ("[]", {"valid dictionary"}),
+        ("[]", {"expected a mapping, got a list"}),
         ('{"TrainingJobName": "n", "ComputResource": {}}', {"did you mean 'ComputeResource'", "is required"}),
     ],
 )

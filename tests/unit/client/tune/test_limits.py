@@ -174,4 +174,4 @@ def test_a_metric_that_is_no_number_is_named(value: Any, reports: bool) -> None:
 
     with pytest.raises(TuningFailed) as caught:
         Tuner(train, SPACE, trials=1, max_failures=0).run(show=False)
-    assert "'model' is" in caught.value.failures[0]
+    assert "'model': expected a number" in caught.value.failures[0]

@@ -192,7 +192,7 @@ def test_a_traceback_that_was_just_printed_is_not_repeated(fake_backend: FakeBac
         ),
         (
             "distutils",
-            "newer versions of Python have no distutils: add requirements=['setuptools'], or take an image",
+            "newer versions of Python have no distutils: add requirements=['setuptools'], or use an image",
         ),
         (
             "tkinter",

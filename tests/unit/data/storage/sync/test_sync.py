@@ -532,7 +532,7 @@ def test_a_full_disk_for_the_rows_keeps_no_file_from_being_moved(
     with monkeypatch.context() as patch:
         patch.setattr(sqlite3, "connect", without_room)
         assert DirSync(here, remote, remember=tmp_path / "memory.db").run().moved == 1
-    assert "moved again by the next sync" in caplog.text
+    assert "copied again by the next sync" in caplog.text
     assert paths(remote) == ["a.txt"]
     assert DirSync(here, remote, remember=tmp_path / "memory.db").run().failures == {}
 
