@@ -144,7 +144,7 @@ class JobComparison:
         if metric is None and len(self.metrics) == 1:
             (metric,) = self.metrics
         if metric is None or metric not in self.metrics:
-            reason = "is missing" if metric is None else f"no job has a value of {metric!r}"
+            reason = "is required" if metric is None else f"no job has a value of {metric!r}"
             hint = name_hint(metric or "", self.metrics) or "nothing is reported"
             raise InvalidInputError([Problem("metric", reason, hint)])
         try:

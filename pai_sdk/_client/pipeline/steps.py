@@ -77,7 +77,7 @@ class JobWork:
             hint = "give `environments`, which its command can read"
             yield Problem("hyperparameters", f"a {type(self.submitter).__name__} has none", hint)
         if self.outputs and not isinstance(self.outputs, Mapping) and not isinstance(self.submitter, Processor):
-            hint = "give a dict from name to URI; it has the outputs model, checkpoints and tensorboard"
+            hint = "give a mapping of names to URIs; it has the outputs model, checkpoints and tensorboard"
             yield Problem("outputs", f"an added output of {type(self.submitter).__name__} needs a URI", hint)
         if self.submitter.idempotency_key is not None:
             yield Problem("idempotency_key", "would be shared by all runs", "leave it out: each run has its own")

@@ -118,7 +118,7 @@ class Session(Aliased):
                 and from the profile only; "" uses none.
 
         Raises:
-            SettingsError: a setting is malformed, or contradicts another, or there is no such profile.
+            SettingsError: a setting is malformed, or conflicts with another, or there is no such profile.
             InvalidInputError: a key is given by half or twice, or `retry` is no policy.
         """
         self.settings: Settings = load_settings(

@@ -31,5 +31,5 @@ def read_trace_of_run(
 ) -> Response:
     """Read rows of the trace of a run, and its columns with types; long values are truncated."""
     if table != TRACE:
-        raise invalid_parameter(f"table: there is no table {table[:100]!r}; there is: {TRACE}.")
+        raise invalid_parameter(f"table: there is no table {table[:100]!r}; available: {TRACE}.")
     return json_response(response_body(read_trace(runs.files(run_id).get(TRACE), offset, limit)), LIVE, work)
