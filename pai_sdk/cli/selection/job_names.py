@@ -1,4 +1,4 @@
-"""The argument JOB: an id, a name, a unique prefix of one, or `-` for the newest job; with completion in shells."""
+"""The argument JOB: an id, a name, a unique prefix of one, or `-` for the newest job; with completion."""
 
 from __future__ import annotations
 
