@@ -24,6 +24,7 @@ from pai_sdk._client.tune.space import SearchSpace, checked_space
 from pai_sdk._client.tune.template import TrialTemplate, no_estimator
 from pai_sdk._client.tune.trials import SearchLimits, Trial, TrialList
 from pai_sdk._core.extras import missing_extra
+from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
@@ -46,7 +47,7 @@ _MAX_NAME_LENGTH = 60
 
 
 @short_tracebacks
-class Tuner:
+class Tuner(Aliased):
     """Searches for the hyperparameters with which a metric is best. Optuna selects them.
 
     A trial is a job, with its own log, outputs and checkpoints, on any backend; or a call of a function in this

@@ -49,7 +49,7 @@ def _resolve(owner: object, name: str) -> Any:
     if name.startswith("__"):
         return object.__getattribute__(owner, name)
     # For weight: needed after a mistake only.
-    from pai_sdk._core.names.peer_names import attribute_hint, missing_attribute
+    from pai_sdk._core.names.peer_attributes import attribute_hint, missing_attribute
     from pai_sdk.errors import NotOfferedAttributeError
 
     kind = type(owner)

@@ -1,6 +1,6 @@
 """Arguments and attributes of SageMaker, Azure ML and Vertex AI with their replacements.
 
-`keywords` reads it for arguments, and `aliases` for attributes; `peer_imports` has the names of imports. Tests
+`keywords` reads it for arguments, `peer_attributes` for attributes; `peer_imports` has the names of imports. Tests
 compare it with the pages "Coming from …", and with the names that the packages of these SDKs have.
 
 Standard library only: this is loaded with `Estimator` and `Processor`.
@@ -13,9 +13,6 @@ import re
 import shlex
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
-
-from pai_sdk._core.names.hints import did_you_mean, nearest
-from pai_sdk.errors import notebook_traceback
 
 DIFFERS = object()
 """The result of a conversion whose value means something that ours does not."""
@@ -584,19 +581,3 @@ def keyword_hint(name: str, parameters: Collection[str]) -> str:
     """Returns the replacement of a keyword of another SDK for a call with these parameters; empty for others."""
     parameter, instead, _ = KEYWORDS.get(name, ("", "", None))
     return instead if (parameter or OF_JOBS) in parameters else ""
-
-
-def attribute_hint(kind: type, name: str) -> str | None:
-    """Returns what to use instead of an attribute that a class of pai_sdk does not have, or None."""
-    tables = (table.get(c.__name__, {}) for c in kind.__mro__ for table in (ATTRIBUTES, GUESSED_ATTRIBUTES))
-    return next((hints[name] for hints in tables if name in hints), None)
-
-
-def missing_attribute(owner: object, name: str) -> AttributeError:
-    """Returns the error of an attribute that is misspelt or unknown, with the nearest name."""
-    hint = did_you_mean(nearest(name, [each for each in dir(owner) if each[0] != "_"]))
-    message = f"{type(owner).__name__!r} object has no attribute {name!r}{hint and f'; {hint}'}"
-    # With a name and without an object, because Python would add the question itself; IPython does not.
-    error = AttributeError(message, name=name)
-    error._render_traceback_ = lambda: notebook_traceback(error)  # type: ignore[attr-defined]
-    return error

@@ -104,6 +104,23 @@ _MODULES = (
     *((_AZURE, name) for name in ("", "dsl", "entities", "sweep")),
     *((_VERTEX, name) for name in ("", "hyperparameter_tuning")),
 )
+# Our class, and one of theirs whose public methods and attributes users of it try.
+_CLASSES = (
+    *(
+        ("Estimator", v, "estimator", name)
+        for v in (_V1, _V2)
+        for name in ("EstimatorBase", "Estimator", "Framework")
+    ),
+    ("Estimator", _V3, "model_trainer", "ModelTrainer"),
+    ("Estimator", _AZURE, "entities/_builders/command", "Command"),
+    ("Estimator", _VERTEX, "jobs", "CustomJob"),
+    *(("Processor", v, "processing", name) for v in (_V1, _V2) for name in ("Processor", "ScriptProcessor")),
+    ("TrainingJob", _V2, "estimator", "_TrainingJob"),
+    ("TrainingJob", _V2, "job", "_Job"),
+    ("TrainingJob", _V3_CORE, "resources", "TrainingJob"),
+    ("TrainingJob", _AZURE, "entities/_job/job", "Job"),
+    ("TrainingJob", _VERTEX, "jobs", "CustomJob"),
+)
 # Of `azure.ai.ml.entities`, which has 230 names: those from the modules of jobs.
 _OF_JOBS = ("_job", "_builders", "_resource_configuration", "_schedule")
 
@@ -118,8 +135,12 @@ def main() -> None:
     for release, module in _MODULES:
         if tree := _tree(sources[release], module):
             names.setdefault(module.partition("/")[0], set()).update(_names(tree))
+    attributes: dict[str, set[str]] = {}
+    for ours, release, module, name in _CLASSES:
+        attributes.setdefault(ours, set()).update(_attributes(_tree(sources[release], module), name))
     top = {path.partition("/")[0].removesuffix(".py") for release in (_V1, _V2) for path in sources[release]}
     result = {
+        "attributes": {cls: sorted(found) for cls, found in sorted(attributes.items())},
         "keywords": {call: sorted(found) for call, found in sorted(keywords.items())},
         "names": {module: sorted(found) for module, found in sorted(names.items())},
         "modules": sorted(name for name in top if name.isidentifier() and not name.startswith("_")),
@@ -162,6 +183,25 @@ def _parameters(tree: ast.Module | None, name: str, method: str) -> Iterator[str
             yield from _of_function(each)
         if method == _INIT and not methods:
             yield from _of_fields(node)
+
+
+def _attributes(tree: ast.Module | None, name: str) -> Iterator[str]:
+    """Yields the public methods and properties of a class, its fields, and what `__init__` sets."""
+    classes = [node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name] if tree else []
+    for cls in classes:
+        yield from _of_fields(cls)
+        for method in cls.body:
+            if isinstance(method, ast.FunctionDef) and not method.name.startswith(("_", "model_post_init")):
+                yield method.name
+            elif isinstance(method, ast.FunctionDef) and method.name == _INIT:
+                stored = [node for node in ast.walk(method) if isinstance(node, ast.Attribute)]
+                yield from (
+                    node.attr
+                    for node in stored
+                    if isinstance(node.ctx, ast.Store)
+                    and not node.attr.startswith("_")
+                    and ast.unparse(node.value) == "self"
+                )
 
 
 def _of_function(function: ast.FunctionDef) -> Iterator[str]:

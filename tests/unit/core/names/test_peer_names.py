@@ -28,9 +28,11 @@ from pai_sdk import (
     setup_default_session,
 )
 from pai_sdk._client.submit.submitter import EstimatorBase, JobSubmitter
+from pai_sdk._core.names.peer_attributes import SELDOM_ATTRIBUTES, attribute_hint
 from pai_sdk._core.names.peer_imports import NAMES, OTHER_NAMES, check_name
 from pai_sdk._core.names.peer_modules import MODULES
-from pai_sdk._core.names.peer_names import ATTRIBUTES, KEYWORDS, attribute_hint, keyword_hint, value_hint
+from pai_sdk._core.names.peer_names import ATTRIBUTES, KEYWORDS, keyword_hint, value_hint
+from pai_sdk.alipai.session_names import SessionAliases
 from pai_sdk.errors import InvalidInputError, NotOfferedAttributeError, NotOfferedError, PaiError, WrongCallError
 from tests.support.messages import refused
 
@@ -207,14 +209,16 @@ def test_no_name_is_one_of_ours() -> None:
     assert ours & (NAMES.keys() | OTHER_NAMES.keys()) == {"Environment", "CheckpointConfig"}
 
 
-CLASSES = {each.__name__: each for each in (JobSubmitter, EstimatorBase, Processor, TrainingJob, Session)}
-KINDS = (Estimator, AlgorithmEstimator, Processor, TrainingJob, Session)
+TABLES = (ATTRIBUTES, SELDOM_ATTRIBUTES)
+CLASSES = {each.__name__: each for each in (JobSubmitter, EstimatorBase, Processor, TrainingJob, Session, Tuner)}
+KINDS = (Estimator, AlgorithmEstimator, Processor, TrainingJob, Session, Tuner)
 
 
 @pytest.mark.parametrize(
-    ("owner", "name"), [(owner, name) for owner, hints in ATTRIBUTES.items() for name in hints]
+    ("owner", "name", "instead"),
+    [(owner, name, text) for table in TABLES for owner, hints in table.items() for name, text in hints.items()],
 )
-def test_an_attribute_says_what_replaces_it(owner: str, name: str) -> None:
+def test_an_attribute_says_what_replaces_it(owner: str, name: str, instead: str) -> None:
     for kind in KINDS:
         if issubclass(kind, CLASSES[owner]):
             made = object.__new__(kind)
@@ -222,7 +226,7 @@ def test_an_attribute_says_what_replaces_it(owner: str, name: str) -> None:
                 getattr(made, name)
             assert (caught.value.name, caught.value.instead) == (
                 f"{kind.__name__}.{name}",
-                ATTRIBUTES[owner][name],
+                instead,
             )
             assert isinstance(caught.value, AttributeError | PaiError)
             assert not hasattr(made, name)
@@ -279,11 +283,13 @@ def test_hints_name_what_there_is() -> None:
         *NAMES.values(),
         *OTHER_NAMES.values(),
         *MODULES.values(),
-        *(text for hints in ATTRIBUTES.values() for text in hints.values()),
+        *(text for table in TABLES for hints in table.values() for text in hints.values()),
     ]
     owners = {"session": Session, "job": TrainingJob, "estimator": Estimator}
     uses = {use for text in texts for use in re.findall(r"\b(session|job|estimator)\.(\w+)", text)}
-    assert {f"{owner}.{name}" for owner, name in uses if not hasattr(owners[owner], name)} - {"job.yaml"} == set()
+    aliases = {f"session.{name}" for name in vars(SessionAliases)}
+    unknown = {f"{owner}.{name}" for owner, name in uses if not hasattr(owners[owner], name)}
+    assert unknown - aliases - {"job.yaml"} == set()
     known = set[str]().union(
         *(parameters(call) for call, _ in CALLS),
         *(parameters(call) for call in (Processor.run, Session.embedded, TrainingJob.logs, retrieve)),
@@ -335,6 +341,8 @@ def test_keywords_of_other_sdks_have_a_replacement() -> None:
 
 def test_attributes_of_other_sdks_have_a_replacement() -> None:
     assert attribute_hint(TrainingJob, "failure_reason") == "reason_message"
+    assert attribute_hint(Estimator, "tags") == "labels"  # of a keyword, the parameter
+    assert attribute_hint(Estimator, "rules") == KEYWORDS["rules"].instead
     assert attribute_hint(TrainingJob, "colour") is None
 
 

@@ -15,14 +15,20 @@ from typing import Any
 
 import pytest
 
-from pai_sdk import Estimator, Processor, Session, Tuner
+from pai_sdk import Estimator, Processor, Session, TrainingJob, Tuner
+from pai_sdk._core.names.peer_attributes import attribute_hint
 from pai_sdk._core.names.peer_modules import MODULES
 from pai_sdk._core.names.peer_names import KEYWORDS, keyword_hint
+from pai_sdk.alipai.member_aliases import ALIASES, REPLACEMENTS
 from pai_sdk.errors import NotOfferedError, WrongCallError
 
 pytestmark = pytest.mark.interpreter
 
 _SDKS: dict[str, Any] = json.loads(Path(__file__).with_name("peer_sdk_names.json").read_text(encoding="utf-8"))
+# Members that stand in for missing ones, and replacements of alipai's names.
+ALIASED = {name for cls in ALIASES.values() for name in vars(cls)} | {
+    name for each in REPLACEMENTS.values() for name in each
+}
 _ESTIMATOR, _PROCESSOR = Estimator("img", "true"), Processor("img", "true")
 _TUNER = Tuner(_ESTIMATOR, {"lr": [0.1]})
 _CALLS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
@@ -68,6 +74,15 @@ def test_the_check_sees_what_is_neither() -> None:
         "colour",
         "checkpoint_pat",
     ]
+
+
+@pytest.mark.parametrize("kind", [Estimator, Processor, TrainingJob], ids=lambda kind: kind.__name__)
+def test_an_attribute_exists_or_is_answered(kind: type) -> None:
+    names = _SDKS["attributes"][kind.__name__]
+    fields = getattr(kind, "__dataclass_fields__", {})
+    missing = [name for name in names if name not in fields and not hasattr(kind, name)]
+    assert len(missing) > 10
+    assert [name for name in missing if name not in ALIASED and not attribute_hint(kind, name)] == []
 
 
 def _answer(statement: str) -> str:
