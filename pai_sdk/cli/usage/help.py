@@ -13,7 +13,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.usage.aliases import canonical
-from pai_sdk.cli.usage.language import translated
+from pai_sdk.cli.usage.language import translated, translated_errors, translated_usage
 from pai_sdk.cli.usage.mistakes import UsageError, command_hint, explain_option, explain_value
 
 _VALUES = (("int", "NUMBER"), ("float", "NUMBER"), ("Path", "PATH"))  # by the name of the type
@@ -27,6 +27,9 @@ class _Command(TyperCommand):
         with _explained(self, ctx):
             return super().parse_args(ctx, args)
 
+    def get_usage(self, ctx: Any) -> str:
+        return translated_usage(super().get_usage(ctx))
+
 
 class _Group(TyperGroup):
     def get_params(self, ctx: Any) -> list[Any]:
@@ -35,6 +38,9 @@ class _Group(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         with _explained(self, ctx):
             return super().parse_args(ctx, args)
+
+    def get_usage(self, ctx: Any) -> str:
+        return translated_usage(super().get_usage(ctx))
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         try:
@@ -65,7 +71,13 @@ class RootGroup(_Group):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses arguments whose first word may be another name of a command."""
-        return super().parse_args(ctx, canonical(args))
+        with translated_errors():
+            return super().parse_args(ctx, canonical(args))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        with translated_errors():
+            return super().invoke(ctx)
 
     def format_help(self, ctx: Any, formatter: Any) -> None:
         """Writes the help, with the exit codes at its end."""

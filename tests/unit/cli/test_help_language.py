@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -76,12 +77,39 @@ def test_the_first_locale_that_is_set_wins(monkeypatch: pytest.MonkeyPatch) -> N
     assert translated("Show the version.") == "Show the version."
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("metrics",), "缺少参数 'RUN'。"),
+        (("metrics", "a", "--fellow"), "没有选项 --fellow。"),
+        (("metrics", "a", "b"), "多余的参数：b"),
+        (("ps", "--status"), "选项 '--status' 需要一个值。"),
+        (("frobnicate",), "没有命令 'frobnicate'。"),
+        (("--frobnicate",), "没有选项 --frobnicate。"),
+        (("metrics", "a", "--detach"), "没有选项 --detach"),
+        (("ps", "--limit", "x"), "'--limit' / '-n' 的值 'x' 不是数字。"),
+        (("ps", "--limit", "0"), "'--limit' / '-n' 的值是 0，最小为 1。"),
+        (("squeue",), "没有命令 'squeue'；here: pai-sdk ps"),
+        (("stop",), "JOB 的值无效：give a JOB"),
+    ],
+)
+def test_errors_of_the_command_line_are_chinese(arguments: tuple[str, ...], message: str) -> None:
+    environment = {**os.environ, "LC_ALL": "zh_CN.UTF-8", "PYTHONUTF8": "1", "COLUMNS": "120"}
+    program = [sys.executable, "-m", "pai_sdk", *arguments]
+    shown = subprocess.run(program, capture_output=True, text=True, env=environment, check=False).stderr
+    assert message in shown
+    assert ("用法：pai-sdk" in shown) == (arguments[-1] != "--status")
+    assert "─ 错误 ─" in shown
+    assert not [word for word in ("Usage", "Try", "Error", "No such", "Missing") if word in shown]
+
+
 def test_no_chinese_help_is_truncated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LC_ALL", "zh_CN.UTF-8")
     monkeypatch.setenv("COLUMNS", "80")
     shown = subprocess.run([sys.executable, "-c", PRINT_ALL], capture_output=True, text=True, check=True).stdout
     assert "停止和删除任务" in shown
     assert "退出码" in shown
+    assert not [each for each in ("Usage", "Options", "Arguments", "Commands", "OPTIONS") if each in shown]
     assert "Example:" not in shown
     # A URL without spaces is, in English too.
     truncated = [line for line in shown.splitlines() if "…" in line and "=…" not in line and "://" not in line]
