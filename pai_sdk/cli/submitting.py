@@ -135,7 +135,7 @@ def run(
 
         typer.echo(json.dumps(job_file_schema(), ensure_ascii=False, indent=1))
         return
-    if not (file or image or kind or parameter):
+    if not (file or image or kind or parameter or (by_hand and command)):
         options = "--image, --command and --instance-type (the embedded service needs no type)"
         raise typer.BadParameter(f"give a job file such as job.yaml, or {options}")
     if file is not None and context.args:

@@ -6,8 +6,10 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,13 +20,19 @@ from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._host.agent.distributed import Rendezvous, free_ports, rendezvous_variables
+from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk._host.execution.contract import environment, instances, job_type
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
+    from pai_sdk._client.backend.base import Plan
     from pai_sdk._client.submit.job_file import JobFile
     from pai_sdk._wire.pai.request import TrainingJobRequest
 
+_GRACE_S = 10.0
+_FORWARDED = [
+    signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in signal.Signals.__members__
+]
 _STOPPED = (128 + signal.SIGINT, 128 + signal.SIGTERM)
 FOLDER = "pai-here"  # in the current one; a folder in it for each run
 
@@ -32,8 +40,13 @@ FOLDER = "pai-here"  # in the current one; a folder in it for each run
 def run_by_hand(described: JobFile) -> None:
     """Runs the command of a job file in its code folder, and exits with its exit code."""
     # The plan for Docker here: it checks everything and leaves files where they are. Docker is not needed for it.
-    submitter, plan = described.with_values({"instance_type": LOCAL.instance_types[0]}).plan()
+    values = {"instance_type": LOCAL.instance_types[0]}
+    if described.kind != "AlgorithmEstimator":
+        values["image_uri"] = described.values.get("image_uri") or "unused"
+    submitter, plan = described.with_values(values).plan()
     request = plan.request
+    for warning in plan.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     if submitter.requirements:
         typer.echo("requirements are not installed here: the packages of this environment are used", err=True)
     job_id = request.training_job_name
@@ -42,8 +55,12 @@ def run_by_hand(described: JobFile) -> None:
         problem = Problem("instance_count", "several instances do not run here", "use the embedded service")
         raise InvalidInputError([problem])
     code, inputs = _code_folder(request), _inputs(request)
+    outputs = _explicit_outputs(described, plan)
     root = Path(FOLDER).absolute() / job_id
-    _prepare(root, request, code, inputs)
+    _prepare(root, request, code, inputs, outputs)
+    if plan.resume is not None:
+        plan.resume.copy_to_target(submitter.resolved_session())
+        typer.echo(f"resume: {plan.resume}", err=True)
     files = {name: source.name for name, source in inputs.items() if source.is_file()}
     variables = {
         **environment(job_id, request, instance, input_files=files).at(str(root)),
@@ -53,13 +70,75 @@ def run_by_hand(described: JobFile) -> None:
     command = request.algorithm_spec.command if request.algorithm_spec else []
     hyperparameters = {parameter.name: parameter.value for parameter in request.hyperparameters}
     with _recorded(root, instance.name, hyperparameters) as record_exit:
-        process = subprocess.run(
-            command, cwd=code or root / "usercode", env={**os.environ, **variables}, check=False
-        )
-        # A process that a signal ended has a negative code; shells add 128.
-        exit_code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+        exit_code = _exit_code_of(command, code or root / "usercode", {**os.environ, **variables})
         record_exit(exit_code)
     raise typer.Exit(exit_code)
+
+
+def _exit_code_of(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> int:
+    """Runs a command until it ends by itself; signals to this process are passed on to it."""
+    # A terminal sends Ctrl-C to the command too, which may read from it. Elsewhere the command has a process group
+    # of its own, so that a signal to the group of this process, as `timeout` sends it, reaches it only once.
+    is_foreground = sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
+    process = subprocess.Popen(command, cwd=folder, env=variables, start_new_session=not is_foreground)
+
+    stopping: list[int] = []
+
+    def forward(number: int, _: object) -> None:
+        if is_foreground and number != signal.SIGTERM:
+            return
+        stopping.extend(_with_children(process.pid))
+        with suppress(ProcessLookupError):
+            if not is_foreground:
+                os.killpg(process.pid, number)
+            else:
+                for pid in stopping:
+                    os.kill(pid, number)
+
+    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
+    try:
+        exit_code = process.wait()
+        _wait_for(stopping)  # the shell ends first, and the program may still save
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    # A process that a signal ended has a negative code; shells add 128.
+    return exit_code if exit_code >= 0 else 128 - exit_code
+
+
+def _with_children(pid: int) -> list[int]:
+    """Returns a process and its children, where /proc shows them."""
+    children = Path(f"/proc/{pid}/task/{pid}/children")
+    return [pid, *map(int, children.read_text().split() if children.exists() else ())]
+
+
+def _wait_for(pids: Sequence[int]) -> None:
+    """Waits for processes that were signalled; those that run after the grace period of a job are killed."""
+    deadline = time.monotonic() + _GRACE_S
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            while time.monotonic() < deadline:
+                os.kill(pid, 0)
+                time.sleep(0.02)
+            os.kill(pid, signal.SIGKILL)
+
+
+def _explicit_outputs(described: JobFile, plan: Plan) -> dict[str, Path]:
+    """Returns the folders of outputs with a location on this machine; others stay in the folder of the run."""
+    values = described.values
+    named = {*(values.get("outputs") or {})} | {key.removesuffix("_path") for key in values}
+    if plan.resume is not None:
+        named |= RESUMED_CHANNELS
+    folders = {}
+    for channel in plan.request.output_channels:
+        uri = channel.output_uri or ""
+        if not named & {channel.name, "output"}:
+            continue
+        if uri.startswith("file:"):
+            folders[channel.name] = path_of_file_uri(uri)
+        else:
+            typer.echo(f"the output {channel.name!r} stays here; nothing is sent to {uri}", err=True)
+    return folders
 
 
 @contextmanager
@@ -79,13 +158,28 @@ def _recorded(root: Path, instance: str, values: Mapping[str, str]) -> Iterator[
             events.end(status)
 
 
-def _prepare(root: Path, request: TrainingJobRequest, code: Path | None, inputs: Mapping[str, Path]) -> None:
-    """Creates the folders that a job sees at `/ml`, with links to code and inputs."""
+def _prepare(
+    root: Path,
+    request: TrainingJobRequest,
+    code: Path | None,
+    inputs: Mapping[str, Path],
+    outputs: Mapping[str, Path],
+) -> None:
+    """Creates the folders that a job sees at `/ml`, with links to code, inputs and explicit outputs."""
     for folder in (root / "input" / "data", root / "input" / "config", root / "output"):
         folder.mkdir(parents=True, exist_ok=True)
     (root.parent / ".gitignore").write_text("*\n")  # no part of the code of later jobs
     for channel in request.output_channels:
-        (root / "output" / channel.name).mkdir(exist_ok=True)
+        folder, target = root / "output" / channel.name, outputs.get(channel.name)
+        if target is not None:
+            target.mkdir(parents=True, exist_ok=True)
+            if folder.is_dir() and not folder.is_symlink():
+                problem = f"an earlier run with this name has its files in {folder.relative_to(Path.cwd())}"
+                raise InvalidInputError([Problem(f"outputs[{channel.name!r}]", problem, "give another --name")])
+            _link(folder, target)
+        elif folder.is_symlink() or not folder.exists():
+            folder.unlink(missing_ok=True)  # a link of an earlier run with this name
+            folder.mkdir()
     for name, source in inputs.items():
         target = root / "input" / "data" / name
         if source.is_file():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -255,6 +257,78 @@ def test_a_script_runs_here_as_in_its_job(
     )
     # It is no part of the code of later jobs.
     assert all("pai-here" not in entry.path for entry in package_code(tmp_path).entries)
+
+
+RESUMING = """\
+import os
+import sys
+import time
+from pathlib import Path
+
+from pai_sdk import checkpoint_dir, get_checkpoint, get_preemption_info
+
+start = get_checkpoint()
+step = start.step + 1 if start else 0
+get_preemption_info()
+print(step, flush=True)
+if len(sys.argv) > 1:
+    while get_preemption_info() is None:
+        time.sleep(0.01)
+with checkpoint_dir(step) as folder:
+    (folder / "state").touch()
+Path(os.environ["PAI_OUTPUT_MODEL"], "model").touch()
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Returns a command that continues after the last checkpoint; the current folder has its code."""
+    monkeypatch.chdir(tmp_path)
+    Path("src").mkdir()
+    Path("src/train.py").write_text(RESUMING)
+    return f"{sys.executable} train.py"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+def test_a_command_that_runs_here_gets_the_signals(resuming: str, number: signal.Signals) -> None:
+    # The handler of the script is for SIGTERM; the others end it.
+    options = ("--command", f"{resuming} wait", "-d", "src", "--name", "try")
+    program = [sys.executable, "-m", "pai_sdk", "run", "--here", *options]
+    with subprocess.Popen(
+        program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        assert process.stdout is not None
+        started = process.stdout.readline()
+        os.killpg(process.pid, number)  # as `timeout` does
+        after_signal = process.stdout.read()  # until nothing runs on with it
+    assert (started, after_signal) == ("0\n", "")
+    assert process.returncode in {7, 128 + number}  # that of the script, or of its shell
+    assert Path("pai-here/try/output/checkpoints/0").is_dir() == (number == signal.SIGTERM)
+
+
+def test_outputs_of_a_run_here_go_to_their_folders(resuming: str) -> None:
+    options = ("--command", resuming, "-d", "src", "-o", "model=out", "-p", "checkpoints_path=saved")
+    for _ in range(2):
+        assert here(*options, "--name", "first").returncode == 7
+    assert Path("out/model").is_file()
+    assert {path.name for path in Path("saved").iterdir()} == {"0", "1"}
+    resumed = here("--command", resuming, "-d", "src", "-p", "resume=./saved", "--name", "second")
+    assert resumed.stdout == "2\n"
+    assert not Path("saved/2").exists()
+
+
+def test_outputs_of_an_earlier_run_here_are_not_replaced(resuming: str) -> None:
+    options = ("--command", resuming, "-d", "src", "--name", "try")
+    assert here(*options).returncode == 7
+    refused = here(*options, "-o", "model=out")
+    assert refused.returncode == 1
+    assert "outputs['model']" in refused.stderr
+    assert Path("pai-here/try/output/model/model").is_file()
+
+
+def test_a_run_here_shows_the_warnings_of_its_plan(resuming: str) -> None:
+    assert "warning: " in here("--command", "python src/train.py").stderr
 
 
 @pytest.mark.parametrize(
