@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -189,7 +190,11 @@ def job_file_of(options: Mapping[str, Any]) -> JobFile:
             value = [*(value or ())] or None
         values[key or described.hyperparameters_key] = pairs(value, flag) if flag else value
     more = pairs(options.get("parameter"), "--parameter")
-    return described.with_values({**values, **{key: read_scalar(text) for key, text in more.items()}})
+    scalars = {key: read_scalar(text) for key, text in more.items()}
+    source = more.get("resume", "")
+    if source and not isinstance(scalars["resume"], bool) and not re.search(r"[/\\~:]|^\.", source):
+        scalars["resume"] = find_job(source).id
+    return described.with_values({**values, **scalars})
 
 
 def submit(

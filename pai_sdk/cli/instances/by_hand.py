@@ -126,13 +126,13 @@ def _wait_for(pids: Sequence[int]) -> None:
 def _explicit_outputs(described: JobFile, plan: Plan) -> dict[str, Path]:
     """Returns the folders of outputs with a location on this machine; others stay in the folder of the run."""
     values = described.values
-    named = {*(values.get("outputs") or {})} | {key.removesuffix("_path") for key in values}
+    explicit_names = {*(values.get("outputs") or {})} | {key.removesuffix("_path") for key in values}
     if plan.resume is not None:
-        named |= RESUMED_CHANNELS
+        explicit_names |= RESUMED_CHANNELS
     folders = {}
     for channel in plan.request.output_channels:
         uri = channel.output_uri or ""
-        if not named & {channel.name, "output"}:
+        if not explicit_names & {channel.name, "output"}:
             continue
         if uri.startswith("file:"):
             folders[channel.name] = path_of_file_uri(uri)

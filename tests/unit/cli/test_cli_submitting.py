@@ -13,8 +13,10 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.code.package import package_code
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.job.waiting import Waiting
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
+from pai_sdk.cli.submitting import job_file_of
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
 from tests.unit.cli.conftest import Pai
@@ -49,6 +51,15 @@ def test_a_job_from_a_file_and_options(pai: Pai, memory: FakeBackend, tmp_path: 
     )
     assert pai("run", file, "--set", "b=3", "--no-wait").exit_code == 0
     assert [(each.name, each.value) for each in memory.submitted.hyperparameters] == [("a", "1"), ("b", "3")]
+
+
+def test_resume_takes_what_other_commands_take_as_a_job(
+    memory: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = TrainingJob("train1", memory)
+    monkeypatch.setattr("pai_sdk.cli.submitting.find_job", lambda name: {"-": job, "digits": job}[name])
+    for text, value in (("-", "train1"), ("digits", "train1"), ("true", True), ("./digits", "./digits")):
+        assert job_file_of({"parameter": [f"resume={text}"]}).values["resume"] == value
 
 
 def test_the_exit_code_tells_how_the_job_ended(pai: Pai, memory: FakeBackend) -> None:
