@@ -140,6 +140,6 @@ def error_text(error: BaseException) -> str:
     try:
         message = str(error)
     except Exception as raised:  # raised by its `__str__`
-        message = f"its text raises {type(raised).__name__}"
+        message = f"its message raises {type(raised).__name__}"
     # Lone surrogates cannot be printed or written.
     return message.encode(errors="replace").decode()

@@ -171,7 +171,7 @@ def test_a_missing_input_is_named(session: Session) -> None:
     with pytest.raises(JobFailed) as caught:
         job.wait(PATIENCE_S, show_logs=False)
     assert (caught.value.status, caught.value.reason_code) == ("InitializeFailed", "InputNotFound")
-    assert "input channel 'train': there is nothing at" in str(caught.value)
+    assert "input channel 'train': nothing exists at" in str(caught.value)
     assert uri in str(caught.value)
 
 

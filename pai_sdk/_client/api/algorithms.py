@@ -102,7 +102,7 @@ class Algorithms(Resource):
                     Problem(
                         "algorithm_provider",
                         f"{len(matches)} algorithms are named {name!r}",
-                        f"say whose: {providers}",
+                        f"available: {providers}",
                     )
                 ]
             )

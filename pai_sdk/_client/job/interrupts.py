@@ -85,7 +85,7 @@ def all_detached(job_ids: Sequence[str], commands: Sequence[str]) -> KeyboardInt
 
 def all_stopped(stopped_ids: Sequence[str], stopping_ids: Sequence[str]) -> KeyboardInterrupt:
     """Builds the interrupt of a wait that stopped its jobs, from the finished and the unfinished ones."""
-    ended = f"{len(stopped_ids)} {'job has' if len(stopped_ids) == 1 else 'jobs have'} ended"
+    ended = f"{len(stopped_ids)} {'job has' if len(stopped_ids) == 1 else 'jobs have'} finished"
     message = f"{ended}; {len(stopping_ids)} are being stopped" if stopping_ids else ended
     return _interrupt(message, f"{message}.")
 

@@ -202,7 +202,7 @@ class Study:
         try:
             optuna_study = optuna.load_study(study_name=_NAME, storage=_storage(journal), pruner=pruner)
             if _META not in optuna_study.user_attrs:
-                raise StorageError(f"the study in {uri} is one of another program: no tuner has created it")
+                raise StorageError(f"the study in {uri} belongs to another program: no tuner has created it")
             study = cls(journal, uri, optuna_study, pruner, session)
         except PaiError:
             raise

@@ -230,7 +230,7 @@ def load_settings(
             if name in values:
                 continue
             if source_region != region and name in _REGIONAL_SETTINGS:
-                unused_values[name] = f"{source.locations[name]} has one of {source_region}, which is not {region}"
+                unused_values[name] = f"{source.locations[name]} has one for {source_region}, not {region}"
                 continue
             values[name] = CHECKS[name](value, f"{name} ({source.locations[name]})")
             locations[name] = source.locations[name]

@@ -146,7 +146,7 @@ def _key_problem(key: str) -> tuple[str, str] | None:
     if length > _MAX_KEY_BYTES:
         return f"the key has {length} bytes", f"OSS allows {_MAX_KEY_BYTES}"
     if key.startswith(("/", "\\")):
-        return f"key {key!r} begins with {key[0]!r}", "OSS keys must not start with / or \\"
+        return f"key {key!r} starts with {key[0]!r}", "OSS keys must not start with / or \\"
     # HTTP libraries resolve these two as path segments, so that the request would name another object.
     if key in (".", ".."):
         return f"key {key!r} cannot be sent", "choose another name"

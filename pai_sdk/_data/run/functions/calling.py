@@ -270,7 +270,7 @@ def error_message(error: BaseException, dumps: Callable[[Any], bytes]) -> tuple[
     try:
         message = str(error)
     except Exception as raised:  # of its own `__str__`
-        message = f"its text raises {type(raised).__name__}"
+        message = f"its message raises {type(raised).__name__}"
     header = {"kind": "error", "type": type(error).__name__, "message": message, "traceback": text}
     chain: list[BaseException] = []
     cause: BaseException | None = error
@@ -345,7 +345,7 @@ def _main(folder: Path) -> int:
         outcome, payload = {"kind": "exit", "exit_code": exit_code}, b""
         if text:
             sys.stderr.write(f"{text}\n")
-            outcome["message"] = f"the function ended by sys.exit: {text}"
+            outcome["message"] = f"the function called sys.exit: {text}"
     except _NoValueError as error:
         sys.stderr.write(f"{error}\n")
         outcome, payload, exit_code = {"kind": "refused", "message": str(error)}, b"", 1

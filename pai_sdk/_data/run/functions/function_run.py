@@ -114,7 +114,7 @@ class FunctionRun:
         if isinstance(message, Ended):
             if self._last_metrics is None:
                 raise FunctionError(
-                    f"{self.run_id} ended without a report: call report(metrics), yield or return metrics"
+                    f"{self.run_id} finished without a report: call report(metrics), yield or return metrics"
                 )
             new = {} if message.checkpoint is None else {"should_checkpoint": True}
             return {**self._last_metrics, **new, "done": True, "__duplicate__": True}

@@ -89,7 +89,7 @@ class RemoteRun:
         be sent are one SyncError at the end, an OSError without pai_sdk.
         """
         if not self.saving_runs:
-            raise ValueError(f"{self.runs_path} keeps no runs: its store was created with save_runs=False")
+            raise ValueError(f"{self.runs_path} does not store runs: its store was created with save_runs=False")
         if self._private["run_folder"] is not None:
             must_be_same_folder(local_dir, self._private["run_folder"])
             return

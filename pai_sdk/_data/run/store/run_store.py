@@ -575,7 +575,7 @@ def _without_none(options: Mapping[str, Any]) -> dict[str, Any]:
 def _must_save_runs(store: RunStore) -> None:
     if not store.saving_runs():
         hint = "create it with save_runs=True, or check saving_runs() before"
-        raise InvalidInputError([Problem("save_runs", f"{store.prefix_path} keeps no runs", hint)])
+        raise InvalidInputError([Problem("save_runs", f"{store.prefix_path} does not store runs", hint)])
 
 
 def _remote_paths(store: RunStore, run_id: str, dataset_idx: int | None) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def run(command: Sequence[str], *, stdin: str = "") -> str:
         )
     except subprocess.TimeoutExpired as error:
         # The command is killed, but Slurm may still carry it out.
-        raise SlurmAway(f"{command[0]} did not end within {_TIMEOUT_S:g} seconds") from error
+        raise SlurmAway(f"{command[0]} did not finish within {_TIMEOUT_S:g} seconds") from error
     except OSError as error:
         raise SlurmAway(f"{command[0]} cannot be started: {error}") from error
     if done.returncode != 0:

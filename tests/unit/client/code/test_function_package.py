@@ -220,7 +220,7 @@ def test_the_reason_of_sys_exit_comes_along(tmp_path: Path) -> None:
     package(tmp_path, lambda: sys.exit("no data"))
     done, header, _ = run(tmp_path)
     assert (done.returncode, header["kind"], header["exit_code"]) == (1, "exit", 1)
-    assert header["message"] == "the function ended by sys.exit: no data"
+    assert header["message"] == "the function called sys.exit: no data"
     assert done.stderr.splitlines()[-1] == "no data"
 
 

@@ -84,7 +84,7 @@ def test_an_error_of_any_instance_comes_before_the_value() -> None:
     ("content", "exit_code"),
     [
         (lambda: result("exit", exit_code=3), 3),
-        (lambda: result("exit", exit_code=1, message="the function ended by sys.exit: no data"), 1),
+        (lambda: result("exit", exit_code=1, message="the function called sys.exit: no data"), 1),
         (lambda: result(payload=b"no pickle"), None),
         (lambda: result("refused", message="another Python"), None),
     ],

@@ -45,8 +45,8 @@ def test_an_exit_writes_its_lines_undisturbed() -> None:
             interrupts.all_detached(["train1", "train2"], ["pai-sdk ps"]),
             "2 jobs are still running. To list them: pai-sdk ps",
         ),
-        (interrupts.all_stopped(["train1"], ["train2", "train3"]), "1 job has ended; 2 are being stopped"),
-        (interrupts.all_stopped(["train1", "train2"], []), "2 jobs have ended"),
+        (interrupts.all_stopped(["train1"], ["train2", "train3"]), "1 job has finished; 2 are being stopped"),
+        (interrupts.all_stopped(["train1", "train2"], []), "2 jobs have finished"),
         (interrupts.stopped("train1"), "train1 was stopped"),
         (
             interrupts.stopping("train1", ["pai-sdk logs -f train1", "pai-sdk status train1"]),

@@ -34,7 +34,7 @@ def raising(error: BaseException) -> Callable[[], None]:
     [
         (SystemExit(0), "SystemExit: 0"),
         (GeneratorExit(), "GeneratorExit"),
-        (WithoutText(), "WithoutText: its text raises RuntimeError"),
+        (WithoutText(), "WithoutText: its message raises RuntimeError"),
         (ValueError("\udc80"), "ValueError: ?"),
     ],
 )
@@ -92,4 +92,4 @@ pipeline.step(lambda: time.sleep(600), name="hangs", timeout=0.1)
 pipeline.run(show=False)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
-    assert "did not end within 0.1 s" in done.stderr
+    assert "did not finish within 0.1 s" in done.stderr

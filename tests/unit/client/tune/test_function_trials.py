@@ -161,7 +161,7 @@ class WithoutText(Exception):
     ("ends", "reason"),
     [
         (lambda config: sys.exit(0), "SystemExit: 0"),
-        (lambda config: (_ for _ in ()).throw(WithoutText()), "WithoutText: its text raises RuntimeError"),
+        (lambda config: (_ for _ in ()).throw(WithoutText()), "WithoutText: its message raises RuntimeError"),
         (lambda config: None, "the function has returned None, and reported nothing"),
         (lambda config: "0.5", "the function has returned a string, and reported nothing"),
     ],

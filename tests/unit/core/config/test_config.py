@@ -462,4 +462,4 @@ def test_what_is_passed_over_is_logged(config_file: Path, caplog: pytest.LogCapt
     caplog.set_level(logging.INFO)
     config_file.write_text(json.dumps(EVERY))
     load_settings({"region_id": "cn-shanghai"})
-    assert "has one of cn-hangzhou" in caplog.text
+    assert "has one for cn-hangzhou" in caplog.text
