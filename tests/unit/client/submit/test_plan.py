@@ -310,6 +310,16 @@ def test_a_plan_for_processes_says_that_the_image_is_not_used(cloud: Cloud) -> N
     assert estimator.plan().notes == ()
 
 
+def test_processes_of_a_machine_need_no_instance_type(cloud: Cloud) -> None:
+    estimator = Estimator("python:3.11", "true", session=cloud.session())
+    with refused(InvalidInputError, "instance_type"):
+        estimator.plan()
+    session = estimator.session = cloud.session()
+    session._backends.connection.uses_images = False  # as `Session.embedded()` does
+    assert estimator.plan().request.to_wire()["ComputeResource"]["EcsSpec"] == "ecs.c6.large"
+    assert estimator.instance_type is None
+
+
 def test_a_secret_is_in_the_request_that_is_sent_and_nowhere_else(
     cloud: Cloud, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
