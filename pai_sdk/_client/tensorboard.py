@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pai_sdk._client.job.board import open_board
+from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
 from pai_sdk._data.storage.store import open_store
@@ -65,6 +66,8 @@ class TensorBoard:
     def __init__(
         self, summary_uri: str, *, display_name: str | None = None, session: Session | None = None
     ) -> None:
+        if not isinstance(summary_uri, str):
+            raise InvalidInputError([wrong_type("uri", summary_uri, "a string")])
         self.summary_uri = summary_uri
         self.display_name = display_name or summary_uri.rstrip("/").rpartition("/")[2]
         self.tensorboard_id = self.display_name

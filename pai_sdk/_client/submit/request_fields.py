@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from types import MethodType
 from typing import Any
 
 from pai_sdk._client.backend.specs import BACKENDS, backend_for_type
@@ -176,11 +177,24 @@ def hyperparameters(values: Mapping[str, Any] | None, where: str, problems: Prob
         if not isinstance(name, str):
             continue  # reported by name_problems
         with problems.under(f"{where}[{name!r}]"):
+            if _is_uncalled(f"{where}[{name!r}]", value, problems):
+                continue
             text = hyperparameter_text(value)
             if is_windows_line(text):
                 problems.add(f"{where}[{name!r}]", WINDOWS_LINE_END, "remove it: value.rstrip('\\r')")
             checked.append(HyperParameter.model_validate({"name": name, "value": text}))
     return checked
+
+
+def _is_uncalled(where: str, value: object, problems: Problems) -> bool:
+    """Adds a problem for a method that was not called, or a string that contains one."""
+    if isinstance(value, MethodType):
+        problems.add(where, type_problem("a value", value))
+        return True
+    hint = value_hint(value) if isinstance(value, str) and "<bound method " in value else None
+    if hint:
+        problems.add(where, *hint)
+    return hint is not None
 
 
 def environment(variables: Mapping[str, str | Secret] | None, problems: Problems) -> dict[str, str] | None:
@@ -191,6 +205,8 @@ def environment(variables: Mapping[str, str | Secret] | None, problems: Problems
             problems.add(f"environments[{name!r}]", "is not the name of a variable")
         elif is_contract_variable(name):
             problems.add(f"environments[{name!r}]", "is set by the job contract itself", "choose another name")
+        elif _is_uncalled(f"environments[{name!r}]", value, problems):
+            continue
         elif not isinstance(value, str | Secret):
             problems.add(f"environments[{name!r}]", type_problem("a string", value))
         elif isinstance(value, str) and is_windows_line(value):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
+from pai_sdk._core.names.hints import wrong_type
 from pai_sdk._core.names.peer_names import value_hint
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -54,7 +55,9 @@ class OssUri:
         Raises:
             InvalidInputError: it is not an `oss://` URI, or bucket, endpoint or key cannot be.
         """
-        if not isinstance(text, str) or not text.startswith("oss://"):
+        if not isinstance(text, str):
+            raise InvalidInputError([wrong_type("uri", text, "a string", "write oss://bucket/key")])
+        if not text.startswith("oss://"):
             raise InvalidInputError([Problem(repr(text), "is not an OSS URI", "write oss://bucket/key")])
         authority, _, key = text.removeprefix("oss://").partition("/")
         bucket, dot, endpoint = authority.partition(".")

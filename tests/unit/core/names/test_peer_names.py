@@ -14,6 +14,7 @@ from pai_sdk.common.oss_utils import upload
 from pai_sdk.estimator import SpotSpec, UserVpcConfig
 from pai_sdk.image import retrieve
 from pai_sdk.model import ModelRecipe
+from pai_sdk.tensorboard import TensorBoard
 
 import pai_sdk
 from pai_sdk import (
@@ -332,6 +333,14 @@ def test_a_method_that_is_not_called_is_named() -> None:
     for value in (made.model_data, f"{made.model_data}"):
         with pytest.raises(InvalidInputError, match=r"model_data\(\)"):
             made.plan({"model": value})  # type: ignore[dict-item]
+    for value in (made.model_data, f"{made.model_data}"):
+        for others in ({"hyperparameters": {"model": value}}, {"environments": {"MODEL": value}}):
+            with pytest.raises(InvalidInputError, match=r"model_data\(\)") as caught:
+                Estimator("img", "true", instance_type="ecs.c6.large", session=session, **others).plan()  # type: ignore[arg-type]
+            assert [each.where[:12] for each in caught.value.problems] == [next(iter(others))[:12]]
+    for call in (lambda method: session.download(method, "folder"), TensorBoard.create):
+        with pytest.raises(InvalidInputError, match=r"call it: model_data\(\)"):
+            call(made.model_data)
 
 
 def test_keywords_of_other_sdks_have_a_replacement() -> None:
