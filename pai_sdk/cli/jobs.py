@@ -36,7 +36,17 @@ from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.job_names import JobId, find_job
 from pai_sdk.cli.selection.many_jobs import JobFilter, JobIds, Name, Status, Yes, ask, confirm, each, selected_jobs
 from pai_sdk.cli.tables import print_error, print_json, print_table, table_console
-from pai_sdk.errors import JobFailed, JobsFailed, JobStopped, NotFoundError, ObjectNotFoundError, WaitTimeoutError
+from pai_sdk.errors import (
+    EngineNotFoundError,
+    InvalidInputError,
+    JobFailed,
+    JobsFailed,
+    JobStopped,
+    NotFoundError,
+    ObjectNotFoundError,
+    Problem,
+    WaitTimeoutError,
+)
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -405,7 +415,14 @@ def prune(
     for option, value in service_options.items():  # ignoring an option would remove all local jobs
         if value is not None:
             raise typer.BadParameter("is only for jobs of a service: add --service", param_hint=option)
-    removed = get_default_session(local=True).local.prune()
+    try:
+        removed = get_default_session(local=True).local.prune()
+    except EngineNotFoundError as error:
+        if selected_backend().local:
+            raise
+        problem = "removes jobs in Docker on this machine, where no Docker engine responds"
+        hint = "pai-sdk prune --service removes jobs of the service"
+        raise InvalidInputError([Problem("prune", problem, hint)]) from error
     typer.echo("nothing to remove" if not removed else f"removed {len(removed)}: {', '.join(removed)}")
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -16,7 +17,11 @@ from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.backend.specs import LOCAL, backend_for_type
 from pai_sdk._client.display.base import Silent
 from pai_sdk._client.display.choice import choose_display
+from pai_sdk._client.display.commands import next_commands
+from pai_sdk._client.display.terminal import TerminalDisplay
+from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import get_default_session
+from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.instances.by_hand import run_by_hand
 from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
@@ -183,6 +188,7 @@ def job_file_of(options: Mapping[str, Any]) -> JobFile:
 
     described = JobFile.load(options["file"]) if options.get("file") else JobFile()
     described = described.with_values({}, kind=options.get("kind"))
+    _print_similar(options.get("values"), described.values.get(described.hyperparameters_key) or ())
     values: dict[str, Any] = {}
     for option, (key, flag) in _KEYS.items():
         value = options.get(option)
@@ -242,7 +248,9 @@ def clone(
     """
     from pai_sdk._client.submit.cloning import clone as plan_copy
 
-    plan = plan_copy(find_job(job_id), **job_file_of(context.params).values)
+    job = find_job(job_id)
+    _print_similar(values, job.record.hyperparameter_values)
+    plan = plan_copy(job, **job_file_of(context.params).values)
     if dry_run:
         print_plan(plan)
     else:
@@ -265,7 +273,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
             typer.echo(json_of(job.record))
         else:
             typer.echo(job.id)
-            print_next_commands(job)
+            _print_submitted(job)
         return
     display = Silent() if as_json else choose_display(job=job)
     try:
@@ -283,6 +291,21 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
     if as_json:
         typer.echo(json_of(job.record))
     raise typer.Exit(exit_codes.of_status(job.record.status))
+
+
+def _print_submitted(job: TrainingJob) -> None:
+    """Prints the name of a new job, its page, and the commands to follow and stop it, in two lines of stderr."""
+    TerminalDisplay(sys.stderr).submitted(job.record)
+    commands = next_commands(job.record)
+    typer.echo(f"  to follow or stop it: {commands[0]}, {commands[-1]}", err=True)
+
+
+def _print_similar(values: Sequence[str] | None, existing: Iterable[str]) -> None:
+    """Prints which new hyperparameters have almost the name of an existing one."""
+    names = [*existing]
+    for name in pairs(values, "--set"):
+        if name not in names and (near := did_you_mean(nearest(name, names, cutoff=0.7))):
+            print_error(f"warning: --set: the job has no hyperparameter {name!r} so far; {near}")
 
 
 def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:

@@ -117,7 +117,12 @@ def rm(
 
     Example: pai-sdk rm -r oss://models/digits/ --dry-run
     """
-    entry = _find(location, follow=False)
+    try:
+        entry = _find(location, follow=False)
+    except ObjectNotFoundError as error:
+        if uri_scheme(location) is not None or "/" in location:
+            raise
+        raise ObjectNotFoundError(f"{error}; to delete a job: pai-sdk delete {location}", uri=location) from error
     if entry.file is None:
         _need_recursive(entry, recursive, "rm")
         paths = [file.path for file in entry.store.list(entry.prefix, folders=True)]

@@ -179,7 +179,7 @@ def test_what_is_not_there_is_told(session: Session) -> None:
     told = pai(session, "logs", job_id, "--instance", "worker-7")
     assert told.returncode == 1
     assert told.stderr == "error: instance: 'worker-7' is not an instance of this job (it has master-0)\n"
-    told = pai(session, "ps", "--status", "Succeeded")
+    told = pai(session, "ps", "--status", "Dreaming")
     assert told.returncode == 2
     assert "available: Creating" in " ".join(told.stderr.replace("│", " ").split())
 

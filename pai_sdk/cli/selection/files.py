@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from pai_sdk.errors import InvalidInputError, Problem
+from pai_sdk._core.names.hints import did_you_mean, nearest
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 
 _INTERPRETERS = {".py": "python", ".sh": "bash"}
 _REQUEST_KEYS = ("TrainingJobName", "AlgorithmSpec", "JobSpecs")
@@ -17,6 +18,7 @@ _REQUEST_KEYS = ("TrainingJobName", "AlgorithmSpec", "JobSpecs")
 
 def check_is_job_file(file: Path) -> None:
     """Raises InvalidInputError for a program or a saved plan, with the command that runs it."""
+    _check_exists(file)
     _refuse_program(file, "a job file")
     if file.suffix.lower() == ".json" and _is_request(file):
         raise _wrong_file(file, "is a request, not a job file", f"pai-sdk submit {shlex.quote(str(file))}")
@@ -32,9 +34,18 @@ def _is_request(file: Path) -> bool:
 
 def check_is_plan(file: Path) -> None:
     """Raises InvalidInputError for a job file or a program, with the command that runs it."""
+    _check_exists(file)
     _refuse_program(file, "a saved plan")
     if file.suffix.lower() in (".yaml", ".yml") and file.exists():
         raise _wrong_file(file, "is a job file, not a saved plan", f"pai-sdk run {shlex.quote(str(file))}")
+
+
+def _check_exists(file: Path) -> None:
+    """Raises ObjectNotFoundError for a missing file, with the name of a similar one."""
+    if not file.exists():
+        names = [path.name for path in file.parent.iterdir()] if file.parent.is_dir() else []
+        near = did_you_mean([str(file.with_name(name)) for name in nearest(file.name, names)])
+        raise ObjectNotFoundError(f"{file}: no such file{f'; {near}' if near else ''}", uri=str(file))
 
 
 def _refuse_program(file: Path, expected: str) -> None:

@@ -39,6 +39,8 @@ def find_job(name: str) -> TrainingJob:
     jobs = find_jobs(name)
     if len(jobs) > 1:
         raise _ambiguous(name, jobs)
+    if jobs[0].id != name:
+        jobs[0].refresh()  # a list has neither the instances nor the metrics of its jobs
     return jobs[0]
 
 

@@ -99,7 +99,10 @@ class Commands(typer.Typer):
     ) -> None:
         """Creates the group; without a command it prints its help, which ends with the example."""
         super().__init__(
-            cls=cls, help=translated(f"{help}\n\nExample: {example}"), no_args_is_help=no_args_is_help, **settings
+            cls=cls,
+            help=translated(f"{_unwrapped(help)}\n\nExample: {example}"),
+            no_args_is_help=no_args_is_help,
+            **settings,
         )
 
     def command(  # type: ignore[override]  # the other parameters are passed on
@@ -108,12 +111,15 @@ class Commands(typer.Typer):
         """Adds a command; the arguments are those of `Typer.command`."""
 
         def add(function: Callable[..., Any]) -> Callable[..., Any]:
-            # Typer keeps the line ends of a docstring after its first paragraph.
-            paragraphs = (inspect.getdoc(function) or "").split("\n\n")
-            text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+            text = _unwrapped(inspect.getdoc(function) or "")
             return super(Commands, self).command(name, cls=_Command, help=translated(text), **settings)(function)
 
         return add
+
+
+def _unwrapped(text: str) -> str:
+    """Returns a text with one line per paragraph, because Typer keeps line ends after the first paragraph."""
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 def _labelled(parameters: list[Any]) -> list[Any]:

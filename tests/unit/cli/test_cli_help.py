@@ -174,6 +174,14 @@ def test_help_names_values_as_people_do(command: tuple[str, ...], monkeypatch: p
     assert not set(usage) & set("{}…<>")
 
 
+def test_the_first_help_is_wrapped_at_the_width_of_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = [line.strip() for line in CliRunner().invoke(app, ["--help"], prog_name="pai-sdk").stdout.splitlines()]
+    first = next(index for index, line in enumerate(lines) if line.startswith("Start here:"))
+    paragraph = lines[first : lines.index("", first)]
+    assert all(len(line) > 50 for line in paragraph[:-1]), paragraph
+
+
 def test_the_first_help_says_where_to_start_and_lists_the_exit_codes() -> None:
     shown = CliRunner().invoke(app, ["--help"], prog_name="pai-sdk").stdout
     assert shown.index("Start here") < shown.index("Run jobs") < shown.index("Exit codes")

@@ -16,7 +16,7 @@ from pai_sdk import Session
 from pai_sdk._client.display.commands import list_command, next_commands
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._wire.pai.job_names import without_suffix
-from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.record import JobRecord, MetricPoint
 from pai_sdk.cli.root import app
 from pai_sdk.cli.selection import job_names
 from pai_sdk.errors import InvalidInputError, NotFoundError, PaiError, SettingsError
@@ -107,6 +107,22 @@ def meant(*arguments: str) -> str:
 )
 def test_what_names_a_job(given: str, job_id: str) -> None:
     assert meant(given) == job_id
+
+
+def test_what_lists_of_jobs_lack_is_requested(monkeypatch: pytest.MonkeyPatch) -> None:
+    get, list_jobs = ManyJobs.get, ManyJobs.list
+    loss = MetricPoint(name="loss", value=0.25)
+
+    def with_metrics(self: ManyJobs, job_id: str, **_: Any) -> JobRecord:
+        return get(self, job_id).model_copy(update={"latest_metrics": [loss]})
+
+    def without_metrics(self: ManyJobs, **filters: Any) -> Iterator[JobRecord]:
+        return (each.model_copy(update={"latest_metrics": []}) for each in list_jobs(self, **filters))
+
+    monkeypatch.setattr(ManyJobs, "get", with_metrics)
+    monkeypatch.setattr(ManyJobs, "list", without_metrics)
+    for given in ("trainaa11", "trainaa", "hp-lr0.8-depth2"):
+        assert "loss" in pai("describe", given).stdout
 
 
 def test_a_whole_name_comes_before_the_beginning_of_an_id(service: ManyJobs) -> None:

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk.errors import EngineNotFoundError, InvalidInputError
 from tests.support.fake_backend import FakeBackend
 from tests.unit.cli.conftest import Pai
 
@@ -73,6 +74,18 @@ def test_pruning_local_jobs_refuses_the_options_that_it_would_ignore(
     assert "only for jobs of a service" in refused.stderr
     assert not pruned
     assert pai("prune", *place).stdout == "removed 1: all\n"
+
+
+def test_pruning_without_docker_names_the_option_for_a_service(pai: Pai, monkeypatch: pytest.MonkeyPatch) -> None:
+    def prune() -> Sequence[str]:
+        raise EngineNotFoundError("no Docker engine responds")
+
+    local = SimpleNamespace(local=SimpleNamespace(prune=prune))
+    monkeypatch.setattr("pai_sdk.cli.jobs.get_default_session", lambda **_: local)
+    with pytest.raises(InvalidInputError, match="--service"):
+        pai("prune")
+    with pytest.raises(EngineNotFoundError):
+        pai("prune", "--local")
 
 
 def test_only_jobs_that_ended_long_ago_are_pruned(pai: Pai, deleted: list[str]) -> None:

@@ -17,7 +17,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.job.waiting import Waiting
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.cli.submitting import job_file_of
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, ObjectNotFoundError
 from tests.support.fake_backend import FakeBackend
 from tests.unit.cli.conftest import Pai
 
@@ -161,7 +161,29 @@ def test_a_program_with_arguments_is_answered_by_its_command(
 def test_without_waiting_the_id_is_printed_first(pai: Pai, memory: FakeBackend) -> None:
     result = pai("run", *OPTIONS, "--no-wait")
     assert result.stdout == "train1\n"
-    assert "logs" in result.stderr
+    assert "submitted" in result.stderr
+    assert "logs train1" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 2  # a loop of a shell submits many
+
+
+def test_a_misspelt_hyperparameter_is_noticed(pai: Pai, memory: FakeBackend, tmp_path: Path) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("image_uri: i\ncommand: c\nhyperparameters: {sleep: 1, lr: 2}\ninstance_type: ecs.c6.large\n")
+    assert "'sleep'" in pai("run", file, "--set", "slep=3", "--dry-run").stderr
+    assert "warning" not in pai("run", file, "--set", "lr=3", "--set", "optimizer=adam", "--dry-run").stderr
+    memory.extra = {
+        "AlgorithmSpec": {"Command": ["c"], "Image": "i"},
+        "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 1},
+        "HyperParameters": [{"Name": "sleep", "Value": "1"}],
+    }
+    assert "'sleep'" in pai("clone", "train1", "--set", "slep=3", "--dry-run").stderr
+
+
+@pytest.mark.parametrize("command", ["run", "submit"])
+def test_a_missing_file_names_a_similar_one(pai: Pai, tmp_path: Path, command: str) -> None:
+    (tmp_path / "job.yaml").touch()
+    with pytest.raises(ObjectNotFoundError, match=r"did you mean .*job\.yaml"):  # exit code 102
+        pai(command, tmp_path / "job.yml")
 
 
 def test_a_saved_plan_is_submitted_as_it_is(pai: Pai, memory: FakeBackend, tmp_path: Path) -> None:

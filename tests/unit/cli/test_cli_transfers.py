@@ -194,6 +194,7 @@ def test_what_is_not_there_has_its_exit_code(pai, arguments: tuple[str, ...]) ->
     code, said = pai(*arguments)
     assert code == 102
     assert "no such file or folder" in said
+    assert ("pai-sdk delete missing" in said) == (arguments == ("rm", "missing"))
 
 
 def test_other_errors_are_one_line(pai) -> None:
