@@ -29,7 +29,7 @@ from pai_sdk.cli.options import Api, Json, integer_seconds, pairs
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.cli.selection.files import check_is_job_file, check_is_plan, run_command
 from pai_sdk.cli.selection.job_names import JobId, find_job
-from pai_sdk.cli.tables import print_error, print_plan
+from pai_sdk.cli.tables import print_error, print_plan, print_warnings
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, Problem
 
 if TYPE_CHECKING:
@@ -268,6 +268,7 @@ def _submit(plan: Plan, instance_type: str | None, *, wait: bool, as_json: bool)
         option = backend_info.list_option or selected_backend().option
         command = f"pai-sdk ps --name {name} {option}".rstrip()
         raise KeyboardInterrupt(f"if the job was created, this shows it: {command}") from None
+    print_warnings(plan)
     if not wait:
         if as_json:
             typer.echo(json_of(job.record))

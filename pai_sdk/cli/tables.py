@@ -95,6 +95,12 @@ def print_plan(plan: Plan) -> None:
         typer.echo(remark, err=True)
 
 
+def print_warnings(plan: Plan) -> None:
+    """Prints the probable mistakes in a plan on stderr."""
+    for warning in plan.warnings:
+        typer.echo(f"warning: {warning}", err=True)
+
+
 def print_json(value: Any) -> None:
     """Prints a JSON object on one line; nan and infinity become strings, because JSON has no such numbers."""
     typer.echo(json.dumps(_finite(value), ensure_ascii=False, default=str, allow_nan=False))

@@ -22,6 +22,7 @@ from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._host.agent.distributed import Rendezvous, free_ports, rendezvous_variables
 from pai_sdk._host.agent.sandbox import RESUMED_CHANNELS
 from pai_sdk._host.execution.contract import environment, instances, job_type
+from pai_sdk.cli.tables import print_warnings
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -45,8 +46,7 @@ def run_by_hand(described: JobFile) -> None:
         values["image_uri"] = described.values.get("image_uri") or "unused"
     submitter, plan = described.with_values(values).plan()
     request = plan.request
-    for warning in plan.warnings:
-        typer.echo(f"warning: {warning}", err=True)
+    print_warnings(plan)
     if submitter.requirements:
         typer.echo("requirements are not installed here: the packages of this environment are used", err=True)
     job_id = request.training_job_name

@@ -62,6 +62,13 @@ def test_resume_takes_what_other_commands_take_as_a_job(
         assert job_file_of({"parameter": [f"resume={text}"]}).values["resume"] == value
 
 
+@pytest.mark.parametrize("options", [(), ("--no-wait",), ("--json",), ("--no-wait", "--json")])
+def test_warnings_of_the_plan_are_shown(pai: Pai, memory: FakeBackend, options: tuple[str, ...]) -> None:
+    result = pai("run", *OPTIONS, "-c", "python -m train $PAI_HPS_RATE", *options)
+    assert result.stderr.count("$PAI_HPS_RATE") == 1
+    assert "PAI_HPS_RATE" not in result.stdout
+
+
 def test_the_exit_code_tells_how_the_job_ended(pai: Pai, memory: FakeBackend) -> None:
     memory.status = "Failed"
     result = pai("run", *OPTIONS)
