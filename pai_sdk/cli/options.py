@@ -94,7 +94,9 @@ def seconds(text: str) -> float:
     except ValueError:
         value = -1.0
     if not 0 <= value < float("inf"):
-        raise typer.BadParameter(f"{text!r} is not a number of seconds; examples: 90, 90s, 30m, 2h")
+        raise typer.BadParameter(
+            f"expected a number of seconds or a duration, got {text!r}; examples: 90, 90s, 30m, 2h"
+        )
     return value
 
 
@@ -102,7 +104,9 @@ def integer_seconds(text: str) -> int:
     """Parses a whole number of seconds from 1 on, or a duration; the parser of an option."""
     value = seconds(text)
     if value < 1 or value != int(value):
-        raise typer.BadParameter(f"{text!r} is not a whole number of seconds, 1 or more; examples: 3600, 30m, 2h")
+        raise typer.BadParameter(
+            f"expected a number of seconds (minimum 1) or a duration, got {text!r}; examples: 3600, 30m, 2h"
+        )
     return int(value)
 
 

@@ -26,7 +26,7 @@ def with_key(request: TrainingJobRequest, key: str) -> TrainingJobRequest:
     """Returns the request with the label of an idempotency key: all requests with that key are one submission."""
     if not isinstance(key, str) or not _KEY.fullmatch(key):
         hint = "letters, digits and '_.:/@+-', maximum 128, such as 'nightly-2026-11-22'"
-        raise InvalidInputError([Problem("", "is not usable", hint)])
+        raise InvalidInputError([Problem("", "is not a valid key", hint)])
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
     return request.with_label(SUBMISSION_LABEL, digest).with_label(IDEMPOTENCY_LABEL, key)
 

@@ -90,7 +90,7 @@ def explain_value(error: Any) -> None:
     first = details()[0]
     kind, value, limits = first["type"], first["input"], first.get("ctx") or {}
     if kind.startswith(("int_", "float_")):
-        error.message = f"{value!r} is not a {'whole ' if kind.startswith('int') else ''}number"
+        error.message = f"expected {'an integer' if kind.startswith('int') else 'a number'}, got {value!r}"
     elif "ge" in limits or "le" in limits:
-        limit = f"{limits['ge']} or more" if "ge" in limits else f"at most {limits['le']}"
-        error.message = f"is {value}, and has to be {limit}"
+        limit = f"minimum {limits['ge']}" if "ge" in limits else f"maximum {limits['le']}"
+        error.message = f"expected a number ({limit}), got {value}"

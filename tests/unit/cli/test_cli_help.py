@@ -127,8 +127,8 @@ def test_commands_have_the_names_that_people_type(words: str, same: str) -> None
         ("run job.yaml lr=0.2", "--set lr=0.2"),
         ("run -f job.yaml", "pai-sdk run job.yaml"),
         ("compare --metric loss", "--tag"),
-        ("ps -n many", "'many' is not a whole number"),
-        ("ps -n 0", "1 or more"),
+        ("ps -n many", "expected an integer, got 'many'"),
+        ("ps -n 0", "(minimum 1), got 0"),
         ("run job.yaml --max-run-time soon", "2h"),
     ],
 )

@@ -71,7 +71,7 @@ class LocalOptions:
             elif name == "user" and not _USER.fullmatch(text):
                 problems.append(Problem(where, f"{text!r} is not a user", "write uid:gid, or root"))
             elif kinds[name] is int and not text.isdecimal():
-                problems.append(Problem(where, f"{text!r} is not a whole number of seconds"))
+                problems.append(Problem(where, f"expected an integer of seconds, got {text!r}"))
             elif kinds[name] is int:
                 parsed[name] = int(text)
             elif kinds[name] is tuple:
