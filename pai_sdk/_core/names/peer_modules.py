@@ -11,8 +11,8 @@ _INPUTS = "a dict of URIs or local paths: fit({'train': 'oss://bucket/data/'})"
 _PROCESSOR = "Processor of pai_sdk, which runs a command on data"
 _REPORT = "report() of pai_sdk in the job, and job.metrics() or compare() afterwards"
 
-_INTERNAL = "nothing: it is internal to SageMaker"
-_NOT_SERVED = "nothing: pai_sdk does not serve models; estimator.model_data() is the URI of the model"
+_INTERNAL = "the standard library; the module is internal to SageMaker"
+_NOT_SERVED = "estimator.model_data(), the URI of the model; pai_sdk does not serve models"
 _TUNER = "Tuner of pai_sdk; its ranges are in pai_sdk.tune"
 
 MODULES = {
