@@ -463,12 +463,14 @@ class EventWriter:
         """Has a collected record written, at once or by the thread, and raises the error of the last attempt."""
         if self._pending_bytes > self._max_pending_bytes:
             self.flush()
-        elif not self._write_in_call():
+        else:
             with self._lock:
+                # Also where calls write: the thread keeps a writer that nothing else refers to until the exit.
                 if self._thread is None and not self._is_closed:
                     self._thread = threading.Thread(target=self._run, name="event-writer", daemon=True)
                     self._thread.start()
-            self._wakeup.set()
+            if not self._write_in_call():
+                self._wakeup.set()
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
