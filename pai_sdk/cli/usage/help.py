@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.usage.aliases import canonical
 from pai_sdk.cli.usage.language import translated, translated_errors, translated_usage
-from pai_sdk.cli.usage.mistakes import UsageError, command_hint, explain_option, explain_value
+from pai_sdk.cli.usage.mistakes import UsageError, command_hint, explain_missing, explain_option, explain_value
 
 _VALUES = (("int", "NUMBER"), ("float", "NUMBER"), ("Path", "PATH"))  # by the name of the type
 
@@ -62,6 +62,7 @@ def _explained(command: Any, ctx: Any) -> Iterator[None]:
             options = {name for each in parameters for name in (*each.opts, *each.secondary_opts, each.metavar)}
             explain_option(error, ctx.command_path, options)
         else:
+            explain_missing(error)
             explain_value(error)
         raise
 

@@ -82,6 +82,13 @@ def explain_option(error: Any, path: str, options: Collection[str]) -> None:
         error.message, error.possibilities = f"No such option: {name} ({hint})", []
 
 
+def explain_missing(error: Any) -> None:
+    """Adds what can stand for a missing JOB to its error."""
+    parameter = getattr(error, "param", None)
+    if getattr(parameter, "metavar", None) == "JOB" and not error.message:
+        error.message = "Give an id or a name, or - for the newest job; pai-sdk ps lists them."
+
+
 def explain_value(error: Any) -> None:
     """Replaces the words of pydantic, with which Typer reports a wrong number, by the value and its limits."""
     details = getattr(error.__cause__, "errors", None)

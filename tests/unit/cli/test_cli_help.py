@@ -115,6 +115,7 @@ def test_commands_have_the_names_that_people_type(words: str, same: str) -> None
     ("words", "hint"),
     [
         ("squeue", "pai-sdk ps"),
+        ("status", "- for the newest job"),
         ("launch task.yaml", "pai-sdk run job.yaml"),
         ("rerun train1", "pai-sdk clone JOB"),
         ("PS", "'ps'"),
