@@ -290,8 +290,13 @@ class EventWriter:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def scalars(self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None) -> list[float]:
-        """Writes numbers, all of one step, and returns them.
+    def __del__(self) -> None:
+        # Of a writer that was not closed, and whose thread never had to start: nothing else refers to the file.
+        if (file := getattr(self, "_file", None)) is not None:
+            file.close()
+
+    def scalars(self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None) -> None:
+        """Writes numbers, all of one step.
 
         Args:
             values: maps tags to numbers; anything that `float()` accepts, except strings.
@@ -303,6 +308,12 @@ class EventWriter:
             OverflowError: a value exceeds float64, or the step int64.
             OSError: the file could not be written; the next call tries again.
         """
+        self.write_numbers(values, step, wall_time=wall_time)
+
+    def write_numbers(
+        self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None
+    ) -> list[float]:
+        """Writes numbers as `scalars` does, and returns them: tensors are converted once."""
         now = time.time() if wall_time is None else wall_time
         with self._lock:
             step_bytes = self._step[1] if self._step[0] == step else self._encoded_step(step)

@@ -29,7 +29,7 @@ class MetricsRecorder:
     def record(self, metrics: Mapping[str, Any], step: int, *, is_flat: bool = False) -> None:
         """Records the metrics of a step; the file is written in the background."""
         try:
-            numbers = self._events.scalars(metrics, step)
+            numbers = self._events.write_numbers(metrics, step)
             if not all(map(math.isfinite, numbers)):
                 self._warn_not_finite(dict(zip(metrics, numbers)), step)  # noqa: B905 - Python 3.8
             return
