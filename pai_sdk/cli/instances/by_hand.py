@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pai_sdk._wire.pai.request import TrainingJobRequest
 
 _GRACE_S = 10.0
+_KILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has the latter only
 _FORWARDED = [
     signal.Signals[name] for name in ("SIGINT", "SIGTERM", "SIGHUP") if name in signal.Signals.__members__
 ]
@@ -77,6 +78,8 @@ def run_by_hand(described: JobFile) -> None:
 
 def _exit_code_of(command: Sequence[str], folder: Path, variables: Mapping[str, str]) -> int:
     """Runs a command until it ends by itself; signals to this process are passed on to it."""
+    if sys.platform == "win32":  # no process groups
+        return subprocess.call(command, cwd=folder, env=variables)
     # A terminal sends Ctrl-C to the command too, which may read from it. Elsewhere the command has a process group
     # of its own, so that a signal to the group of this process, as `timeout` sends it, reaches it only once.
     is_foreground = sys.stdin.isatty() and os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
@@ -120,7 +123,7 @@ def _wait_for(pids: Sequence[int]) -> None:
             while time.monotonic() < deadline:
                 os.kill(pid, 0)
                 time.sleep(0.02)
-            os.kill(pid, signal.SIGKILL)
+            os.kill(pid, _KILL)
 
 
 def _explicit_outputs(described: JobFile, plan: Plan) -> dict[str, Path]:
