@@ -111,7 +111,8 @@ def read_golden() -> dict[str, list[str]]:
 def _compare(text: str) -> None:
     test, message = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0], _normalized(text)
     if _updated is None:
-        assert message in _messages_of(test), f"pytest --update-golden rewrites {GOLDEN.name}:\n{message}"
+        rewrite = f"python -m pytest --update-golden {test.partition('::')[0]}"
+        assert message in _messages_of(test), f"`{rewrite}` rewrites {GOLDEN.name}:\n{message}"
     elif message not in _updated.setdefault(test, []):
         _updated[test].append(message)
 
