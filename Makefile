@@ -66,7 +66,7 @@ e2e: $(VENV)/.dev $(PAGE)/node_modules/.made ## whole jobs, killed services, not
 check: $(VENV)/.dev $(PAGE)/node_modules/.made ## lint, format, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(MAKE) --silent --jobs=2 --output-sync check-types check-windows check-layers check-page
+	@$(MAKE) --silent --keep-going --jobs=2 --output-sync check-types check-windows check-layers check-page
 
 check-types: $(VENV)/.dev
 	@$(BIN)/mypy
@@ -128,8 +128,8 @@ matrix: $(VENV)/.dev ## what depends on the interpreter, on every other Python f
 lowest: $(VENV)/.dev ## a short set of tests with the lowest releases of all requirements that are allowed
 	@.ci/lowest $(BIN)/python .tox/lowest
 
-clean: ## remove everything that make created
-	rm -rf $(VENV) $(TORCH) $(PAGE)/node_modules .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+clean: ## remove everything that make created in the clone
+	rm -rf $(VENV) $(TORCH) $(PAGE)/node_modules pai-sdk-demo .tox site dist build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # One environment, two steps: the demo does not need the tools of the tests.
