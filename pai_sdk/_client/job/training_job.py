@@ -30,9 +30,11 @@ from pai_sdk._core.names.hints import name_hint, wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.short_traceback import short_tracebacks
+from pai_sdk._wire.body import received
 from pai_sdk._wire.pai.arguments import check_choice, check_labels, seconds_or_none
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord
 from pai_sdk._wire.pai.status import WAITING, JobStatus
+from pai_sdk._wire.requests import RecordedSpec
 from pai_sdk.errors import (
     InvalidInputError,
     JobFailed,
@@ -683,7 +685,7 @@ def _explain_no_values(job: TrainingJob, name: str | None) -> str:
 def _missing_metrics_reason(job: TrainingJob) -> str:
     if not job.record.status.is_terminal:
         return "the job has reported no metrics yet"
-    definitions = (job.record.algorithm_spec or {}).get("MetricDefinitions") or ()
-    patterns = ", ".join(repr(each.get("Regex")) for each in definitions)
+    definitions = received(RecordedSpec, job.record.algorithm_spec).metric_definitions
+    patterns = ", ".join(repr(each.regex) for each in definitions)
     reason = "the job has reported no metrics"
     return f"{reason}, and no line of its log matches its metric_definitions: {patterns}" if patterns else reason

@@ -20,6 +20,8 @@ OTHERS = {
     "_wire/pai": "models that move into _wire",
     "_client/api/responses.py": "codes of errors",
     "_core/kernel.py": "the module IPython",
+    "_core/names/peer_attributes.py": "classes, as their own hints name them",
+    "_core/names/peer_imports.py": "classes of other libraries",
     "_core/names/peer_names.py": "classes of other libraries",
     "alipai/member_aliases.py": "classes of alipai",
     "_client/display/choice.py": "the module IPython",

@@ -142,7 +142,7 @@ def test_remote_uri_problems(text: str, says: str | None) -> None:
         ("http://pth.example.com", None, None, False),
         ("oss-accelerate.aliyuncs.com", "https://oss-accelerate.aliyuncs.com", None, False),
         ("http://127.0.0.1:9", "http://127.0.0.1:9", None, True),
-        ("localhost:80", "https://localhost:80", None, True),
+        ("localhost:80", "http://localhost:80", None, True),
     ],
 )
 def test_endpoints(endpoint: str, url: str | None, region: str | None, loopback: bool) -> None:
