@@ -72,10 +72,10 @@ def exit_reason(instance: str, exit_code: int, *, kernel_killed: bool | None = N
 
 
 def image_unused_message(image: str) -> str:
-    """Returns the sentence that a job runs as processes of a machine, with the machine's own programs."""
+    """Returns the sentence that a job runs as processes of a host, with the host's own programs."""
     return (
-        f"Jobs run as processes of this machine: the image {image!r} is not used, and its packages and programs "
-        "are not there. Name packages in requirements, or serve with `pai-sdk serve --executor docker`."
+        f"Jobs run as processes, not in containers: the image {image!r} is not used, and its packages and "
+        "programs are not there. Name packages in requirements, or serve with `pai-sdk serve --executor docker`."
     )
 
 

@@ -303,7 +303,7 @@ def test_a_plan_for_processes_says_that_the_image_is_not_used(cloud: Cloud) -> N
     assert estimator.plan().notes == ()
     session = estimator.session = cloud.session()
     session._backends.connection.uses_images = False  # as `Session.embedded()` does
-    assert "note: Jobs run as processes of this machine: the image 'python:3.11' is not used" in str(
+    assert "note: Jobs run as processes, not in containers: the image 'python:3.11' is not used" in str(
         estimator.plan()
     )
     estimator.instance_type = "local"
