@@ -13,6 +13,7 @@ from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from pai_sdk._core.extras import DISTRIBUTION
 from tests.docs.environment import distributions_of, make_environment, needed_by
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,8 +65,8 @@ def test_the_check_sees_an_import() -> None:
 
 
 def test_the_line_is_read_at_the_top_only() -> None:
-    assert needed_by(f"# Title\n\n{LINE}\n") == ["pai-training-sdk[service,tune]", "pandas"]
-    assert needed_by("# Title\n" + "\n" * 20 + LINE) == needed_by("# Title\n") == ["pai-training-sdk[service]"]
+    assert needed_by(f"# Title\n\n{LINE}\n") == [f"{DISTRIBUTION}[service,tune]", "pandas"]
+    assert needed_by("# Title\n" + "\n" * 20 + LINE) == needed_by("# Title\n") == [f"{DISTRIBUTION}[service]"]
 
 
 def test_the_line_has_one_form() -> None:
@@ -77,7 +78,7 @@ def test_the_line_has_one_form() -> None:
 
 
 def test_an_environment_has_what_is_named_and_nothing_else(tmp_path: Path) -> None:
-    needed = ["pai-training-sdk[service,tune]", "pandas"]
+    needed = [f"{DISTRIBUTION}[service,tune]", "pandas"]
     python = make_environment(tmp_path / "environment", needed)
     program = "import json, importlib.metadata as m; print(json.dumps([each.name for each in m.distributions()]))"
     listed = json.loads(subprocess.check_output([python, "-c", program], text=True, cwd=tmp_path))

@@ -94,7 +94,7 @@ def test_a_job_uses_its_tables_with_pyodps_and_no_others(service_slow_to_forget:
     # The key opened the tables while the job ran, and nothing else.
     url = service.info.endpoint
     client = ODPS(key["AccessKeyId"], key["AccessKeySecret"], project="pai", endpoint=url, tunnel_endpoint=url)
-    with pytest.raises(errors.ODPSError, match="not known"):
+    with pytest.raises(errors.ODPSError, match="does not exist"):
         client.exist_table("clicks")
 
 

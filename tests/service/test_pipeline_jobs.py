@@ -322,6 +322,6 @@ def test_a_job_is_run_again_for_another_place_or_a_lost_file_but_not_for_another
     lost = run("first")
     assert (lost.status, lost.reason) == (
         "succeeded",
-        "the output model of the earlier execution is not as it was left",
+        "the output model of the earlier execution is changed",
     )
     assert files("first") == ["a.txt", "b.txt"]

@@ -14,7 +14,7 @@ from pai_sdk._client.code.job_package import CHANNEL, program_contents
 from pai_sdk._client.code.script_text import first_script
 from pai_sdk._core.names.hints import did_you_mean, nearest
 from pai_sdk._data.storage.tree import FileTree
-from pai_sdk._host.execution.contract import user_args
+from pai_sdk._wire.pai.hyperparameters import user_args
 from pai_sdk._wire.pai.names import variable_name
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import HyperParameter

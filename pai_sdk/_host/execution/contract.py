@@ -27,6 +27,7 @@ from pai_sdk._host.execution.roles import (
 )
 from pai_sdk._wire.dlc.names import JOB_PREFIX, is_job_id
 from pai_sdk._wire.masking import public_request
+from pai_sdk._wire.pai.hyperparameters import user_args
 from pai_sdk._wire.pai.names import variable_name
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -36,14 +37,6 @@ if TYPE_CHECKING:
 
 DEFAULT_JOB_TYPE = "PyTorchJob"
 _MAX_VARIABLE_BYTES = 128 * 1024  # MAX_ARG_STRLEN of Linux: `name=value` and its final NUL
-# Every POSIX shell reads these literally and unquoted at any position of an argument.
-_UNQUOTED_CHARACTERS = frozenset("@%+=:,./-_")
-# In `eval set -- $PAI_USER_ARGS` the shell splits at white space and joins with single spaces before it reads any
-# quote. So quoted values may contain single spaces only, and no word may be a pattern that matches files: an empty
-# pair of quotes between two spaces, or before a pattern character, is enough. Tab and newline would be turned into
-# spaces by the splitting, so they are written as expansions.
-_SPECIAL = {"'": "'\"'\"'", "\t": "'\"$(printf '\\011')\"'", "\n": "'\"${IFS#??}\"'"}
-_PATTERN_CHARACTERS = frozenset("*?[\\")
 
 _MEMORY = re.compile(r"(\d+(?:\.\d+)?)\s*(|[kmgt])i?b?", re.IGNORECASE)
 _MAX_MEMORY_BYTES = 1 << 60
@@ -236,39 +229,6 @@ def write_config(sandbox: Sandbox, request: TrainingJobRequest) -> None:
 
 def _values(hyperparameters: Iterable[HyperParameter]) -> dict[str, str]:
     return {parameter.name: parameter.value for parameter in hyperparameters}
-
-
-def user_args(hyperparameters: Iterable[HyperParameter], problems: list[Problem]) -> str:
-    """Returns the hyperparameters as arguments: `--name value --name value`; adds to `problems`.
-
-    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting (`cmd
-    $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly, and so does
-    `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
-    """
-    arguments = []
-    for parameter in hyperparameters:
-        if "\0" in parameter.name + parameter.value:
-            problems.append(
-                Problem(f"hyperparameters[{parameter.name!r}]", "contains a NUL character", "remove it")
-            )
-        arguments += [_quoted(f"--{parameter.name}"), _quoted(parameter.value)]
-    return " ".join(arguments)
-
-
-def _quoted(argument: str) -> str:
-    if argument and all(character.isalnum() or character in _UNQUOTED_CHARACTERS for character in argument):
-        return argument
-    quoted = []
-    previous = ""
-    for character in argument:
-        if character in _SPECIAL:
-            quoted.append(_SPECIAL[character])
-        elif character in _PATTERN_CHARACTERS or character == previous == " ":
-            quoted.append("''" + character)
-        else:
-            quoted.append(character)
-        previous = character
-    return "'" + "".join(quoted) + "'"
 
 
 # ---- variables --------------------------------------------------------------------------------------------

@@ -1,13 +1,26 @@
-"""Hyperparameters of several jobs or runs: which of them differ, and their values without secrets."""
+"""Hyperparameters: as arguments of a command; those of several jobs or runs, and which of them differ."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pai_sdk._wire.pai.secret_values import mask_value
+from pai_sdk.errors import Problem
+
+if TYPE_CHECKING:
+    from pai_sdk._wire.pai.spec import HyperParameter
+
+# Every POSIX shell reads these literally and unquoted at any position of an argument.
+_UNQUOTED_CHARACTERS = frozenset("@%+=:,./-_")
+# In `eval set -- $PAI_USER_ARGS` the shell splits at white space and joins with single spaces before it reads any
+# quote. So quoted values may contain single spaces only, and no word may be a pattern that matches files: an empty
+# pair of quotes between two spaces, or before a pattern character, is enough. Tab and newline would be turned into
+# spaces by the splitting, so they are written as expansions.
+_SPECIAL = {"'": "'\"'\"'", "\t": "'\"$(printf '\\011')\"'", "\n": "'\"${IFS#??}\"'"}
+_PATTERN_CHARACTERS = frozenset("*?[\\")
 
 
 @dataclass(frozen=True)
@@ -49,3 +62,36 @@ def hyperparameter_identity(value: Any) -> Hashable:
         return ("number", "nan" if value != value else float(value) if abs(value) < 2**53 else value)
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, default=str)
     return (type(value).__name__, text)
+
+
+def user_args(hyperparameters: Iterable[HyperParameter], problems: list[Problem]) -> str:
+    """Returns the hyperparameters as arguments: `--name value --name value`; adds to `problems`.
+
+    An argument is quoted only if a shell would not read it literally. Plain values survive word splitting (`cmd
+    $PAI_USER_ARGS`); `eval set -- $PAI_USER_ARGS` with the default IFS restores every value exactly, and so does
+    `shlex.split`, except for values with a tab or a newline. Code should read PAI_HPS instead.
+    """
+    arguments = []
+    for parameter in hyperparameters:
+        if "\0" in parameter.name + parameter.value:
+            problems.append(
+                Problem(f"hyperparameters[{parameter.name!r}]", "contains a NUL character", "remove it")
+            )
+        arguments += [_quoted(f"--{parameter.name}"), _quoted(parameter.value)]
+    return " ".join(arguments)
+
+
+def _quoted(argument: str) -> str:
+    if argument and all(character.isalnum() or character in _UNQUOTED_CHARACTERS for character in argument):
+        return argument
+    quoted = []
+    previous = ""
+    for character in argument:
+        if character in _SPECIAL:
+            quoted.append(_SPECIAL[character])
+        elif character in _PATTERN_CHARACTERS or character == previous == " ":
+            quoted.append("''" + character)
+        else:
+            quoted.append(character)
+        previous = character
+    return "'" + "".join(quoted) + "'"

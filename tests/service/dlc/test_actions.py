@@ -193,7 +193,7 @@ def test_templates_have_versions_and_make_jobs(dlc: DlcClient) -> None:
     locked = {"DisplayName": "x", "JobSpecs": specs, "UserCommand": "mine", "TemplateId": ids["template_id"]}
     assert "$.UserCommand: is locked" in dlc.refused("CreateJob", locked)[2]
     without = {"DisplayName": "x", "TemplateId": ids["template_id"]}
-    assert "$.JobSpecs[0].Image: is required" in dlc.refused("CreateJob", without)[2]
+    assert "$.JobSpecs[0].Image: is required by the template" in dlc.refused("CreateJob", without)[2]
 
     update = dlc.do("UpdateJobTemplate", {"Content": content.replace("of", "from"), "Description": "d"}, ids)
     assert (update["Version"], update["DefaultVersion"], update["VersionCreated"]) == (2, 1, True)

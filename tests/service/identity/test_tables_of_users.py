@@ -113,7 +113,7 @@ def test_a_revoked_key_opens_no_table(operator: Client) -> None:
     dave = user(operator, "dave")
     tables(dave).create_table("of_dave", "n bigint")
     operator.call("DELETE", f"/users/dave/keys/{dave.info.access_key_id}")
-    with pytest.raises(errors.ODPSError, match="not known"):
+    with pytest.raises(errors.ODPSError, match="does not exist"):
         tables(dave).get_table("of_dave").reload()
 
 

@@ -153,7 +153,7 @@ def test_on_alibaba_cloud_the_console_shows_the_jobs(monkeypatch: pytest.MonkeyP
 def test_a_service_without_a_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with running_service(tmp_path / "data", ScriptedExecutor(), foreign=ForeignCloud()) as other:
         point_at(other, monkeypatch)
-        assert "its service has no page" in str(ui().exception)
+        assert "does not support page" in str(ui().exception)
 
 
 @pytest.mark.parametrize("words", [("--port", "0"), ("--host", "::1"), ("--name", "a.b"), ("--token-file", "t")])

@@ -21,8 +21,8 @@ from typing import Any
 
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._host.agent.requirement_lists import PIP_INSTALL_SCRIPT, has_files
-from pai_sdk._host.execution.contract import user_args
 from pai_sdk._wire.masking import public_request
+from pai_sdk._wire.pai.hyperparameters import user_args
 from pai_sdk._wire.pai.names import variable_name
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk.errors import InvalidInputError, Problem

@@ -151,7 +151,7 @@ def _violations(
         if kind == "locked" and _at(merged, path) != _at(content, path):
             yield Problem(path, "is locked by the template", "leave it out")
         elif kind == "required" and _at(explicit, path) is _ABSENT:
-            yield Problem(path, "is missing, and the template requires it")
+            yield Problem(path, "is required by the template")
 
 
 def _at(body: Mapping[str, Any], path: str) -> Any:

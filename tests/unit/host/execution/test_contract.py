@@ -17,6 +17,7 @@ from pai_sdk._host.agent.distributed import Rendezvous, name_instances, rendezvo
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution import contract
 from pai_sdk._host.execution.unused_fields import unused_fields
+from pai_sdk._wire.pai.hyperparameters import user_args
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import HyperParameter
 from pai_sdk.errors import InvalidInputError, Problem
@@ -49,7 +50,7 @@ def shell_words(text: str, script: str, folder: Path) -> list[str]:
 
 
 def arguments(pairs: Sequence[tuple[str, str]]) -> tuple[str, list[str]]:
-    text = contract.user_args([HyperParameter(name=name, value=value) for name, value in pairs], [])
+    text = user_args([HyperParameter(name=name, value=value) for name, value in pairs], [])
     return text, [word for name, value in pairs for word in (f"--{name}", value)]
 
 
@@ -145,7 +146,7 @@ def test_plain_values_survive_plain_word_splitting(crowded: Path) -> None:
 
 def test_nul_is_refused() -> None:
     problems: list[Problem] = []
-    contract.user_args([HyperParameter(name="a", value="x\0y")], problems)
+    user_args([HyperParameter(name="a", value="x\0y")], problems)
     assert [problem.where for problem in problems] == ["hyperparameters['a']"]
 
 
@@ -298,7 +299,7 @@ def test_the_time_limit(scheduler: dict[str, int] | None, seconds: int | None) -
 
 def test_only_arguments_with_spaces_are_quoted() -> None:
     pairs = [HyperParameter(name="lr", value="0.1"), HyperParameter(name="note", value="two words")]
-    assert contract.user_args(pairs, []) == "--lr 0.1 --note 'two words'"
+    assert user_args(pairs, []) == "--lr 0.1 --note 'two words'"
 
 
 def test_a_pytorch_job_has_a_master() -> None:

@@ -200,7 +200,7 @@ def test_where_there_is_no_pip_nothing_is_said_of_its_exit_code(shared: SharedFo
     (shared.path / "j-master-0.exit").write_text("1\n")
     state = told(shared, {})
     assert state["reason_code"] == "RequirementsFailed"
-    assert "could not be installed: this image has no Python. Take an image" in state["reason_message"]
+    assert "could not be installed: this image has no Python. Use an image" in state["reason_message"]
     assert "exit code" not in state["reason_message"]
 
 
