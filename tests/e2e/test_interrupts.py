@@ -215,7 +215,7 @@ def test_an_interrupted_cell_ends_with_one_short_message(
         if message["msg_type"] == "error":
             error = content
     text = "\n".join(error["traceback"])
-    assert len(text.splitlines()) <= 5, text
+    assert len(text.splitlines()) <= 6, text
     assert f"{job_id} is still running" in text
     assert f"stop {job_id}" in text
     assert is_running(session, job_id)

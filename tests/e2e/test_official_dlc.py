@@ -46,7 +46,7 @@ def test_a_client_works_with_jobs(results: dict[str, Any]) -> None:
         f"{first}-master-0": ["2", "3", "4", "5"],
         f"{first}-worker-0": ["2", "3", "4", "5"],
     }
-    assert "has succeeded" in results["events"][-1]
+    assert "succeeded" in results["events"][-1]
     assert results["metrics"] == [f"{first}-master-0", f"{first}-worker-0"]
     assert results["stopped"] == second
     assert (results["stop"]["Status"], results["stop"]["ReasonCode"]) == ("Stopped", "JobStoppedByUser")
