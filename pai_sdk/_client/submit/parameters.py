@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from inspect import cleandoc
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -166,8 +167,9 @@ class JobParameters:
     def __init_subclass__(cls, **arguments: Any) -> None:
         """Makes `help()` of a class whose docstring refers to these parameters list all of them."""
         super().__init_subclass__(**arguments)
-        attributes = (JobParameters.__doc__ or "").partition(_ATTRIBUTES)[2].rstrip()
-        doc, count = re.subn(_REFERENCE, "", vars(cls).get("__doc__") or "")
+        # Without the indentation of the source, which Python 3.13 removes.
+        attributes = cleandoc(JobParameters.__doc__ or "").partition(_ATTRIBUTES)[2]
+        doc, count = re.subn(_REFERENCE, "", cleandoc(vars(cls).get("__doc__") or ""))
         # The class's own come first; without docstrings (`python -OO`), there are none.
         if count and attributes:
             cls.__doc__ = re.sub(_LAST_ATTRIBUTE, lambda match: f"{match[0]}{attributes}\n", doc, count=1)
@@ -187,9 +189,9 @@ class JobParameters:
         return f"{type(self).__name__}({re.sub(_USER_IN_URL, '//…@', ', '.join(arguments))})"
 
 
-_ATTRIBUTES = "    Attributes:\n"
-_LAST_ATTRIBUTE = rf"{_ATTRIBUTES}(?: {{8}}.*\n)+"
-_REFERENCE = r"    All parameters of `JobParameters` (?:.+\n)+\n"  # a paragraph
+_ATTRIBUTES = "Attributes:\n"
+_LAST_ATTRIBUTE = rf"{_ATTRIBUTES}(?: {{4}}.*\n)+"
+_REFERENCE = r"All parameters of `JobParameters` (?:.+\n)+\n"  # a paragraph
 _SECRET = ("environments", "git_config")  # their values may be; of those, names only
 _USER_IN_URL = r"//[^\s/'\"]*@"
 

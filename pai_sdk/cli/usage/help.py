@@ -59,7 +59,8 @@ def _explained(command: Any, ctx: Any) -> Iterator[None]:
     except UsageError as error:
         if hasattr(error, "option_name") and hasattr(error, "possibilities"):
             parameters = command.get_params(ctx)
-            options = {name for each in parameters for name in (*each.opts, *each.secondary_opts, each.metavar)}
+            names = (name for each in parameters for name in (*each.opts, *each.secondary_opts, each.metavar))
+            options = {name for name in names if name}
             explain_option(error, ctx.command_path, options)
         else:
             explain_missing(error)
