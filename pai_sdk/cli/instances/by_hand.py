@@ -98,7 +98,9 @@ def _exit_code_of(command: Sequence[str], folder: Path, variables: Mapping[str, 
                 for pid in stopping:
                     os.kill(pid, number)
 
-    previous = {number: signal.signal(number, forward) for number in _FORWARDED}
+    # What is ignored stays so, for both: `nohup` ignores SIGHUP.
+    handled = [number for number in _FORWARDED if signal.getsignal(number) is not signal.SIG_IGN]
+    previous = {number: signal.signal(number, forward) for number in handled}
     try:
         exit_code = process.wait()
         _wait_for(stopping)  # the shell ends first, and the program may still save

@@ -335,7 +335,10 @@ def resuming(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_command_that_runs_here_gets_the_signals(resuming: str, number: signal.Signals) -> None:
     # The handler of the script is for SIGTERM; the others end it.
     options = ("--command", f"{resuming} wait", "-d", "src", "--name", "try")
-    program = [sys.executable, "-m", "pai_sdk", "run", "--here", *options]
+    # What ran the tests may ignore signals, as `nohup` does, and processes inherit that.
+    reset = f"import signal; signal.signal({int(number)}, signal.SIG_DFL)"
+    start = "import runpy; runpy.run_module('pai_sdk', run_name='__main__')"
+    program = [sys.executable, "-c", f"{reset}; {start}", "run", "--here", *options]
     with subprocess.Popen(
         program, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as process:
