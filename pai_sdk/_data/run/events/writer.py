@@ -184,6 +184,21 @@ def _tensor(kind: int, shape: Sequence[int], content: bytes) -> bytes:
 # ---- writing ------------------------------------------------------------------------------------------------
 
 
+def _hparams_messages(
+    values: Mapping[str, bool | float | str | None], metrics: Iterable[str]
+) -> tuple[bytes, bytes]:
+    """Returns the messages of TensorBoard's plugin: the experiment, and the start of its session."""
+    metric_infos = b"".join(_bytes_field(5, _bytes_field(1, _bytes_field(2, tag))) for tag in metrics)
+    infos = b"".join(
+        _bytes_field(4, _bytes_field(1, name) + _int_field(4, _hparam_type(v))) for name, v in values.items()
+    )
+    pairs = b"".join(
+        _bytes_field(1, _bytes_field(1, name) + _bytes_field(2, _protobuf_value(value)))
+        for name, value in values.items()
+    )
+    return _bytes_field(2, infos + metric_infos), _bytes_field(3, pairs + double_field(5, time.time()))
+
+
 class _Template:
     """Builds records of scalars with the same tags and a step of the same size."""
 
@@ -216,6 +231,16 @@ class _Template:
         payload = self._pack(*parts)
         crc = (_checksum or crc32c)(payload)
         return self._frame + payload + _UINT32.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+    def checked_record(
+        self, wall_time: float, step: bytes, values: Mapping[str, Any], numbers: Sequence[float]
+    ) -> bytes:
+        """Returns the record of values, given as numbers where they are; raises the error of a value."""
+        try:
+            return self.record(wall_time, step, numbers, numbers)
+        except (OverflowError, struct.error):  # beyond float32, or not a number: the slow path checks each
+            exact = [as_float64(tag, value) for tag, value in values.items()]
+        return self.record(wall_time, step, exact, list(map(_as_float32, exact)))
 
 
 FILE_VERSION = _bytes_field(3, "brain.Event:2")
@@ -264,7 +289,10 @@ class EventWriter:
         # locks are new, since the fork may have copied locks that a thread of the parent holds.
         self._max_pending_bytes = 0 if is_child else _MAX_PENDING_BYTES
         self._lock = threading.Lock()  # guards the pending records and the templates
-        self._file_lock = threading.Lock()  # guards the file; acquired before `_lock`, never after it
+        # Guards the file; acquired before `_lock`, never after it. A signal handler may flush during a write.
+        self._file_lock = threading.RLock()
+        self._is_writing = False
+        self._unwritten: list[bytes] = []  # what is being written; also guarded by the file lock
         self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._wakeup = threading.Event()  # set when there are events to write, or at the end
@@ -289,11 +317,6 @@ class EventWriter:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def __del__(self) -> None:
-        # Of a writer that was not closed, and whose thread never had to start: nothing else refers to the file.
-        if (file := getattr(self, "_file", None)) is not None:
-            file.close()
 
     def scalars(self, values: Mapping[str, Any], step: int, *, wall_time: float | None = None) -> None:
         """Writes numbers, all of one step.
@@ -321,14 +344,7 @@ class EventWriter:
             template = self._templates.get(key) or self._new_template(key)
             # Tensors are converted once: that waits for the GPU.
             numbers = [v if isinstance(v, (float, int)) else as_float64(tag, v) for tag, v in values.items()]
-            try:
-                record = template.record(now, step_bytes, numbers, numbers)
-            except (OverflowError, struct.error):  # beyond float32, or not a number: the slow path checks each
-                record = None
-            if record is None:
-                exact = [as_float64(tag, value) for tag, value in values.items()]
-                record = template.record(now, step_bytes, exact, list(map(_as_float32, exact)))
-            is_quiet = self._add(record)
+            is_quiet = self._add(template.checked_record(now, step_bytes, values, numbers))
         if not is_quiet:
             self._attend()
         return numbers
@@ -363,16 +379,7 @@ class EventWriter:
 
     def hparams(self, values: Mapping[str, bool | float | str | None], metrics: Iterable[str] = ()) -> None:
         """Writes hyperparameters, and the metrics that TensorBoard lists with them; None is a value."""
-        metric_infos = b"".join(_bytes_field(5, _bytes_field(1, _bytes_field(2, tag))) for tag in metrics)
-        infos = b"".join(
-            _bytes_field(4, _bytes_field(1, name) + _int_field(4, _hparam_type(v))) for name, v in values.items()
-        )
-        experiment = _bytes_field(2, infos + metric_infos)
-        pairs = b"".join(
-            _bytes_field(1, _bytes_field(1, name) + _bytes_field(2, _protobuf_value(value)))
-            for name, value in values.items()
-        )
-        session_start = _bytes_field(3, pairs + double_field(5, time.time()))
+        experiment, session_start = _hparams_messages(values, metrics)
         for tag, content in (
             ("_hparams_/experiment", experiment),
             ("_hparams_/session_start_info", session_start),
@@ -401,14 +408,25 @@ class EventWriter:
             OSError: the file could not be written. The events stay pending.
         """
         with self._file_lock:
-            self._append_pending()
+            if self._is_writing:
+                # In a signal handler: the write that it has interrupted continues with these events.
+                return
+            self._is_writing = True
+            try:
+                self._append_batch()
+                # What a signal handler has added. Only once, because other threads may report all the time.
+                self._append_batch()
+            finally:
+                self._is_writing = False
 
-    def _append_pending(self) -> None:
-        """Appends the pending events, with the file lock held."""
+    def _append_batch(self) -> None:
         # The file lock spans both steps, so that two flushes write in the order of the calls. `_lock` is released
         # during the write: other threads go on collecting while the file system is slow.
         with self._lock:
-            content, self._pending, self._pending_bytes = b"".join(self._pending), [], 0
+            # Without a call in between, so that an exception of a signal handler comes before or after both.
+            self._unwritten += self._pending
+            self._pending, self._pending_bytes = [], 0
+        content = b"".join(self._unwritten)
         if not content:
             return
         try:
@@ -416,9 +434,10 @@ class EventWriter:
         except OSError as error:
             self._failure = error
             with self._lock:  # in front of the events collected meanwhile
-                self._pending.insert(0, content)
+                self._pending, self._unwritten = [content, *self._pending], []
                 self._pending_bytes += len(content)
             raise
+        self._unwritten = []
 
     def close(self) -> None:
         """Writes the pending events and stops the thread.
@@ -489,18 +508,17 @@ class EventWriter:
     def _write_in_call(self) -> bool:
         """Writes the pending events if there is time for it; returns False if they are left to the thread."""
         started = time.monotonic()
-        # A call never waits for another write: not for that of a thread, nor for one that its signal interrupted.
-        if started < self._calls_write_at or not self._file_lock.acquire(blocking=False):
+        # A call does not wait for another write, neither that of a thread nor one that its signal has interrupted.
+        if started < self._calls_write_at or self._is_writing:
             return False
         try:
-            self._append_pending()
+            self.flush()
         except OSError:  # the thread tries again; the caller gets the error
             return False
         finally:
             finished = time.monotonic()
             self._calls_write_at = max(self._calls_write_at, finished - _MAX_CREDIT_S)
             self._calls_write_at += _CALL_PAUSE_FACTOR * (finished - started)
-            self._file_lock.release()
         return True
 
     def _run(self) -> None:
@@ -525,19 +543,26 @@ class EventWriter:
             # Unbuffered: bytes that `write` has accepted survive the process.
             self._file = self.path.open("ab", buffering=0)
             content = framed(double_field(1, time.time()) + FILE_VERSION) + content
-        file, size = self._file, self._file.tell()
         try:
-            while content:
-                content = content[file.write(content) :]
-        except OSError:
-            # The next attempt must not append to a partial record. A new file is used, since the truncation can
-            # fail as well.
+            _append_complete(self._file, content)
+        except BaseException:
+            # A new file is used, because the truncation can fail as well.
             self._file = None
-            with contextlib.suppress(OSError):
-                file.truncate(size)
-            file.close()
             self._name_file()
             raise
+
+
+def _append_complete(file: BinaryIO, content: bytes) -> None:
+    """Appends to a file; after any error, also one of a signal handler, truncates the file and closes it."""
+    size = file.tell()
+    try:
+        while content:
+            content = content[file.write(content) :]
+    except BaseException:
+        with contextlib.suppress(OSError):
+            file.truncate(size)
+        file.close()
+        raise
 
 
 def _flush_all() -> None:

@@ -474,3 +474,58 @@ def test_sigterm_is_left_to_the_program(tmp_path: Path) -> None:
 
 def test_the_check_value_of_crc32c() -> None:
     assert hex(crc32c(b"123456789")) == hex(PURE(b"123456789")) == "0xe3069283"
+
+
+# ---- signals ------------------------------------------------------------------------------------------------
+
+
+class _InterruptedFile:
+    """A file whose next write is interrupted, before or after its bytes are written."""
+
+    def __init__(self, file: Any, interrupt: Any, *, is_late: bool) -> None:
+        self._file, self._interrupt, self._is_late = file, interrupt, is_late
+
+    def write(self, content: bytes) -> int:
+        interrupt, self._interrupt = self._interrupt, lambda: None
+        if not self._is_late:
+            interrupt()
+        written: int = self._file.write(content)
+        if self._is_late:
+            interrupt()
+        return written
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+def _raise_exit() -> None:
+    raise SystemExit(143)
+
+
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the write", "after the write"])
+def test_a_signal_handler_that_exits_during_a_write_loses_and_repeats_no_value(
+    tmp_path: Path, is_late: bool
+) -> None:
+    with EventWriter(tmp_path) as writer:
+        writer.scalars({"loss": 1.0}, step=1)
+        writer.flush()
+        writer._file = _InterruptedFile(writer._file, _raise_exit, is_late=is_late)
+        with pytest.raises(SystemExit):
+            writer.scalars({"loss": 2.0}, step=2)
+    assert all_scalars(tmp_path) == [("loss", 1, 1.0), ("loss", 2, 2.0)]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("is_late", [False, True], ids=["before the write", "after the write"])
+def test_a_signal_handler_that_reports_and_flushes_during_a_write_returns(tmp_path: Path, is_late: bool) -> None:
+    with EventWriter(tmp_path) as writer:
+        writer.scalars({"loss": 1.0}, step=1)
+        writer.flush()
+
+        def handle() -> None:
+            writer.scalars({"loss": 3.0}, step=3)
+            writer.flush()
+
+        writer._file = _InterruptedFile(writer._file, handle, is_late=is_late)
+        writer.scalars({"loss": 2.0}, step=2)
+    assert all_scalars(tmp_path) == [("loss", 1, 1.0), ("loss", 2, 2.0), ("loss", 3, 3.0)]
