@@ -115,7 +115,7 @@ def ps(
 def _watch_list(
     records: Callable[[], Iterable[JobRecord]], show: Callable[[Iterable[JobRecord]], None], *, only_changes: bool
 ) -> None:
-    """Shows the jobs again after each change, until Ctrl-C; with `only_changes`, those that have changed."""
+    """Prints the jobs again after each change, until Ctrl-C; with `only_changes`, only the changed jobs."""
     last_statuses: dict[str, str] = {}
 
     def show_changes() -> None:

@@ -25,16 +25,19 @@ def attach_to_job(id_or_name: str, backend: Backend) -> TrainingJob:
     try:
         return TrainingJob(id_or_name, backend, record=backend.get(id_or_name))
     except NotFoundError:
-        ids: list[str] = []
+        records = []
         with suppress(PaiError):  # the key may have no permission to list jobs
-            records = islice(backend.list(name=id_or_name), _MAX_NAMESAKES)
-            ids = [each.training_job_id for each in records if each.training_job_name == id_or_name]
+            records = [*islice(backend.list(name=id_or_name), _MAX_NAMESAKES + 1)]
+        ids = [each.training_job_id for each in records if each.training_job_name == id_or_name]
+        if len(ids) == 1 and len(records) > _MAX_NAMESAKES:
+            reason = f"more than {_MAX_NAMESAKES} jobs have {id_or_name!r} in their names"
+            raise InvalidInputError([Problem("job_id", reason, f"give the id, such as {ids[0]}")]) from None
         if not ids:
             raise
     if len(ids) > 1:
-        shown = f"{', '.join(ids[:_MAX_PRINTED_IDS])}{' …' if len(ids) > _MAX_PRINTED_IDS else ''}"
+        id_list = f"{', '.join(ids[:_MAX_PRINTED_IDS])}{' …' if len(ids) > _MAX_PRINTED_IDS else ''}"
         reason = f"{len(ids)} jobs have the name {id_or_name!r}"
-        raise InvalidInputError([Problem("job_id", reason, f"give the id of one: {shown}")])
+        raise InvalidInputError([Problem("job_id", reason, f"give the id of one: {id_list}")])
     return TrainingJob(ids[0], backend, record=backend.get(ids[0]))
 
 

@@ -94,7 +94,7 @@ class MetricList(Aliased, list[MetricPoint]):
         self, points: Iterable[MetricPoint] = (), *, explain_empty: Callable[[], str] | None = None
     ) -> None:
         super().__init__(points)
-        # Called when somebody sees that there are no values, since it makes a request.
+        # Called when an empty list is displayed, since it makes a request.
         self._explain_empty = explain_empty
 
     @overload

@@ -118,7 +118,7 @@ def _with_children(pid: int) -> list[int]:
 
 
 def _wait_for(pids: Sequence[int]) -> None:
-    """Waits for processes that were signalled; those that run after the grace period of a job are killed."""
+    """Waits for signalled processes, and kills them after the grace period of a job."""
     deadline = time.monotonic() + _GRACE_S
     for pid in pids:
         with suppress(ProcessLookupError):

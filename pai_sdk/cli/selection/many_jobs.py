@@ -77,7 +77,7 @@ class JobFilter:
 
 
 def selected_jobs(job_ids: Sequence[str] | None, job_filter: JobFilter) -> list[TrainingJob]:
-    """Returns the named jobs, or those that match; raises BadParameter for both and for neither."""
+    """Returns the named or the matching jobs; raises BadParameter if both or neither are given."""
     if bool(job_ids) != job_filter.is_empty:
         problem = "give either jobs or filters" if job_ids else "give a JOB, or --status, --name or --label"
         raise typer.BadParameter(problem, param_hint="JOB")

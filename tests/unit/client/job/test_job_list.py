@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 
 import pytest
 
+from pai_sdk._client.job import job_list
 from pai_sdk._client.job.job_list import JobList, attach_to_job
 from pai_sdk._wire.pai.arguments import check_filters
 from pai_sdk._wire.pai.record import JobRecord
@@ -50,6 +51,13 @@ def test_a_job_is_found_by_a_name_that_it_alone_has() -> None:
     with refused(InvalidInputError, "job_id") as caught:
         attach_to_job("letters", Named())
     assert "train3, train4" in str(caught.value)
+
+
+def test_a_name_is_not_unique_before_all_jobs_with_it_were_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_list, "_MAX_NAMESAKES", 1)
+    with refused(InvalidInputError, "job_id") as caught:
+        attach_to_job("digits", Named())
+    assert "train1" in str(caught.value)
 
 
 def test_a_key_that_may_not_list_jobs_gets_the_first_error() -> None:
