@@ -17,6 +17,7 @@ from tests.trials import launches
 TRAIN = """
 import json, os, time
 from pai_sdk import checkpoint_dir, get_checkpoint, report
+from pai_sdk.checkpoints import latest_checkpoint
 
 def train(last, wait_at=None):
     start = get_checkpoint()
@@ -31,6 +32,9 @@ def train(last, wait_at=None):
             (folder / "state").write_text(json.dumps(loss))
         while step == wait_at:
             time.sleep(0.05)
+            saved = latest_checkpoint(os.environ["PAI_OUTPUT_CHECKPOINTS"])
+            if saved is not None and saved.step == step:
+                report({"saved": step}, step=step)
 
 if __name__ == "__main__":
     train(int(os.environ["PAI_HPS_LAST"]), int(os.environ["PAI_HPS_WAIT_AT"]))
@@ -126,7 +130,8 @@ def test_all_ranks_of_a_launch_begin_with_the_same_checkpoint(tmp_path: Path, ki
 def test_a_job_that_is_killed_is_resumed_by_the_next(session: Session, source: Path) -> None:
     first = estimator(session, source, hyperparameters={"last": 9, "wait_at": 3})
     job = first.fit(wait=False, show_logs=False)
-    until(lambda: [point.step for point in job.metrics("loss")] == [1, 2, 3])  # while it runs
+    until(lambda: [point.step for point in job.metrics("saved")][:1] == [3])  # while it runs
+    assert [point.step for point in job.metrics("loss")] == [1, 2, 3]
     job.stop()
     until(lambda: job.status.is_terminal)
     second = estimator(session, source, checkpoints_path=first.checkpoints_data()).fit(show_logs=False)
