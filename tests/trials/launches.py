@@ -106,6 +106,8 @@ def _launch(folder: Path, kind: str, number: int, share: float) -> list[int]:
             )
     if kind == "nodes":
         until(lambda: all("began" in log.read_text() for log in logs) and "saved" in logs[0].read_text())
+    elif number == 0:  # on a busy machine all launches could be killed before their first line
+        until(lambda: any("began" in log.read_text() for log in logs))
     time.sleep(0.2 + share)
     for process in processes:
         process.kill()
