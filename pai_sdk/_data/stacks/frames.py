@@ -11,7 +11,7 @@ _LIBRARY_FILE = re.compile(
     r"[/\\](?:site|dist)-packages[/\\]|[/\\]lib(?:64)?[/\\]python\d(?:\.\d+)?[/\\]|^<frozen |\.so(?:\.\d+)*$"
     r"|[/\\]pai_sdk[/\\]_\w+[/\\]|^<(?:__array_function__ internals|decorator-gen-\d+)>"
 )
-# Modules that wait for the other ranks. Not those that wrap the forward pass or launch a training, such as DDP, FSDP
+# Modules that wait for the other ranks. Not those that wrap the forward pass or launch a training, such as DDP
 # and torchrun: with these, ranks that compute would seem to wait.
 _COLLECTIVE_FILE = re.compile(
     r"[/\\]torch(?:_npu)?[/\\]distributed[/\\](?:distributed_c10d|rendezvous|c10d_logger|_functional_collectives\w*"
