@@ -32,6 +32,7 @@ from pai_sdk._service.http.listening import info_of, listen
 from pai_sdk._service.http.metrics_endpoint import metrics_of
 from pai_sdk._service.http.nonces import NonceMemory
 from pai_sdk._service.http.tls import Certificate, certificate_of
+from pai_sdk._service.http.websockets import WebSocketGate
 from pai_sdk._service.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.bucket_rights import BucketRights
@@ -49,6 +50,7 @@ from pai_sdk._service.oss.oss_app import ObjectApp
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.process import allow_open_files, prepare_threads
 from pai_sdk._service.routes.api_app import Dispatcher, create_api
+from pai_sdk._service.routes.tunnel.websocket_route import TunnelApp
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.records import Records
@@ -60,6 +62,7 @@ from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.tunnels import TunnelExecutor, Tunnels
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.job_runs import JobRuns
 from pai_sdk._service.services.training_jobs import create_job
@@ -168,6 +171,7 @@ class Service:
                 executor.capabilities,
                 MetricPages(jobs, folder),
                 *identity,
+                Tunnels(jobs, _tunnel_executor(executor), folder.job_dir, settings.tunnels),
                 page := _page_of(settings, info),
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
@@ -180,7 +184,8 @@ class Service:
             schedules = _start_schedules(context, leadership, stack)
             idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
-            server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
+            options = changes.release, needs.must_end, certificate
+            server = HttpServer(app, settings.connections, *options, has_websockets=True)
             self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
             if not self._stopped.is_set():  # before the server existed
                 server.run(sockets=[listener])
@@ -293,6 +298,11 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler, pace: 
         },
         timeout_s=pace.health_timeout_s,
     )
+
+
+def _tunnel_executor(executor: Executor) -> TunnelExecutor | None:
+    """Returns the executor if it offers tunnels."""
+    return executor if executor.capabilities.tunnels else None
 
 
 def _table_keys(
@@ -418,4 +428,7 @@ def _open_dispatcher(
     metrics = None
     if measurements is not None:
         metrics = metrics_of(measurements.text, token=settings.metrics_token, admit=authenticator.admit)
-    return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers, metrics=metrics)
+    description = description_of(api)
+    websockets = WebSocketGate(TunnelApp(context), authenticator.admit, audit=audit_into(context.audit))
+    apps = {"page": browsers, "metrics": metrics, "websockets": websockets}
+    return Dispatcher(front, objects, tables_app, description, health, **apps)

@@ -46,6 +46,19 @@ class Pace:
 
 
 @dataclass(frozen=True)
+class TunnelLimits:
+    """Limits of tunnels into running jobs."""
+
+    of_user: int = 64
+    total: int = 512
+    connect_s: float = 15.0  # to an instance
+    stall_s: float = 60.0  # a job that reads nothing for so long loses its tunnel
+    check_rights_s: float = 1.0  # between two checks whether the key of an open tunnel is still valid
+    check_job_s: float = 30.0  # besides each change of the job
+    last_state_s: float = 3.0  # between the end of an instance's connection and the end of its job
+
+
+@dataclass(frozen=True)
 class ForeignCloud:
     """Simulates a cloud of another operator: a test mode, which only tests set."""
 
@@ -102,6 +115,7 @@ class ServiceSettings:
     log_format: Literal["text", "json"] = "text"  # `json`: one object per line
     foreign: ForeignCloud | None = None  # for tests
     pace: Pace = Pace()
+    tunnels: TunnelLimits = TunnelLimits()
 
 
 @dataclass(frozen=True)

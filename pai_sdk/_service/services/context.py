@@ -22,6 +22,7 @@ from pai_sdk._service.services.jobs.changes import Changes
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.tunnels import Tunnels
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.source import RunSource
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings
@@ -75,6 +76,7 @@ class ServiceContext:
     bucket_rights: BucketRights
     audit: AuditLog
     workspaces: WorkspaceTable
+    tunnels: Tunnels
     page: PageAddresses | None = None
 
     @property
