@@ -20,7 +20,7 @@ from pai_sdk._client.job.failure.explain import job_failure, stopped_error
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.stream import LogStream, select_instances
 from pai_sdk._client.job.notebook_card import NotebookCard
-from pai_sdk._client.job.notifications import Notification, notify_all
+from pai_sdk._client.job.notifications import notify_all
 from pai_sdk._client.job.outputs import download_output, output_uri, trace_of
 from pai_sdk._client.job.result_lists import MetricList
 from pai_sdk._client.job.waiting import Waiting, wait_async
@@ -30,6 +30,7 @@ from pai_sdk._core.names.hints import name_hint, wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.short_traceback import short_tracebacks
+from pai_sdk._data.notify.targets import Notification
 from pai_sdk._wire.body import received
 from pai_sdk._wire.pai.arguments import check_choice, check_labels, seconds_or_none
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord
@@ -84,7 +85,7 @@ class TrainingJob(Aliased):
         id: the job's id.
         backend: the backend that runs the job.
         last_record: the last snapshot of the job; None before the first request.
-        notifications: the destinations to which `wait()` reports the end, once: `Webhook`, `DingTalk`.
+        notifications: the targets to which `wait()` reports the end, once: `Webhook`, `DingTalk` and others.
 
     Example:
         >>> def finish(job: TrainingJob) -> Path:

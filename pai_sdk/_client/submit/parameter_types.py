@@ -9,11 +9,11 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
-from pai_sdk._client.job.notifications import Notification
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import type_problem
+from pai_sdk._data.notify.targets import Notification
 from pai_sdk.errors import InvalidInputError, Problem
 
 
@@ -56,8 +56,8 @@ _TYPES: dict[str, _ParameterType] = {
     "requirements": _ParameterType(_is_list, "a list: such as ['numpy==2.1', 'tqdm']"),
     **dict.fromkeys(("metric_definitions", "fallback", "retry_on"), _LIST),
     "notify": _ParameterType(
-        lambda value: _is_list(value) and all(isinstance(each, Notification) for each in value),
-        "a list of notifications: such as [Webhook(url), DingTalk(url, secret)]",
+        lambda value: _is_list(value) and all(isinstance(each, Notification | str) for each in value),
+        "a list of targets: such as ['mailtos://…', Webhook(url), DingTalk(url, secret)]",
     ),
     "source_dir": _ParameterType(
         # An empty text would be the current folder, with all that lies in it.

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 if TYPE_CHECKING:
     from pai_sdk._client.backend.dlc.options import DlcOptions
     from pai_sdk._client.experiment import Experiment
-    from pai_sdk._client.job.notifications import Notification
     from pai_sdk._client.job.training_job import TrainingJob
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.registered import AlgorithmChoice
+    from pai_sdk._data.notify.targets import Notification
     from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk._wire.pai.secret_values import Secret
     from pai_sdk._wire.pai.spec import Channel, MetricDefinition
@@ -125,7 +125,7 @@ class JobParameters:
         max_cost: maximum cost of a job, in the currency of the prices; requires `max_run_time` and prices.
         prices: maps an instance type, or `TYPE spot`, to its price per instance and hour; adds to the settings.
         fallback: alternatives without capacity: types, `on-demand`, dicts of `instance_type`, `spot_spec`.
-        notify: notifications when a job finishes that this process waits for: `Webhook`, `DingTalk`.
+        notify: targets of messages about the end of a job: URLs, `Webhook`, `DingTalk`, `Feishu`, `WeCom`.
         idempotency_key: a second submission with the same key returns the first job.
         git_labels: label jobs with repository, commit and branch of their code, if it is in git.
         api: API for the jobs: `trainingjob`, or `dlc` for DLC jobs; by default that of the session's settings.
@@ -157,7 +157,7 @@ class JobParameters:
     max_cost: float | None = None
     prices: Mapping[str, float] | None = None
     fallback: Sequence[str | Mapping[str, Any]] | None = None
-    notify: Sequence[Notification] | None = None
+    notify: Sequence[Notification | str] | None = None
     idempotency_key: str | None = None
     git_labels: bool = True
     api: str | None = None

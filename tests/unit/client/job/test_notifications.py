@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pai_sdk import DingTalk, Estimator, Webhook
-from pai_sdk._client.job import notifications
+from pai_sdk._data.notify import targets as notifications
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk.errors import InvalidInputError, JobFailed, WaitTimeoutError
