@@ -26,6 +26,7 @@ from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.config.settings import Settings
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._wire.notifications import NOTIFICATIONS, OFFER
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
@@ -103,7 +104,12 @@ class ServiceBackend(OssFiles):
         """Returns the capabilities of the service."""
         # Only the services of this package restart interrupted jobs, and run roles.
         is_cloud = api_region_of(self.endpoint) is not None
-        return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud, roles=not is_cloud)
+        return Capabilities(
+            uses_images=self._connection.uses_images,
+            retries=not is_cloud,
+            roles=not is_cloud,
+            notifies=not is_cloud and OFFER in self._transport.offers,
+        )
 
     @property
     def endpoint(self) -> str:
@@ -140,6 +146,8 @@ class ServiceBackend(OssFiles):
         # Before any upload: it would be in vain.
         workspace_id = plan.request.workspace_id or self._settings.workspace_id
         _refuse_roles(plan.request, self._transport, lambda: self._jobs.list_page(1, workspace_id=workspace_id))
+        if plan.notify and OFFER not in self._transport.offers and api_region_of(self.endpoint) is None:
+            self._jobs.list_page(1, workspace_id=workspace_id, page_size=1)  # lists of jobs have the offers
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
@@ -148,7 +156,14 @@ class ServiceBackend(OssFiles):
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Calls CreateTrainingJob, in the workspace of the settings unless the request names one."""
-        return self._jobs.create_once(self._body(plan.request), response_timeout_s=self._create_timeout_s)
+        body = {**self._body(plan.request), **self._notifications(plan)}
+        return self._jobs.create_once(body, response_timeout_s=self._create_timeout_s)
+
+    def _notifications(self, plan: Plan) -> dict[str, Any]:
+        """Returns the field with the targets of messages, for a service that sends them; never part of a plan."""
+        if not plan.notify or not self.capabilities.notifies:
+            return {}
+        return {NOTIFICATIONS: [target.to_wire().to_wire() for target in plan.notify]}
 
     def _body(self, request: TrainingJobRequest) -> dict[str, Any]:
         """Returns the body of a request, with its workspace and the values of secrets."""
@@ -220,7 +235,7 @@ class ServiceBackend(OssFiles):
             raise InvalidInputError(problems)
         body = self._body(plan.request)  # a missing secret is reported before anything is uploaded
         self.upload(plan)
-        return body
+        return {**body, **self._notifications(plan)}
 
     @property
     def instance_types(self) -> InstanceTypes:

@@ -85,7 +85,7 @@ class TrainingJob(Aliased):
         id: the job's id.
         backend: the backend that runs the job.
         last_record: the last snapshot of the job; None before the first request.
-        notifications: the targets to which `wait()` reports the end, once: `Webhook`, `DingTalk` and others.
+        notifications: the targets to which `wait()` reports the end, once: such as `Webhook`.
 
     Example:
         >>> def finish(job: TrainingJob) -> Path:

@@ -57,7 +57,7 @@ _TYPES: dict[str, _ParameterType] = {
     **dict.fromkeys(("metric_definitions", "fallback", "retry_on"), _LIST),
     "notify": _ParameterType(
         lambda value: _is_list(value) and all(isinstance(each, Notification | str) for each in value),
-        "a list of targets: such as ['mailtos://…', Webhook(url), DingTalk(url, secret)]",
+        "a list of URLs and targets: such as ['mailtos://…', Webhook(url), DingTalk(url, secret)]",
     ),
     "source_dir": _ParameterType(
         # An empty text would be the current folder, with all that lies in it.

@@ -151,12 +151,13 @@ def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: B
         with problems.under("idempotency_key"):
             request = with_key(request, parameters.idempotency_key)
     fallbacks = guards.fallbacks(parameters.fallback, request.compute_resource, problems)
+    notify = guards.targets(parameters.notify, problems)
     prices = {**session.settings.prices, **(parameters.prices or {})}
     guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
     problems.raise_if_any()
     image = "" if request.algorithm_spec is None else request.algorithm_spec.image
     notes = (image_unused_message(image),) if image and not backend.capabilities.uses_images else ()
-    return replace(plan, request=request, fallbacks=fallbacks, notes=notes)
+    return replace(plan, request=request, fallbacks=fallbacks, notify=notify, notes=notes)
 
 
 def _warnings(plan: Plan, command: Sequence[str], tree: FileTree | None, source_dir: object) -> tuple[str, ...]:

@@ -54,7 +54,7 @@ class Message:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Message:
         """Returns the message with this body."""
-        fields = {name: value for name, value in body.items() if name not in _OWN_FIELDS}
+        fields = {name: value for name, value in body.items() if name not in _NAMED_FIELDS}
         text = {name: str(body.get(name) or "") for name in ("title", "code", "message")}
         title = text["title"] or f"{fields.get('name') or fields.get('job_id')}: {fields.get('status')}"
         return cls(title, text["code"], text["message"], body.get("url"), list(body.get("lines") or ()), fields)
@@ -63,14 +63,14 @@ class Message:
         """Returns the message with the titles of further ones, which are sent with it."""
         if not titles:
             return self
-        others = [f"and {len(titles)} more:", *titles[:MAX_LINES]]
+        more = [f"and {len(titles)} more:", *titles[:MAX_LINES]]
         if len(titles) > MAX_LINES:
-            others.append("…")
-        reason = "\n".join([self.reason, *others] if self.reason else others)
+            more.append("…")
+        reason = "\n".join([self.reason, *more] if self.reason else more)
         return replace(self, reason=reason, fields={**self.fields, "folded": len(titles)})
 
 
-_OWN_FIELDS = ("title", "code", "message", "url", "lines")
+_NAMED_FIELDS = ("title", "code", "message", "url", "lines")
 
 
 def clean_lines(lines: Sequence[str]) -> Iterator[str]:

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from pai_sdk import DingTalk, Estimator, Webhook
-from pai_sdk._data.notify import targets as notifications
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.notify import targets as notifications
 from pai_sdk.errors import InvalidInputError, JobFailed, WaitTimeoutError
 from tests.support.fake_backend import FAST, FakeBackend
 from tests.support.messages import refused
@@ -98,6 +98,7 @@ def test_what_cannot_be_sent_is_a_warning_without_the_secret(
 
 
 def test_dingtalk_signs_its_url(fake_backend: FakeBackend, server: ScriptedServer) -> None:
+    server.script = [Reply({"errcode": 0})]
     robot = DingTalk(f"{server.endpoint}/robot/send?access_token=abc", "SECxyz")
     ended(fake_backend, "Succeed", robot).wait(show_logs=False, policy=FAST)
     (asked,) = server.asked
@@ -119,6 +120,14 @@ def test_wrong_urls(url: Any) -> None:
 
 
 def test_only_notifications_can_be_given() -> None:
-    wrong: Any = ["https://hooks.example.com"]
+    wrong: Any = [7]
     with refused(InvalidInputError, "notify"):
         Estimator("image", "true", instance_type="local", notify=wrong).plan()
+    with refused(InvalidInputError, "notify[1]"):
+        Estimator("image", "true", instance_type="local", notify=["https://a/b", "hunter2"]).plan()
+
+
+def test_a_plan_has_the_targets_without_their_secrets() -> None:
+    plan = Estimator("image", "true", instance_type="local", notify=["https://a.example.com/hunter2"]).plan()
+    assert "notify: Webhook('https://a.example.com/…')" in str(plan)
+    assert "hunter2" not in str(plan) + repr(plan) + plan.to_json()
