@@ -82,6 +82,16 @@ from pai_sdk._data.notify.targets import DingTalk as DingTalk
 from pai_sdk._data.notify.targets import Feishu as Feishu
 from pai_sdk._data.notify.targets import Webhook as Webhook
 from pai_sdk._data.notify.targets import WeCom as WeCom
+from pai_sdk._data.rules.rules import DiskNearlyFull as DiskNearlyFull
+from pai_sdk._data.rules.rules import IdleCpu as IdleCpu
+from pai_sdk._data.rules.rules import IdleGpu as IdleGpu
+from pai_sdk._data.rules.rules import LateEnd as LateEnd
+from pai_sdk._data.rules.rules import MetricJump as MetricJump
+from pai_sdk._data.rules.rules import NonFiniteMetric as NonFiniteMetric
+from pai_sdk._data.rules.rules import NoProgress as NoProgress
+from pai_sdk._data.rules.rules import OddRank as OddRank
+from pai_sdk._data.rules.rules import ProcessStopped as ProcessStopped
+from pai_sdk._data.rules.rules import Rule as Rule
 from pai_sdk._data.run.events.records import EventRecord as EventRecord
 from pai_sdk._data.run.events.records import ScalarEvent as ScalarEvent
 from pai_sdk._data.run.events.series import Point as Point  # imports numpy

@@ -48,3 +48,13 @@ from pai_sdk._client.submit.cloning import clone as clone
 from pai_sdk._client.submit.job_file import JobFile as JobFile
 from pai_sdk._client.submit.parameters import JobParameters as JobParameters
 from pai_sdk._client.submit.parameters import Role as Role
+from pai_sdk._data.rules.rules import DiskNearlyFull as DiskNearlyFull
+from pai_sdk._data.rules.rules import IdleCpu as IdleCpu
+from pai_sdk._data.rules.rules import IdleGpu as IdleGpu
+from pai_sdk._data.rules.rules import LateEnd as LateEnd
+from pai_sdk._data.rules.rules import MetricJump as MetricJump
+from pai_sdk._data.rules.rules import NonFiniteMetric as NonFiniteMetric
+from pai_sdk._data.rules.rules import NoProgress as NoProgress
+from pai_sdk._data.rules.rules import OddRank as OddRank
+from pai_sdk._data.rules.rules import ProcessStopped as ProcessStopped
+from pai_sdk._data.rules.rules import Rule as Rule

@@ -55,6 +55,10 @@ _TYPES: dict[str, _ParameterType] = {
     ),
     "requirements": _ParameterType(_is_list, "a list: such as ['numpy==2.1', 'tqdm']"),
     **dict.fromkeys(("metric_definitions", "fallback", "retry_on"), _LIST),
+    "watch": _ParameterType(
+        lambda value: isinstance(value, bool) or _is_list(value),
+        "a list of rules, or False: such as [NoProgress(min_s=600)]",
+    ),
     "notify": _ParameterType(
         lambda value: _is_list(value) and all(isinstance(each, Notification | str) for each in value),
         "a list of URLs and targets: such as ['mailtos://…', Webhook(url), DingTalk(url, secret)]",

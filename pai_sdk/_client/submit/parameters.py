@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.registered import AlgorithmChoice
     from pai_sdk._data.notify.targets import Notification
+    from pai_sdk._data.rules.rules import Rule
     from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk._wire.pai.secret_values import Secret
     from pai_sdk._wire.pai.spec import Channel, MetricDefinition
@@ -117,6 +118,8 @@ class JobParameters:
             resume from its newest checkpoint; the pause before a restart doubles. Not on Alibaba Cloud.
         retry_on: reason codes to restart after; by default those that are no fault of the job: `Preempted`,
             `NodeLost`, `EngineRestarted`, `SupervisorLost`.
+        watch: rules about the running job, such as `[NoProgress(min_s=600, action="stop")]`, or mappings as in
+            files; they replace the default ones of their kind. False switches all rules off.
         settings: advanced settings of the service.
         priority: priority of the job in its quota.
         role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
@@ -149,6 +152,7 @@ class JobParameters:
     experiment_config: Experiment | ExperimentConfig | Mapping[str, Any] | None = None
     max_retries: int | None = None
     retry_on: Sequence[str] | None = None
+    watch: Sequence[Rule | Mapping[str, Any]] | bool | None = None
     settings: Settings | Mapping[str, Any] | None = None
     priority: int | None = None
     role_arn: str | None = None

@@ -222,7 +222,9 @@ def _values(
         "hyperparameters": request_fields.hyperparameters(
             description.hyperparameters, description.hyperparameters_name, problems
         ),
-        "environments": request_fields.environment(parameters.environments, problems),
+        "environments": request_fields.with_rules(
+            request_fields.environment(parameters.environments, problems), parameters.watch, problems
+        ),
         "python_requirements": request_fields.requirement_list(parameters.requirements, problems),
         "labels": request_fields.labels(parameters.labels, problems),
         "scheduler": request_fields.scheduler(parameters.max_run_time, problems),
