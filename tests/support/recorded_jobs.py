@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from pai_sdk._data.rules.signals import Frame
 from tests.support.recorded_signals import (
     ALL_REDUCE,
     BARRIER,
@@ -18,6 +17,7 @@ from tests.support.recorded_signals import (
     Recording,
     State,
     recording,
+    stack_of,
 )
 
 Job = Callable[[int], Recording]
@@ -54,7 +54,7 @@ def evaluation_everywhere(seed: int) -> Recording:
 def slow_checkpoint(seed: int) -> Recording:
     """Rank 0 writes to slow storage: no CPU, but bytes or uninterruptible I/O."""
     r = recording(seed)
-    writes = State(0.01, io_bytes_per_s=r.rng.uniform(1e5, 5e6), stack=(Frame("save", "train.py", 60),))
+    writes = State(0.01, io_bytes_per_s=r.rng.uniform(1e5, 5e6), stack=stack_of("save"))
     blocked = replace(writes, io_bytes_per_s=0.0, is_blocked=True)
     for _ in range(3):
         r.train(150, 1.0)
@@ -68,7 +68,7 @@ def long_first_step(seed: int) -> Recording:
     r = recording(seed)
     r.print("loading the model")
     cores = r.rng.choice([0.0, 1.0, 16.0])
-    r.spend(r.rng.uniform(300, 3500), State(cores, stack=(Frame("compile", "train.py", 9),)))
+    r.spend(r.rng.uniform(300, 3500), State(cores, stack=stack_of("compile")))
     r.train(300, 2.0)
     return r
 
@@ -231,7 +231,7 @@ def skipped_collective(seed: int) -> Recording:
 def deadlocked_lock(seed: int) -> Recording:
     """A single process waits for its own lock."""
     r = _trained(seed, 1)
-    r.hang(_HANG_S, State(0.0, stack=(Frame("acquire", "train.py", 8),)))
+    r.hang(_HANG_S, State(0.0, stack=stack_of("acquire")))
     return r
 
 
@@ -241,7 +241,7 @@ def endless_retry(seed: int) -> Recording:
     r.hang(0.0)
     for attempt in range(400):
         r.print(f"connection refused, retrying in 10 s (attempt {attempt})", 2)
-        r.spend(10, WAITS, r2=State(0.001, stack=(Frame("connect_again", "train.py", 5),)))
+        r.spend(10, WAITS, r2=State(0.001, stack=stack_of("connect_again")))
     return r
 
 
@@ -258,7 +258,7 @@ def slow_rank(seed: int) -> Recording:
     r.fault_at_s = r.now_s
     step_s = 40.0
     for _ in range(40):
-        r.spend(step_s, State(0.02, stack=ALL_REDUCE), r2=State(0.02, stack=(Frame("throttled", "train.py", 4),)))
+        r.spend(step_s, State(0.02, stack=ALL_REDUCE), r2=State(0.02, stack=stack_of("throttled")))
         r.step += 1
         r.metric(1.0)
     return r

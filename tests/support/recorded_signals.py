@@ -9,19 +9,28 @@ from dataclasses import dataclass, field
 
 from pai_sdk._data.rules.evaluator import RuleEvaluator
 from pai_sdk._data.rules.rules import Rule
-from pai_sdk._data.rules.signals import Finding, Frame, InstanceSample, Point, Sample, Stack
+from pai_sdk._data.rules.signals import Finding, InstanceSample, Point, Sample
+from pai_sdk._data.stacks.frames import Frame
+from pai_sdk._data.stacks.processes import ProcessStack, ThreadStack
 
 INTERVAL_S = 10.0
+Stack = tuple[Frame, ...]
 
-ALL_REDUCE: Stack = (
-    Frame("all_reduce", "torch/distributed/distributed_c10d.py", 2500),
-    Frame("train", "train.py", 40),
-)
-BARRIER: Stack = (Frame("barrier", "torch/distributed/distributed_c10d.py", 3600), Frame("train", "train.py", 50))
-STEP: Stack = (Frame("forward", "model.py", 12), Frame("train", "train.py", 38))
-LOAD: Stack = (Frame("load_data", "data.py", 7), Frame("train", "train.py", 35))
-EVALUATE: Stack = (Frame("evaluate", "train.py", 70), Frame("train", "train.py", 45))
-SLEEP: Stack = (Frame("main", "chief.py", 3),)
+_TORCH = "/usr/lib/python3.11/site-packages/torch/distributed/distributed_c10d.py"
+_TRAIN = Frame("train", "/ml/usercode/train.py", 40)
+
+
+def stack_of(function: str, file: str = "/ml/usercode/train.py", line: int = 7) -> Stack:
+    """Returns the stack of a rank that is in a function."""
+    return (Frame("<module>", "/ml/usercode/train.py", 90), _TRAIN, Frame(function, file, line))
+
+
+ALL_REDUCE = stack_of("all_reduce", _TORCH, 2500)
+BARRIER = stack_of("barrier", _TORCH, 3600)
+STEP = stack_of("forward", "/ml/usercode/model.py")
+LOAD = stack_of("load_data", "/ml/usercode/data.py")
+EVALUATE = stack_of("evaluate")
+SLEEP = stack_of("sleep")
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,7 @@ class Recording:
             while stretch_at < len(self.stretches) - 1 and self.stretches[stretch_at][0] < at_s:
                 stretch_at += 1
             states = self.stretches[stretch_at][1]
-            stacks = {name: state.stack for name, state in states.items()} if self.has_stacks else None
+            stacks = self._stacks(states) if self.has_stacks else None
             yield Sample(
                 at_s,
                 {name: self._instance(states[name], sizes[name], new_lines[name]) for name in self.names},
@@ -149,6 +158,19 @@ class Recording:
                 disk_total=1 << 41,
             )
             at_s += interval_s
+
+    def _stacks(self, states: Mapping[str, State]) -> list[ProcessStack]:
+        return [
+            ProcessStack(
+                100 + rank,
+                rank=rank,
+                instance=name,
+                kind="rank",
+                state="T" if states[name].is_stopped else "S",
+                threads=(ThreadStack(1, "main", states[name].stack),),
+            )
+            for rank, name in enumerate(self.names)
+        ]
 
     def _instance(self, state: State, size: int, lines: Sequence[str]) -> InstanceSample:
         cores = max(0.0, state.cores * self.rng.uniform(0.8, 1.0) + self.rng.uniform(0, 0.01))

@@ -4,24 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 
 from pai_sdk._data.rules.rules import Action
+from pai_sdk._data.stacks.processes import ProcessStack
 
 BUSY_CORES = 0.05  # an instance that uses at least so many cores works
 BUSY_BYTES_PER_S = 64 << 10  # or reads and writes so much
-
-
-class Frame(NamedTuple):
-    """One frame of a stack."""
-
-    function: str
-    file: str = ""
-    line: int = 0
-
-
-Stack: TypeAlias = tuple[Frame, ...]
-"""The frames of the main thread of a rank, the innermost first."""
 
 
 class Point(NamedTuple):
@@ -49,7 +38,6 @@ class InstanceSample:
     is_blocked: bool = False  # a process is in uninterruptible I/O
     is_placeholder: bool = False  # its processes only sleep, as those of `sleep infinity`
     has_ended: bool = False
-    role: str = ""  # ranks of different roles run different programs
 
     @property
     def is_measured(self) -> bool:
@@ -71,7 +59,7 @@ class Sample:
         at_s: of a monotonic clock.
         instances: by name, in rank order.
         points: of metrics, since the last sample.
-        stacks: of ranks by name, where they were requested.
+        stacks: of all processes, where they were requested.
         elapsed_s: since the start of the attempt.
         fraction: the completed part of the work, 0 to 1.
         remaining_s: until the end, as the job prints it.
@@ -83,7 +71,7 @@ class Sample:
     at_s: float
     instances: Mapping[str, InstanceSample]
     points: Sequence[Point] = ()
-    stacks: Mapping[str, Stack] | None = None
+    stacks: Sequence[ProcessStack] | None = None
     elapsed_s: float | None = None
     fraction: float | None = None
     remaining_s: float | None = None

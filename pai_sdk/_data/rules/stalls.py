@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pai_sdk._data.rules.log_lines import LogProgress
-from pai_sdk._data.rules.odd_rank import odd_by_cpu, odd_by_stacks, odd_by_steps, stack_lines, wait_function
+from pai_sdk._data.rules.odd_rank import (
+    all_wait,
+    is_unchanged,
+    odd_by_cpu,
+    odd_by_stacks,
+    odd_by_steps,
+    stack_rows,
+)
 from pai_sdk._data.rules.pace import Pace
 from pai_sdk._data.rules.rules import NoProgress, OddRank, ProcessStopped, Rule
-from pai_sdk._data.rules.signals import BUSY_CORES, Condition, InstanceSample, Sample, Stack
+from pai_sdk._data.rules.signals import BUSY_CORES, Condition, InstanceSample, Sample
+from pai_sdk._data.stacks.processes import ProcessStack
 
 _MAX_STACK_PAUSE_S = 300.0  # between two samples of the stacks of a job that works without output
 _SLOW_VOTES = 3
@@ -27,13 +35,12 @@ class _Instance:
     cores: float = 1.0  # a moving mean, of at most one core; disk and uninterruptible I/O count as one
     stopped_s: float = 0.0
     step: int | None = None
-    role: str = ""
 
 
 @dataclass
 class _StackSample:
     at_s: float
-    stacks: Mapping[str, Stack]
+    stacks: Sequence[ProcessStack]
 
 
 @dataclass
@@ -48,6 +55,7 @@ class StallRules:
     _instances: dict[str, _Instance] = field(default_factory=dict)
     _stacks: deque[_StackSample] = field(default_factory=lambda: deque(maxlen=4))
     _votes: deque[str | None] = field(default_factory=lambda: deque(maxlen=4))  # odd ranks of a slow job
+    _is_in_debugger: bool = False  # at the last sample of the stacks
     _next_stacks_s: float = 0.0
     _stack_pause_s: float = 0.0
 
@@ -62,7 +70,7 @@ class StallRules:
             instance = self._instances.setdefault(name, _Instance())
             # A log that grows without a complete line is a progress bar, or one long line.
             has_growth = has_growth or (current.log_bytes > instance.log_bytes and not current.lines)
-            instance.log_bytes, instance.role = current.log_bytes, current.role
+            instance.log_bytes = current.log_bytes
             self._update(instance, current, observed_s)
         for point in sample.points:
             if point.step is not None and point.instance in self._instances:
@@ -70,12 +78,14 @@ class StallRules:
         has_progress = self.log.has_progress(lines) or has_growth or bool(sample.points)
         self.pace.add_points(sample.points)
         # A debugger or a stop is a decision of the user: the job is not expected to continue meanwhile.
-        is_paused = any(each.is_debugged or each.is_stopped for each in sample.instances.values())
+        is_paused = self._is_in_debugger or any(
+            each.is_debugged or each.is_stopped for each in sample.instances.values()
+        )
         self.pace.advance(
             0.0 if is_paused else observed_s, has_progress=has_progress, has_metric=bool(sample.points)
         )
         if has_progress:
-            self._stack_pause_s, self._next_stacks_s = 0.0, 0.0
+            self._stack_pause_s, self._next_stacks_s, self._is_in_debugger = 0.0, 0.0, False
             self.reported.pop(NoProgress.code, None)
             if not self._is_slow:
                 self.reported.clear()
@@ -93,10 +103,12 @@ class StallRules:
         window_s = max(self._no_progress.min_s / _MEANS_PER_LIMIT, 1.0)
         instance.cores += (used - instance.cores) * -math.expm1(-observed_s / window_s)
 
-    def _add_stacks(self, stacks: Mapping[str, Stack]) -> None:
+    def _add_stacks(self, stacks: Sequence[ProcessStack]) -> None:
         apart_s = self._odd_rank.apart_s
         self._stacks.append(_StackSample(self.now_s, stacks))
-        self._votes.append(self._odd_of(stacks))
+        odd = odd_by_stacks(stacks)
+        self._votes.append(None if odd is None else odd.instance)
+        self._is_in_debugger = any(process.is_in_debugger for process in stacks)
         self._stack_pause_s = min(
             _MAX_STACK_PAUSE_S, max(apart_s, self._stack_pause_s * 2 if self._has_pair else 0)
         )
@@ -121,7 +133,7 @@ class StallRules:
             for name, instance in sample.instances.items()
             if not instance.is_placeholder and not instance.has_ended
         }
-        if any(each.is_debugged or each.is_stopped for each in active.values()):
+        if self._is_in_debugger or any(each.is_debugged or each.is_stopped for each in active.values()):
             return
         # Reported until the job makes progress: one busy moment, or a restart that loses the stacks,
         # is no end of a hang.
@@ -144,10 +156,10 @@ class StallRules:
             return False
         odd = self._odd_of_pair
         is_measured = all(instance.is_measured for instance in active.values())
-        if odd is not None and odd in active:
+        if odd is not None and odd.instance in active:
             # CPU of a rank that waits in a collective says nothing: NCCL and MPI spin.
-            is_waiting = wait_function(self._stacks[-1].stacks[odd]) is not None
-            is_idle = self._is_unchanged(odd) if is_waiting or not is_measured else self._is_idle(odd)
+            by_stack = odd.is_in_collective or not is_measured
+            is_idle = self._is_unchanged(odd) if by_stack else self._is_idle(odd.instance)
             return is_idle or quiet_s >= max(limit_s, rule.busy_s)
         if self._all_wait:
             return True
@@ -159,8 +171,8 @@ class StallRules:
 
     def _stalled(self, active: Mapping[str, InstanceSample]) -> Iterator[Condition]:
         quiet_s, limit_s = self.pace.quiet_s, self.pace.limit_s(self._no_progress)
-        odd = self._odd_of_pair
-        odd = odd if odd in active else None
+        process = self._odd_of_pair
+        odd = process.instance if process is not None and process.instance in active else None
         steps = {
             name: each.step for name, each in self._instances.items() if name in active and each.step is not None
         }
@@ -234,36 +246,26 @@ class StallRules:
         return self._pair is not None
 
     @property
-    def _odd_of_pair(self) -> str | None:
+    def _odd_of_pair(self) -> ProcessStack | None:
+        """Returns the rank that is odd in two samples."""
         if (pair := self._pair) is None:
             return None
-        odd = self._odd_of(pair[1].stacks)
-        return odd if odd is not None and odd == self._odd_of(pair[0].stacks) else None
+        before, odd = (odd_by_stacks(each.stacks) for each in pair)
+        return odd if before is not None and odd is not None and odd.rank == before.rank else None
 
-    def _odd_of(self, stacks: Mapping[str, Stack]) -> str | None:
-        """Returns the odd rank of any role: ranks of different roles are different by design."""
-        by_role: dict[str, dict[str, Stack]] = {}
-        for name, stack in stacks.items():
-            instance = self._instances.get(name)
-            by_role.setdefault(instance.role if instance else "", {})[name] = stack
-        odd = [name for name in map(odd_by_stacks, by_role.values()) if name is not None]
-        return odd[0] if len(odd) == 1 else None
-
-    def _is_unchanged(self, name: str) -> bool:
+    def _is_unchanged(self, process: ProcessStack) -> bool:
         pair = self._pair
-        return pair is not None and pair[0].stacks.get(name) == pair[1].stacks.get(name)
+        return pair is not None and is_unchanged(process.rank, pair[0].stacks, pair[1].stacks)
 
     @property
     def _all_wait(self) -> bool:
-        """Returns whether all ranks wait for others, at the same lines in two samples."""
-        if (pair := self._pair) is None or len(pair[1].stacks) < 2:
-            return False
-        return pair[0].stacks == pair[1].stacks and all(wait_function(each) for each in pair[1].stacks.values())
+        pair = self._pair
+        return pair is not None and all_wait(pair[0].stacks, pair[1].stacks)
 
     def _stack_evidence(self) -> dict[str, Any]:
         if not self._stacks:
             return {}
-        return {"stacks": {name: stack_lines(stack) for name, stack in self._stacks[-1].stacks.items()}}
+        return {"stacks": stack_rows(self._stacks[-1].stacks)}
 
     def to_json(self) -> dict[str, Any]:
         """Returns the state as JSON; stacks are taken again."""
