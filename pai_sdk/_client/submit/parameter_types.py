@@ -79,6 +79,7 @@ _TYPES: dict[str, _ParameterType] = {
         "True, a job or its id, or the URI or path of checkpoints",
     ),
     **dict.fromkeys(("allow_secrets", "git_labels"), _BOOL),
+    "debugger": _ParameterType(lambda value: value in ("terminal", "debugpy"), "'terminal' or 'debugpy'"),
 }
 # Whole numbers of numpy and similar libraries are converted.
 _INTEGERS = ("instance_count", "max_run_time", "max_retries", "priority")

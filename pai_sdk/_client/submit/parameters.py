@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from pai_sdk._client.backend.dlc.options import DlcOptions
@@ -48,6 +48,7 @@ class Description:
     job_type: str = "PyTorchJob"
     algorithm: AlgorithmChoice | None = None  # defines image and command, if it is set
     resume: ResumeSource = None
+    debugger: Literal["terminal", "debugpy"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

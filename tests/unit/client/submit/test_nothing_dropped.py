@@ -57,6 +57,7 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         ("api", "dlc"),
         (st.none(), lambda v, w, _: True),  # jobs of DLC: tests/unit/client/backend/dlc
     ),
+    "debugger": (st.none(), lambda v, w, _: True),  # tests/unit/client/submit/test_debugger.py
     "git_labels": (
         st.booleans(),
         lambda v, w, _: True,
