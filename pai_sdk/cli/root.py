@@ -43,8 +43,12 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "events": "jobs:events",
         "describe": "job_view:describe",
         "top": "instances.top:top",
-        "exec": "instances.exec_command:exec_",
         "ui": "ui:ui",
+    },
+    "Enter running jobs": {
+        "exec": "enter.programs:exec_",
+        "shell": "enter.programs:shell",
+        "forward": "enter.ports:forward",
     },
     "Stop and delete jobs": {
         "stop": "jobs:stop",

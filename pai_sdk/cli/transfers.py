@@ -18,6 +18,7 @@ from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._data.storage.tree import size_text, with_sha256
 from pai_sdk._data.storage.uri import uri_scheme
+from pai_sdk.cli.enter.files import copy_remote
 from pai_sdk.cli.options import Json
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 
@@ -40,10 +41,14 @@ def cp(
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Copy a file, or with --recursive the content of a folder.
+    """Copy a file, or with --recursive the content of a folder. JOB:/path is a file or folder of a running job.
+
+    JOB:RANK:/path is that of one instance; a folder of a job is copied without --recursive, with its name.
 
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """
+    if ":/" in source + target and copy_remote(source, target, dry_run=dry_run):
+        return
     source_entry = _find(source)
     if source_entry.file is None:
         _need_recursive(source_entry, recursive, "cp")

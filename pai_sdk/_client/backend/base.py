@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import ValidationError
 
@@ -30,6 +30,7 @@ from pai_sdk._wire.pai.wire import problems_of
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
+    from pai_sdk._client.tunnel.opening import JobTunnel
     from pai_sdk._data.run.store.resume import ResumePoint
     from pai_sdk._data.storage.store import Store
 
@@ -225,6 +226,15 @@ class InstanceEntry(Protocol):
         ...
 
 
+@runtime_checkable
+class EntersContainers(Protocol):
+    """A backend that runs commands in containers of this machine, by the engine."""
+
+    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+        """Returns an entry to a running instance, by its full name."""
+        ...
+
+
 class Backend(Protocol):
     """Runs jobs and stores their records. Thread-safe.
 
@@ -354,11 +364,13 @@ class Backend(Protocol):
         """Returns the current resource usage of a job's instances; instances without data are left out."""
         ...
 
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to a running instance, by its full name; it runs commands there.
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        """Opens a tunnel into a running instance, by its full name.
 
         Raises:
-            InvalidInputError: the instance cannot be entered from this machine; the error has the reason.
+            InvalidInputError: instances of this backend cannot be entered; the error has the reason.
+            TunnelRefusedError: the instance refuses, or does not run.
+            ApiError: the service refuses.
         """
         ...
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pkgutil import resolve_name
@@ -14,13 +13,14 @@ from pai_sdk._client.api.job_logs import JobLogs
 from pai_sdk._client.api.page_links import new_page_link
 from pai_sdk._client.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
+from pai_sdk._client.backend.base import JobChanges, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
 from pai_sdk._client.backend.oss_files import OssFiles
 from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
+from pai_sdk._client.backend.tunnels import not_entered, open_tunnel
 from pai_sdk._core.config.credentials import CredentialsProvider
 from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.config.settings import Settings
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.api.service_runs import ServiceRuns
     from pai_sdk._client.api.users import ServiceUsers
     from pai_sdk._client.api.workspaces import Workspaces
+    from pai_sdk._client.tunnel.opening import JobTunnel
 
 _log = logging.getLogger(__name__)
 
@@ -305,17 +306,11 @@ class ServiceBackend(OssFiles):
         quotas = Quotas(self._transport) if api_region_of(self.endpoint) is not None else None
         return read_reason(self._transport, quotas, record)
 
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to an instance that this user's service runs locally, as a process or a container."""
-        if sys.platform != "win32":
-            from pai_sdk._host.execution.entering import find_entry  # for weight: submissions do without
-
-            entry = find_entry(job_id, instance)
-            if entry is not None:
-                return entry
-        problem = f"{instance} of {self.endpoint} does not run on this machine, or belongs to another user"
-        hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
-        raise InvalidInputError([Problem("JOB", problem, hint)])
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        """Opens a tunnel through the service."""
+        if api_region_of(self.endpoint) is not None:
+            raise not_entered(self.endpoint)
+        return open_tunnel(self._transport, job_id, instance)
 
     # ---- shared helpers
 

@@ -50,6 +50,7 @@ from pai_sdk.errors import (
 )
 
 if TYPE_CHECKING:
+    from pai_sdk._client.tunnel.opening import JobTunnel
     from pai_sdk._data.storage.oss.client import OssClient
 
 logger = logging.getLogger(__name__)
@@ -281,6 +282,11 @@ class LocalBackend(LocalFiles):
         """Returns the resource usage of the containers, as the engine reports it."""
         self._jobs.get(job_id)
         return usage_of_job(self._executor.engine, job_id)
+
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        """Refuses: commands run by the engine, see `enter`."""
+        problem = f"{instance} runs in Docker on this machine without a service"
+        raise InvalidInputError([Problem("JOB", problem, "docker exec and docker cp reach its container")])
 
     def enter(self, job_id: str, instance: str) -> InstanceEntry:
         """Returns an entry to the container of an instance."""

@@ -89,14 +89,9 @@ def test_usage_is_the_last_value_of_each_metric(server: ScriptedServer, backend:
         assert backend.usage("t-1") == []
 
 
-def test_an_instance_elsewhere_cannot_be_entered(backend: ServiceBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pai_sdk._host.execution.docker.entry.find_engine", no_engine)
+def test_instances_of_alibaba_cloud_cannot_be_entered() -> None:
     with refused(InvalidInputError, "JOB"):
-        backend.enter("t-1", "t-1-worker-0")
-
-
-def no_engine() -> None:
-    raise EngineNotFoundError("none")
+        ServiceBackend(CLOUD, KEY).connect_tunnel("t-1", "t-1-worker-0")
 
 
 def test_it_is_a_backend(backend: ServiceBackend) -> None:

@@ -1,0 +1,104 @@
+"""Opens the connection of a tunnel, and opens it again after it was lost."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import requests
+from urllib3.exceptions import HTTPError
+from websockets.exceptions import InvalidHandshake
+
+from pai_sdk._client.api.responses import api_error, read_response
+from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.tunnel.websocket import UpgradeRefusedError, WebSocketTransport, open_websocket
+from pai_sdk._core.endpoint import host_of
+from pai_sdk._core.missing_response import diagnose
+from pai_sdk.errors import ConnectionFailedError, InvalidResponseError, JobError, PaiError
+
+_log = logging.getLogger(__name__)
+
+_ACTION = "ConnectTrainingJobInstance"
+_PATH = "/api/v1/trainingjobs/{training_job_id}/instances/{instance}/tunnel"
+# Codes with which the service closes a WebSocket. All others are like a lost connection.
+_REFUSED, _MISSING, _JOB_FINISHED = 4403, 4404, 4410
+
+
+class Dialler:
+    """Opens connections to one instance, each when the one before was lost. Thread-safe."""
+
+    def __init__(self, transport: Transport, job_id: str, instance: str) -> None:
+        self._transport = transport
+        self._job_id = job_id
+        self._instance = instance
+        self._lock = threading.Lock()
+        self._current: WebSocketTransport | None = None
+        self._count = 0
+
+    def __repr__(self) -> str:
+        return f"<Dialler {self._instance} of {self._transport.endpoint}>"
+
+    @property
+    def count(self) -> int:
+        """Returns how many connections were opened."""
+        return self._count
+
+    def dial(self) -> WebSocketTransport:
+        """Opens a connection, in one attempt.
+
+        Raises:
+            ConnectionFailedError: the service cannot be reached; a later attempt may succeed if it is retryable.
+            ApiError: the service refuses.
+            JobError: the job has finished.
+        """
+        with self._lock:
+            if self._current is not None and (error := self._final_error(self._current)) is not None:
+                raise error
+            try:
+                self._current = self._open()
+            except ConnectionFailedError as error:
+                if error.refused:
+                    self._transport.revive()
+                raise
+            self._count += 1
+            return self._current
+
+    def final_error(self) -> PaiError | None:
+        """Returns why the service has closed the tunnel for good; None if it has not."""
+        current = self._current
+        return None if current is None else self._final_error(current)
+
+    def _open(self) -> WebSocketTransport:
+        ids = {"training_job_id": self._job_id, "instance": self._instance}
+        request = self._transport.upgrade_request(_ACTION, _PATH, ids)
+        endpoint = self._transport.endpoint
+        try:
+            return open_websocket(request, self._transport.timeout_s)
+        except UpgradeRefusedError as error:
+            response, host = error.response, host_of(endpoint)
+            # Raises the error that the service has sent. Any other response than 101 is none of a tunnel.
+            received = read_response(response, response.content, action=_ACTION, host=host)
+            raise received.invalid(f"HTTP {response.status_code} in place of a WebSocket") from None
+        except InvalidHandshake as error:
+            message = f"{_ACTION}: {host_of(endpoint)} opened no WebSocket; does a proxy before it pass upgrades?"
+            raise InvalidResponseError(message, status_code=101) from error
+        except (OSError, HTTPError, requests.RequestException) as error:
+            diagnosis = diagnose(error, endpoint)
+            raise ConnectionFailedError(
+                f"{_ACTION}: {diagnosis.sentence}",
+                endpoint=endpoint,
+                retryable=diagnosis.transient,
+                refused=diagnosis.refused,
+            ) from error
+
+    def _final_error(self, connection: WebSocketTransport) -> PaiError | None:
+        code, reason = connection.close_code, connection.close_reason
+        if code == _JOB_FINISHED:
+            return JobError(f"job {self._job_id} has finished, so its tunnel was closed", job_id=self._job_id)
+        if code == _REFUSED:
+            message = f"the service closed the tunnel: {reason or 'the key may no longer open it'}"
+            return api_error(message, code="Forbidden", status_code=403, request_id=None)
+        if code == _MISSING:
+            message = f"the service closed the tunnel: {reason or 'there is no such job or instance'}"
+            return api_error(message, code="TrainingJobNotFound", status_code=404, request_id=None)
+        return None

@@ -1,0 +1,59 @@
+"""The argument JOB[:RANK]: a job and one of its instances."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+import typer
+
+from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk.cli.selection.job_names import complete_job, find_job
+from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
+
+# A rank, or a name such as `worker-1`. What is before it is the job.
+_INSTANCE = re.compile(r"(?P<job>.+):(?P<instance>\d+|[A-Za-z][\w.-]*-\d+)")
+# One letter before a colon is a drive of Windows.
+_REMOTE = re.compile(
+    r"(?P<job>[^/\\:][^/:]+?|-)(?::(?P<instance>\d+|[A-Za-z][\w.-]*-\d+))?:(?P<path>/(?!/).*)", re.DOTALL
+)
+
+JobInstance = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB[:RANK]",
+        help="The job's id or name, a unique prefix of one, or - for the newest job; and the rank of an instance,"
+        " or its name: `:1`, `:worker-0`. The first one otherwise.",
+        autocompletion=complete_job,
+    ),
+]
+Instance = Annotated[
+    str | None, typer.Option("--instance", "-i", help="The instance: `master-0` (the first), `worker-1`, …")
+]
+
+
+def find_instance(text: str, option: str | None = None) -> tuple[TrainingJob, str | None]:
+    """Returns the job of JOB[:RANK] and its instance; `option` is the value of --instance."""
+    match = _INSTANCE.fullmatch(text)
+    if match is None:
+        return find_job(text), option
+    try:
+        job = find_job(match["job"])
+    except NotFoundError:
+        try:
+            return find_job(text), option  # a name with a colon
+        except NotFoundError:
+            pass
+        raise
+    if option is not None:
+        problem = f"{text} names an instance, and so does --instance {option}"
+        raise InvalidInputError([Problem("JOB", problem, "leave out one of them")])
+    return job, match["instance"]
+
+
+def split_remote(text: str) -> tuple[str, str] | None:
+    """Returns JOB[:RANK] and the path of JOB[:RANK]:/path; None for anything else."""
+    match = _REMOTE.fullmatch(text)
+    if match is None:
+        return None
+    return f"{match['job']}:{match['instance']}" if match["instance"] else match["job"], match["path"]
