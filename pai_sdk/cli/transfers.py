@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +19,6 @@ from pai_sdk._data.storage.store import open_store
 from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._data.storage.tree import size_text, with_sha256
 from pai_sdk._data.storage.uri import uri_scheme
-from pai_sdk.cli.enter.files import copy_remote
 from pai_sdk.cli.options import Json
 from pai_sdk.errors import InvalidInputError, ObjectNotFoundError, Problem
 
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with all its subfolders.")]
+_COPY_REMOTE = "pai_sdk.cli.enter.files:copy_remote"
 _LOCATION_HELP = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
 
 
@@ -47,7 +48,8 @@ def cp(
 
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """
-    if ":/" in source + target and copy_remote(source, target, dry_run=dry_run):
+    # For weight: other copies do without tunnels.
+    if ":/" in source + target and resolve_name(_COPY_REMOTE)(source, target, dry_run=dry_run):
         return
     source_entry = _find(source)
     if source_entry.file is None:

@@ -116,8 +116,8 @@ def _local_target(target: str | os.PathLike[str], name: str) -> Path:
     if name in (".", "..") or "/" in name or "\0" in name or (os.name == "nt" and set(name) & set("\\:")):
         raise StorageError(f"the job sent an invalid name: {name!r}")
     path = parse_path(target, "target")
-    is_inside = os.fspath(target).endswith(("/", os.sep)) or path.is_dir()
-    return path / name if is_inside else path
+    gets_copy = os.fspath(target).endswith(("/", os.sep)) or path.is_dir()
+    return path / name if gets_copy else path
 
 
 def _open(tunnel: JobTunnel, kind: str, *, path: str, **parameters: Any) -> Stream:

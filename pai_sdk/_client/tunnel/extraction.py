@@ -131,7 +131,7 @@ class Extraction:
 
     def _create_link(self, name: str, link: str) -> None:
         path = self._work / name
-        if not _stays_inside(name, link):
+        if not _is_contained(name, link):
             self.skipped[name] = f"a link out of the folder, to {link}"
             return
         try:
@@ -151,7 +151,7 @@ class Extraction:
                 (self._work / name).chmod((mode & _PERMISSIONS) | 0o700)
 
 
-def _stays_inside(name: str, link: str) -> bool:
+def _is_contained(name: str, link: str) -> bool:
     """Returns whether a link leads to an entry of the folder."""
     # `..` only at the start, and at most as often as the link is deep: behind the name of another link, it could
     # lead out of the folder.

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from http.client import HTTPConnection
+from io import BytesIO
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -276,7 +277,7 @@ def _as_requests(response: Response, path: str) -> requests.Response:
     converted.status_code, converted.url = response.status_code, path
     for name, value in response.headers.raw_items():
         converted.headers[name] = value
-    converted._content = bytes(response.body or b"")
+    converted.raw = BytesIO(bytes(response.body or b""))
     return converted
 
 

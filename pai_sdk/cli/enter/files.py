@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from pai_sdk._client.job.entering import EnteredJob
 from pai_sdk._client.tunnel.copying import check_remote_path
 from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.storage.tree import size_text
@@ -27,8 +28,6 @@ def copy_remote(source: str, target: str, *, dry_run: bool) -> bool:
     if dry_run:
         typer.echo(f"would copy {source} to {target}")
         return True
-    from pai_sdk._client.job.entering import EnteredJob
-
     entered = EnteredJob(job.backend, job.refresh())
     if from_job is not None:
         copied = entered.copy_from(path, target, instance)

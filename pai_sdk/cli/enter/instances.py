@@ -11,12 +11,10 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk.cli.selection.job_names import complete_job, find_job
 from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 
-# A rank, or a name such as `worker-1`. What is before it is the job.
-_INSTANCE = re.compile(r"(?P<job>.+):(?P<instance>\d+|[A-Za-z][\w.-]*-\d+)")
-# One letter before a colon is a drive of Windows.
-_REMOTE = re.compile(
-    r"(?P<job>[^/\\:][^/:]+?|-)(?::(?P<instance>\d+|[A-Za-z][\w.-]*-\d+))?:(?P<path>/(?!/).*)", re.DOTALL
-)
+_NAME = r":(?P<instance>\d+|[A-Za-z][\w.-]*-\d+)"  # a rank, or a name such as `worker-1`
+_INSTANCE = re.compile(rf"(?P<job>.+){_NAME}")
+# One letter before a colon is a drive of Windows, two slashes behind it are a URI.
+_REMOTE = re.compile(rf"(?!file:)(?P<job>[^/\\:][^/:]+?)(?:{_NAME})?:(?P<path>/(?!/).*)", re.DOTALL)
 
 JobInstance = Annotated[
     str,

@@ -78,7 +78,7 @@ def test_jobs_beyond_the_limit_are_announced(
         (("-", "sh", "-c", "echo $RANK; exit 7"), "master-0", ["sh", "-c", "echo $RANK; exit 7"]),
         (("fake", "--", "--help"), "master-0", ["--help"]),
         (("train1:1", "ls"), "worker-0", ["ls"]),
-        (("-:worker-0", "ls"), "worker-0", ["ls"]),
+        (("train1:worker-0", "ls"), "worker-0", ["ls"]),
     ],
 )
 def test_a_command_goes_to_the_instance_as_it_is(
@@ -130,7 +130,7 @@ def test_a_shell_is_one_of_the_job(pai: Pai, memory: FakeBackend, entry: Recorde
     [
         ("train1:/ml/a b", ("train1", "/ml/a b")),
         ("train1:0:/ml", ("train1:0", "/ml")),
-        ("-:worker-1:/ml", ("-:worker-1", "/ml")),
+        ("train1:worker-1:/ml", ("train1:worker-1", "/ml")),
         ("oss://bucket/a", None),
         ("file:/ml", None),
         ("C:/ml", None),

@@ -350,14 +350,12 @@ class DlcBackend(OssFiles):
         """Opens a tunnel through a service of this package, which runs jobs of DLC too."""
         if self.mount_endpoint is not None:
             raise not_entered(self.endpoint)
-        # Not closed: a tunnel has a connection of its own, and signs with this transport when it was lost.
         return open_tunnel(self._pai_transport(), job_id, instance)
 
     def _pai_transport(self) -> Transport:
         """Returns a transport to the API of training jobs."""
-        endpoint = Endpoint(self._settings.pai_url, self._connection.find_again)
-        keys, retry = self._connection.credentials, self._connection.retry
-        return Transport(endpoint, keys, version=training_jobs.VERSION, retry=retry)
+        connection, endpoint = self._connection, Endpoint(self._settings.pai_url, self._connection.find_again)
+        return Transport(endpoint, connection.credentials, version=training_jobs.VERSION, retry=connection.retry)
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """Returns the reason of a failed job."""

@@ -26,7 +26,7 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.wire import wire_time
-from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError, StorageError
+from pai_sdk.errors import InvalidInputError, SettingsError, StorageError
 from tests.support.messages import refused
 from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
