@@ -62,6 +62,7 @@ from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.tunnel_sessions import TunnelSessions
 from pai_sdk._service.services.jobs.tunnels import TunnelExecutor, Tunnels
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.runs.job_runs import JobRuns
@@ -189,10 +190,7 @@ class Service:
             self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
             if not self._stopped.is_set():  # before the server existed
                 server.run(sockets=[listener])
-            if needs.loss is None:
-                logger.info("the service on %s has ended", folder.root)
-        if needs.loss is not None:
-            raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+        _report_end(settings, needs.loss)
 
     def _acquire_leadership(
         self, stack: ExitStack, certificate: Certificate | None, on_standby: Callable[[str], None] | None
@@ -221,6 +219,13 @@ def _on_started(changes: Changes, info: ServiceInfo, on_ready: Callable[[Service
     logger.info("serving %s from %s", info.endpoint, info.data_dir)
     if on_ready is not None:
         on_ready(info)
+
+
+def _report_end(settings: ServiceSettings, loss: str | None) -> None:
+    """Logs that a service has ended; raises `PaiError` if it cannot continue."""
+    if loss is not None:
+        raise PaiError(f"the service on {settings.data_dir} stops: {loss}")
+    logger.info("the service on %s has ended", settings.data_dir)
 
 
 def _open_executor(
@@ -406,6 +411,7 @@ def _open_dispatcher(
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
     api.state.shares.slot_timeout_s = settings.pace.slot_timeout_s
+    api.state.tunnel_sessions = TunnelSessions(context.tunnels, context.users.is_current)
     authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
     guarded = partial(
         Gate,

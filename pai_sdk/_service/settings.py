@@ -53,6 +53,7 @@ class TunnelLimits:
     total: int = 512
     connect_s: float = 15.0  # to an instance
     stall_s: float = 60.0  # a job that reads nothing for so long loses its tunnel
+    idle_session_s: float = 60.0  # without a request, for clients without WebSockets
     check_rights_s: float = 1.0  # between two checks whether the key of an open tunnel is still valid
     check_job_s: float = 30.0  # besides each change of the job
     last_state_s: float = 3.0  # between the end of an instance's connection and the end of its job

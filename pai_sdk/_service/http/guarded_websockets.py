@@ -63,6 +63,9 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         """Parses the received bytes up to the next message; the rest follows when the application has read it."""
         # In slices: as objects in a queue, thousands of tiny messages need a hundred times their bytes.
         while self._unparsed and (self.queue.empty() or self.close_sent):
+            if self.transport.is_closing():
+                self._unparsed.clear()
+                return
             part = bytes(self._unparsed[:_SLICE_BYTES])
             del self._unparsed[:_SLICE_BYTES]
             super().data_received(part)
@@ -85,10 +88,10 @@ class GuardedWebSocket(WebSocketsSansIOProtocol):
         await super().run_asgi()
 
     def handle_cont(self, event: Frame) -> None:
-        if len(self.frames) > _MAX_FRAGMENTS:
+        if len(self.frames) <= _MAX_FRAGMENTS:
+            super().handle_cont(event)
+        elif not self.transport.is_closing():
             self._fail("The message has too many fragments.")
-            return
-        super().handle_cont(event)
 
     def handle_ping(self) -> None:
         self._unread_pongs = 0 if self.writable.is_set() else self._unread_pongs + 1
