@@ -49,6 +49,8 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "exec": "enter.programs:exec_",
         "shell": "enter.programs:shell",
         "forward": "enter.ports:forward",
+        "stacks": "enter.stacks:stacks",
+        "debug": "enter.debug:debug",
     },
     "Stop and delete jobs": {
         "stop": "jobs:stop",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._client.backend.base import Backend, EntersContainers
+from pai_sdk._client.job.debugging import WaitingProcess, wait_for_process, waiting_processes
 from pai_sdk._client.job.follow.stream import select_instances
+from pai_sdk._client.job.stacks import JobStacks, read_stacks
 from pai_sdk._client.tunnel.copying import Copied, check_remote_path, copy_from, copy_to
 from pai_sdk._client.tunnel.forwarding import PortForward, parse_ports
 from pai_sdk._client.tunnel.opening import JobTunnel
@@ -31,6 +34,7 @@ SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec s
 
 _MAX_TUNNELS = 32  # opened at once; a user of a service may have 64
 _POLL_S = 0.2
+_COMPLETE_POLL_S = 10.0  # between two lists of the debuggers of all instances
 _NOT_REACHED = 255  # in place of the exit code of an instance that could not be entered, as for ssh
 
 
@@ -136,6 +140,39 @@ class EnteredJob:
         """Opens port forwards; the result closes them."""
         parsed = parse_ports(ports, reverse=bool(options.get("reverse")))
         return PortForward(self.connect(instance), parsed, **options)
+
+    def stacks(self, instance: str | int | None, *, native: bool, timeout_s: float) -> JobStacks:
+        """Reads the stacks of one instance or of all."""
+        names = self._names if instance is None else [self._name(instance)]
+        return read_stacks(self._job_id, names, self.connect, native=native, timeout_s=timeout_s)
+
+    def wait_for_debugger(
+        self, *, rank: int | None, instance: str | None, timeout_s: float, on_wait: Callable[[], object]
+    ) -> WaitingProcess:
+        """Waits until a rank waits in a debugger."""
+        name = None if instance is None else self._name(instance)
+        names = self._names if name is None else [name]
+        # Usually each instance has one rank. All are asked at times, since torchrun may start several.
+        likely = [self._names[rank]] if rank is not None and rank < len(self._names) > 1 else []
+        next_complete_at = 0.0
+
+        def list_processes() -> list[WaitingProcess]:
+            nonlocal next_complete_at
+            processes = waiting_processes(likely, self.connect) if likely else []
+            if any(process.rank == rank for process in processes):
+                return processes
+            if likely and time.monotonic() < next_complete_at:
+                return processes
+            next_complete_at = time.monotonic() + _COMPLETE_POLL_S
+            return waiting_processes(names, self.connect)
+
+        return wait_for_process(
+            list_processes,
+            rank=rank,
+            instance=name,
+            timeout_s=timeout_s,
+            on_wait=on_wait,
+        )
 
     def copy_from(
         self, path: str, target: str | Path, instance: str | int | None, *, progress: bool = True

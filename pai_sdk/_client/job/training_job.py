@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.backend.base import UpdatesJobs
     from pai_sdk._client.job.board import Board
     from pai_sdk._client.job.entering import EnteredJob, ExecResult
+    from pai_sdk._client.job.stacks import JobStacks
     from pai_sdk._client.tunnel.forwarding import PortForward, PortSpec
     from pai_sdk._data.storage.store import Store
     from pai_sdk._data.trace.trace_data import TraceData
@@ -544,6 +545,32 @@ class TrainingJob(Aliased):
             ...         return urlopen(f"http://127.0.0.1:{forward.ports[0].local}/").read()
         """
         return self._enter().forward(ports, instance, reverse=reverse)
+
+    def stacks(
+        self, *, native: bool = False, instance: str | int | None = None, timeout: float = 60.0
+    ) -> JobStacks:
+        """Read what the ranks of the running job do at this moment: their Python stacks, use of CPU and waits.
+
+        All instances are read at once, from outside by py-spy, and go on meanwhile. The result prints equal stacks
+        once, and first the ranks that differ from all others: those that the others wait for.
+
+        Args:
+            native: read functions of compiled libraries, too; this pauses each process for some 40 ms.
+            instance: only one instance, by its rank, its suffix (`worker-1`) or its full name.
+            timeout: seconds, after which processes that were not read have a `problem` instead of a stack.
+
+        Raises:
+            InvalidInputError: as `exec`, or `timeout` is no positive number.
+            TunnelClosedError: no instance could be read.
+
+        Example:
+            >>> job.stacks().odd_ranks  # doctest: +SKIP
+            (2,)
+        """
+        timeout_s = seconds_or_none(timeout)
+        if not timeout_s:
+            raise InvalidInputError([wrong_value("timeout", timeout, "a positive number of seconds")])
+        return self._enter().stacks(instance, native=native, timeout_s=timeout_s)
 
     def copy_from(
         self,

@@ -26,6 +26,7 @@ except ImportError:  # Windows
 FOLDER = ".pai-sdk-debug"
 _MAX_BYTES = 16 * 1024
 _MAX_MARKERS = 1024
+_MAX_TEXT = 400
 
 
 def debug_folder(variables: Mapping[str, str]) -> Path:
@@ -37,7 +38,11 @@ def debug_folder(variables: Mapping[str, str]) -> Path:
             return _private(folder)
         except OSError:  # an image with a read-only root
             pass
-    return _private(Path(tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}")
+    return _private(_temporary_folder())
+
+
+def _temporary_folder() -> Path:
+    return Path(tempfile.gettempdir()) / f"{FOLDER}-{os.getuid()}"
 
 
 def _private(folder: Path) -> Path:
@@ -95,6 +100,20 @@ def read_markers(folder: Path) -> list[dict[str, Any]]:
     return sorted(markers, key=lambda marker: (marker["rank"], marker["pid"]))
 
 
+def instance_markers(variables: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Returns the markers of the instance with these variables, with the paths of their sockets."""
+    folders = [_temporary_folder()]
+    if working_dir := variables.get("PAI_WORKING_DIR"):
+        folders.insert(0, Path(working_dir).parent / FOLDER)
+    return [
+        {**marker, "socket": str(folder / marker["socket"])}
+        for folder in folders
+        for marker in read_markers(folder)
+        # The instances of a job may share these folders.
+        if marker["instance"] == variables.get("PAI_INSTANCE_NAME", "")
+    ]
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         descriptor = os.open(str(path), os.O_RDONLY | os.O_NONBLOCK | getattr(os, "O_NOFOLLOW", 0))
@@ -130,4 +149,4 @@ def _checked(content: Mapping[str, Any]) -> dict[str, Any] | None:
     are_texts = all(isinstance(value, str) for value in texts.values())
     if not (are_numbers and are_texts and isinstance(numbers["rank"], int) and isinstance(numbers["pid"], int)):
         return None
-    return {**numbers, **texts}
+    return {**numbers, **{name: value[-_MAX_TEXT:] for name, value in texts.items() if isinstance(value, str)}}

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.code.job_package import job_package
-from pai_sdk._data.run.report.debugger_marker import FOLDER, Marker, debug_folder, read_markers
+from pai_sdk._data.run.report.debugger_marker import FOLDER, Marker, debug_folder, instance_markers, read_markers
 from pai_sdk._data.run.report.debugger_variables import debugger_variables
 from tests.support.interpreters import INTERPRETERS
 from tests.support.waiting import PATIENCE_S, until
@@ -181,6 +181,9 @@ def test_two_ranks_wait_at_two_breakpoints(tmp_path: Path) -> None:
         jobs = [second, first]
         until(lambda: len(read_markers(first.folder)) == 2)
         assert [marker["rank"] for marker in read_markers(first.folder)] == [0, 1]
+        variables = {"PAI_WORKING_DIR": str(tmp_path / "usercode"), "PAI_INSTANCE_NAME": "train1-worker-1"}
+        (marker,) = instance_markers(variables)
+        assert marker["socket"] == str(second.folder / f"{second.process.pid}.sock")
         clients = [job.join() for job in jobs]
         for client in clients:
             client.read_prompt()
