@@ -124,6 +124,7 @@ class FakeTunnelService:
         response = connection.respond(HTTPStatus(status), json.dumps({"Code": code, "Message": "no"}))
         del response.headers["Content-Type"]
         response.headers["Content-Type"] = "application/json"
+        response.headers["x-acs-request-id"] = "1"
         return response
 
     def _relay(self, connection: ServerConnection) -> None:

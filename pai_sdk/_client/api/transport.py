@@ -213,6 +213,37 @@ class Transport:
         verify = settings["verify"]
         return UpgradeRequest(str(prepared.url), signed, proxy, True if verify is None else verify)
 
+    def exchange(
+        self,
+        action: str,
+        method: str,
+        path_template: str,
+        path_params: Mapping[str, str],
+        query: Mapping[str, Any],
+        *,
+        data: bytes | None,
+        read_timeout_s: float,
+    ) -> bytes:
+        """Sends bytes and returns those of the response, in one attempt; its errors are those of `call`.
+
+        Only a GET returns bytes; other responses must be JSON.
+        """
+        request = requests.Request(
+            method,
+            headers={"Accept": "*/*", "User-Agent": _USER_AGENT},
+            auth=Acs3Auth(self._credentials, action, self._version),
+            data=data,
+        )
+        if data is not None:
+            request.headers["Content-Type"] = "application/octet-stream"
+        path = path_of(path_template, path_params) + query_of(query)
+        limits = (self.timeout_s[0], read_timeout_s), self.max_response_bytes
+        attempt = _Attempt(self._session, action, self._endpoint, path, request, *limits)
+        if method == "GET":
+            return attempt.send_bytes()
+        attempt()
+        return b""
+
     def revive(self) -> None:
         """Finds a service again at whose endpoint nothing listens."""
         self._endpoint.revive()
@@ -290,6 +321,18 @@ class _Attempt:
             raise
 
     def _send(self) -> ApiResponse:
+        response, body, host = self._exchange()
+        return read_response(response, body, action=self._action, host=host)
+
+    def send_bytes(self) -> bytes:
+        """Returns the body of a response that is no JSON; errors are JSON all the same."""
+        response, body, host = self._exchange()
+        if response.status_code != 200:
+            read_response(response, body, action=self._action, host=host)
+        return body
+
+    def _exchange(self) -> tuple[requests.Response, bytes, str]:
+        """Sends the request; returns the response, its body and the host."""
         started = time.monotonic()
         url = self._endpoint.url
         self.request.url, host = url + self._path, url.partition("://")[2]
@@ -321,7 +364,7 @@ class _Attempt:
             response.status_code,
             (time.monotonic() - started) * 1000,
         )
-        return read_response(response, body, action=self._action, host=host)
+        return response, body, host
 
 
 _T = TypeVar("_T")

@@ -11,10 +11,20 @@ from websockets.exceptions import InvalidHandshake
 
 from pai_sdk._client.api.responses import api_error, read_response
 from pai_sdk._client.api.transport import Transport
+from pai_sdk._client.tunnel.polling import PolledTransport
 from pai_sdk._client.tunnel.websocket import UpgradeRefusedError, WebSocketTransport, open_websocket
 from pai_sdk._core.endpoint import host_of
 from pai_sdk._core.missing_response import diagnose
-from pai_sdk.errors import ConnectionFailedError, InvalidResponseError, JobError, PaiError
+from pai_sdk.errors import (
+    ConnectionFailedError,
+    InvalidInputError,
+    InvalidResponseError,
+    JobError,
+    NotFoundError,
+    PaiError,
+    Problem,
+    TunnelClosedError,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -22,6 +32,12 @@ _ACTION = "ConnectTrainingJobInstance"
 _PATH = "/api/v1/trainingjobs/{training_job_id}/instances/{instance}/tunnel"
 # Codes with which the service closes a WebSocket. All others are like a lost connection.
 _REFUSED, _MISSING, _JOB_FINISHED = 4403, 4404, 4410
+_NO_SUCH_ACTION = "InvalidAction.NotFound"
+_MALFORMED = (1003, 1009)
+# Responses of the service have this header, those of a proxy before it have not.
+_REQUEST_ID = "x-acs-request-id"
+_UPGRADE_REQUIRED = 426  # a proxy has dropped the header
+_BUSY_GATEWAY = range(500, 600)
 
 
 class Dialler:
@@ -32,7 +48,8 @@ class Dialler:
         self._job_id = job_id
         self._instance = instance
         self._lock = threading.Lock()
-        self._current: WebSocketTransport | None = None
+        self._current: WebSocketTransport | PolledTransport | None = None
+        self._polls = False  # a proxy lets no WebSocket pass
         self._count = 0
 
     def __repr__(self) -> str:
@@ -43,19 +60,26 @@ class Dialler:
         """Returns how many connections were opened."""
         return self._count
 
-    def dial(self) -> WebSocketTransport:
+    def dial(self) -> WebSocketTransport | PolledTransport:
         """Opens a connection, in one attempt.
 
         Raises:
             ConnectionFailedError: the service cannot be reached; a later attempt may succeed if it is retryable.
             ApiError: the service refuses.
             JobError: the job has finished.
+            InvalidInputError: the service has no tunnels.
         """
         with self._lock:
             if self._current is not None and (error := self._final_error(self._current)) is not None:
                 raise error
             try:
-                self._current = self._open()
+                self._current = self._poll() if self._polls else self._open()
+            except NotFoundError as error:
+                if error.code != _NO_SUCH_ACTION:
+                    raise
+                hint = "update the service, or check the endpoint"
+                message = f"the service {self._transport.endpoint} offers no tunnels into jobs"
+                raise InvalidInputError([Problem("JOB", message, hint)]) from error
             except ConnectionFailedError as error:
                 if error.refused:
                     self._transport.revive()
@@ -68,7 +92,12 @@ class Dialler:
         current = self._current
         return None if current is None else self._final_error(current)
 
-    def _open(self) -> WebSocketTransport:
+    def _poll(self) -> PolledTransport:
+        transport = PolledTransport(self._transport, self._job_id, self._instance)
+        transport.open()
+        return transport
+
+    def _open(self) -> WebSocketTransport | PolledTransport:
         ids = {"training_job_id": self._job_id, "instance": self._instance}
         request = self._transport.upgrade_request(_ACTION, _PATH, ids)
         endpoint = self._transport.endpoint
@@ -76,6 +105,11 @@ class Dialler:
             return open_websocket(request, self._transport.timeout_s)
         except UpgradeRefusedError as error:
             response, host = error.response, host_of(endpoint)
+            if _is_of_proxy(response):
+                _log.info("a proxy lets no WebSocket pass (HTTP %d); requests are used", response.status_code)
+                polled = self._poll()
+                self._polls = True
+                return polled
             # Raises the error that the service has sent. Any other response than 101 is none of a tunnel.
             received = read_response(response, response.content, action=_ACTION, host=host)
             raise received.invalid(f"HTTP {response.status_code} in place of a WebSocket") from None
@@ -91,7 +125,7 @@ class Dialler:
                 refused=diagnosis.refused,
             ) from error
 
-    def _final_error(self, connection: WebSocketTransport) -> PaiError | None:
+    def _final_error(self, connection: WebSocketTransport | PolledTransport) -> PaiError | None:
         code, reason = connection.close_code, connection.close_reason
         if code == _JOB_FINISHED:
             return JobError(f"job {self._job_id} has finished, so its tunnel was closed", job_id=self._job_id)
@@ -101,4 +135,12 @@ class Dialler:
         if code == _MISSING:
             message = f"the service closed the tunnel: {reason or 'there is no such job or instance'}"
             return api_error(message, code="TrainingJobNotFound", status_code=404, request_id=None)
+        if code in _MALFORMED:
+            return TunnelClosedError("ProtocolError", f"the service closed the tunnel: {reason or code}")
         return None
+
+
+def _is_of_proxy(response: requests.Response) -> bool:
+    """Returns whether a proxy has refused an upgrade, or has dropped it."""
+    is_from_service = _REQUEST_ID in response.headers and response.status_code != _UPGRADE_REQUIRED
+    return not is_from_service and response.status_code not in _BUSY_GATEWAY

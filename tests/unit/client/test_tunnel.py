@@ -17,6 +17,7 @@ from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk.errors import (
     ConnectionFailedError,
+    InvalidInputError,
     JobError,
     NotFoundError,
     PaiError,
@@ -24,6 +25,7 @@ from pai_sdk.errors import (
     TunnelClosedError,
 )
 from tests.support.fake_tunnel import FakeTunnelService
+from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S
 
 
@@ -154,6 +156,12 @@ def test_a_server_of_pages_is_no_service() -> None:
             with pytest.raises(PaiError) as raised:
                 open_tunnel(transport, "t-1", "t-1-master-0")
         assert raised.type.__name__ == "InvalidResponseError"
+
+
+def test_an_earlier_release_has_no_tunnels(service: FakeTunnelService) -> None:
+    service.refusal = 404, "InvalidAction.NotFound"
+    with refused(InvalidInputError, "JOB"):
+        open_tunnel(service.transport(), "t-1", "t-1-master-0")
 
 
 def test_both_directions_at_once_do_not_block_each_other() -> None:
