@@ -20,6 +20,7 @@ from starlette.types import ASGIApp
 from pai_sdk._host.execution.base import Executor, ExecutorSetup
 from pai_sdk._host.execution.registry import open_executor
 from pai_sdk._service.background.metrics import MetricsCollector
+from pai_sdk._service.background.notifications import start_notifications
 from pai_sdk._service.background.scheduler import Scheduler
 from pai_sdk._service.background.schedules import ScheduleRunner
 from pai_sdk._service.http.auditing import audit_into
@@ -65,6 +66,8 @@ from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.services.jobs.tunnel_sessions import TunnelSessions
 from pai_sdk._service.services.jobs.tunnels import TunnelExecutor, Tunnels
 from pai_sdk._service.services.models import ModelRegistry
+from pai_sdk._service.services.notifications.queue import NotificationQueue
+from pai_sdk._service.services.notifications.sealing import Sealer
 from pai_sdk._service.services.runs.job_runs import JobRuns
 from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._service.settings import DEFAULT_DATA_DIR, Pace, ServiceInfo, ServiceSettings
@@ -150,6 +153,8 @@ class Service:
             store.create_bucket(settings.bucket)
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
+            page = _page_of(settings, info)
+            notifications = _open_notifications(jobs, keys, page, info)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
             tables = TableStore(folder.tables_dir)
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
@@ -173,7 +178,8 @@ class Service:
                 MetricPages(jobs, folder),
                 *identity,
                 Tunnels(jobs, _tunnel_executor(executor), folder.job_dir, settings.tunnels),
-                page := _page_of(settings, info),
+                notifications,
+                page,
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
@@ -182,8 +188,9 @@ class Service:
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
+            notifier = start_notifications(context, leadership.may_act, stack)
             schedules = _start_schedules(context, leadership, stack)
-            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules, notifier)
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             options = changes.release, needs.must_end, certificate
             server = HttpServer(app, settings.connections, *options, has_websockets=True)
@@ -352,11 +359,27 @@ def _start_schedules(context: ServiceContext, leadership: Leadership, stack: Exi
         audit=context.audit,
         disk=DiskWatch(context.info.data_dir),
         on_job=context.runner.wake,
+        on_created=context.notifications.copy_to_job,
+        on_missed=context.notifications.record_missed,
+        after_missed=context.notifications.on_change,
         can_act=leadership.may_act,
     )
     runner.task.start()
     stack.callback(runner.task.close)
     return runner
+
+
+def _open_notifications(jobs: Jobs, keys: Keys, page: Page | None, info: ServiceInfo) -> NotificationQueue:
+    """Returns the queue of notifications; from now on, each end of a job adds to it."""
+    host = urlsplit(info.endpoint).netloc
+    queue = NotificationQueue(
+        jobs.database,
+        Sealer(keys.access_key_secret),
+        link_of=lambda job_id: None if page is None else page.link(host, job_id),
+    )
+    # Before the scheduler starts, which may record ends at once. The worker sets `on_change` later.
+    jobs.record_finish, jobs.on_finish = queue.record_finish, lambda: queue.on_change()
+    return queue
 
 
 def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:

@@ -113,6 +113,8 @@ class ServiceSettings:
     tls_key: Path | None = None
     metrics_token: str | None = field(default=None, repr=False)  # opens `/metrics` for programs
     access_log: bool = False
+    # Networks (`10.0.0.0/8`) and hosts to which messages about jobs may be sent, besides public addresses.
+    notify_allow: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"  # `json`: one object per line
     foreign: ForeignCloud | None = None  # for tests
     pace: Pace = Pace()

@@ -70,6 +70,7 @@ class Message:
         return replace(self, reason=reason, fields={**self.fields, "folded": len(titles)})
 
 
+_NOT_DISPLAYED = ("id", "folded", "name", "status")  # name and status are in the title
 _NAMED_FIELDS = ("title", "code", "message", "url", "lines")
 
 
@@ -117,8 +118,11 @@ def as_text(message: Message, size: int, *, with_title: bool = True) -> str:
 
 
 def _details(message: Message) -> Iterator[tuple[str, str]]:
-    for name, value in message.fields.items():
-        if value is not None and value != "" and not isinstance(value, Mapping | list | tuple):
+    evidence = message.fields.get("evidence")
+    entries = [*message.fields.items(), *(evidence.items() if isinstance(evidence, Mapping) else ())]
+    for name, value in entries:
+        is_plain = value is not None and value != "" and not isinstance(value, Mapping | list | tuple)
+        if is_plain and name not in _NOT_DISPLAYED:
             yield name, truncated_text(_safe(str(value)), _MAX_LINE_LENGTH)
 
 
