@@ -20,7 +20,7 @@ from starlette.types import ASGIApp
 from pai_sdk._host.execution.base import Executor, ExecutorSetup
 from pai_sdk._host.execution.registry import open_executor
 from pai_sdk._service.background.metrics import MetricsCollector
-from pai_sdk._service.background.notifications import start_notifications
+from pai_sdk._service.background.notifications import NotificationWorker, start_notifications
 from pai_sdk._service.background.scheduler import Scheduler
 from pai_sdk._service.background.schedules import ScheduleRunner
 from pai_sdk._service.http.auditing import audit_into
@@ -153,8 +153,7 @@ class Service:
             store.create_bucket(settings.bucket)
             changes = Changes()
             jobs = Jobs(database, changes, dedupes=settings.foreign is None)
-            page = _page_of(settings, info)
-            notifications = _open_notifications(jobs, keys, page, info)
+            notifications = _open_notifications(jobs, keys, page := _page_of(settings, info), info)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
             tables = TableStore(folder.tables_dir)
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
@@ -188,9 +187,9 @@ class Service:
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            notifier = start_notifications(context, leadership.may_act, stack)
-            schedules = _start_schedules(context, leadership, stack)
-            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules, notifier)
+            idle = IdleWatch(
+                settings.idle_timeout_s, dispatcher, scheduler, *_start_workers(context, leadership, stack)
+            )
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             options = changes.release, needs.must_end, certificate
             server = HttpServer(app, settings.connections, *options, has_websockets=True)
@@ -347,6 +346,14 @@ def _registries(
 ) -> tuple[AlgorithmRegistry, ExperimentTable, ModelRegistry, ScheduleTable, Records]:
     registries = AlgorithmRegistry(database), ExperimentTable(database), ModelRegistry(database)
     return (*registries, ScheduleTable(database), Records(database))
+
+
+def _start_workers(
+    context: ServiceContext, leadership: Leadership, stack: ExitStack
+) -> tuple[NotificationWorker, ScheduleRunner]:
+    """Starts what works beside the scheduler; it stops with the stack."""
+    notifications = start_notifications(context, leadership.may_act, stack)
+    return notifications, _start_schedules(context, leadership, stack)
 
 
 def _start_schedules(context: ServiceContext, leadership: Leadership, stack: ExitStack) -> ScheduleRunner:

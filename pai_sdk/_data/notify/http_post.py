@@ -7,19 +7,17 @@ import socket
 import threading
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
-
-import requests
-from requests.adapters import HTTPAdapter
-from requests.utils import get_environ_proxies, select_proxy
-from urllib3.connection import HTTPConnection, HTTPSConnection
-from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
-from urllib3.exceptions import NewConnectionError
 
 from pai_sdk._data.notify.guard import UNGUARDED, AddressGuard
 from pai_sdk._data.notify.post import Post
 from pai_sdk._data.notify.refusals import TRANSIENT_STATUSES, NotDeliveredError, retry_after
+
+if TYPE_CHECKING:
+    # requests and urllib3 are imported in functions, for weight: each submission imports this module.
+    import requests
+    from urllib3.connection import HTTPConnection
 
 TIMEOUT_S = 10.0
 """Seconds for a message, from the name of its host to the last byte of the response."""
@@ -31,6 +29,8 @@ _MAX_QUOTED = 200
 
 def send_post(post: Post, guard: AddressGuard = UNGUARDED, *, timeout_s: float = TIMEOUT_S) -> bytes:
     """Sends a request and returns the body of the response; raises NotDeliveredError unless its status is 2xx."""
+    import requests
+
     content = json.dumps(post.body, ensure_ascii=False).encode()
     headers = {"Content-Type": "application/json; charset=utf-8", "User-Agent": "pai-sdk", **post.headers}
     connections = _Connections(guard, time.monotonic() + timeout_s)
@@ -77,6 +77,8 @@ def _quoted(body: bytes) -> str:
 
 def _not_sent(error: Exception, connections: _Connections) -> NotDeliveredError:
     """Returns the reason without the URL, which the texts of these errors have."""
+    import requests
+
     if connections.refusal is not None:
         return connections.refusal
     if connections.is_expired or isinstance(error, requests.Timeout | TimeoutError):
@@ -104,12 +106,14 @@ class _Connections:
 
     def attach(self, session: requests.Session, url: str) -> None:
         """Lets a session use these connections for a URL."""
+        from requests.utils import get_environ_proxies, select_proxy
+
         if select_proxy(url, get_environ_proxies(url)):
             # The proxy resolves the name again; it is the operator's, and a name may be known to it only.
             guard, self._guard = self._guard, UNGUARDED
             with suppress(OSError):
                 guard.resolve(urlsplit(url).hostname or "", 0)
-        adapter = _Adapter(self)
+        adapter = _adapter(self)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
         self._timer.start()
@@ -146,28 +150,12 @@ class _Connections:
                     open_socket.shutdown(socket.SHUT_RDWR)
 
 
-class _Adapter(HTTPAdapter):
-    """An adapter of requests whose connections are those of `_Connections`."""
-
-    def __init__(self, connections: _Connections) -> None:
-        self._pools = _pools(connections)
-        super().__init__(max_retries=0)
-
-    def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
-        """Creates the pool of the direct connections."""
-        super().init_poolmanager(*arguments, **options)
-        self.poolmanager.pool_classes_by_scheme = self._pools
-
-    def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
-        """Returns the pool of the connections through a proxy; SOCKS proxies need their own classes."""
-        manager = super().proxy_manager_for(proxy, **options)
-        if not proxy.lower().startswith("socks"):
-            manager.pool_classes_by_scheme = self._pools
-        return manager
-
-
-def _pools(connections: _Connections) -> dict[str, type[HTTPConnectionPool]]:
-    """Returns the classes of pools, by scheme, for the connections of one request."""
+def _adapter(connections: _Connections) -> requests.adapters.HTTPAdapter:
+    """Returns an adapter of requests with the connections of one request."""
+    from requests.adapters import HTTPAdapter
+    from urllib3.connection import HTTPConnection, HTTPSConnection
+    from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
+    from urllib3.exceptions import NewConnectionError
 
     def connect(connection: HTTPConnection) -> socket.socket:
         try:
@@ -191,4 +179,18 @@ def _pools(connections: _Connections) -> dict[str, type[HTTPConnectionPool]]:
     class TlsPool(HTTPSConnectionPool):
         ConnectionCls = Tls
 
-    return {"http": PlainPool, "https": TlsPool}
+    pools = {"http": PlainPool, "https": TlsPool}
+
+    class Adapter(HTTPAdapter):
+        def init_poolmanager(self, *arguments: Any, **options: Any) -> None:
+            super().init_poolmanager(*arguments, **options)
+            self.poolmanager.pool_classes_by_scheme = pools
+
+        def proxy_manager_for(self, proxy: str, **options: Any) -> Any:
+            manager = super().proxy_manager_for(proxy, **options)
+            # SOCKS proxies need their own classes.
+            if not proxy.lower().startswith("socks"):
+                manager.pool_classes_by_scheme = pools
+            return manager
+
+    return Adapter(max_retries=0)

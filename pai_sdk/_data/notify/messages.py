@@ -54,7 +54,7 @@ class Message:
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Message:
         """Returns the message with this body."""
-        fields = {name: value for name, value in body.items() if name not in _NAMED_FIELDS}
+        fields = {name: value for name, value in body.items() if name not in _BODY_FIELDS}
         text = {name: str(body.get(name) or "") for name in ("title", "code", "message")}
         title = text["title"] or f"{fields.get('name') or fields.get('job_id')}: {fields.get('status')}"
         return cls(title, text["code"], text["message"], body.get("url"), list(body.get("lines") or ()), fields)
@@ -71,7 +71,7 @@ class Message:
 
 
 _NOT_DISPLAYED = ("id", "folded", "name", "status")  # name and status are in the title
-_NAMED_FIELDS = ("title", "code", "message", "url", "lines")
+_BODY_FIELDS = ("title", "code", "message", "url", "lines")
 
 
 def clean_lines(lines: Sequence[str]) -> Iterator[str]:

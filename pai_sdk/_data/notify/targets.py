@@ -14,7 +14,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.notify import robots
+from pai_sdk._data.notify.apprise_sender import send_by_apprise
 from pai_sdk._data.notify.guard import UNGUARDED, AddressGuard
+from pai_sdk._data.notify.http_post import send_post
 from pai_sdk._data.notify.messages import Message
 from pai_sdk._data.notify.post import Post
 from pai_sdk._data.notify.refusals import NotDeliveredError
@@ -82,8 +84,6 @@ class Target:
 
     def deliver(self, message: Message, guard: AddressGuard = UNGUARDED) -> None:
         """Send a message by one attempt; raises NotDeliveredError."""
-        from pai_sdk._data.notify.http_post import send_post  # for weight: requests
-
         self._check_response(send_post(self._post(message), guard))
 
     def to_wire(self) -> NotificationTarget:
@@ -217,8 +217,6 @@ class AppriseTarget(Target):
 
     def deliver(self, message: Message, guard: AddressGuard = UNGUARDED) -> None:
         """Send a message by one attempt; raises NotDeliveredError."""
-        from pai_sdk._data.notify.apprise_sender import send_by_apprise  # for weight
-
         send_by_apprise(self.url, message, guard)
 
     def _check_url(self) -> None:
