@@ -60,6 +60,7 @@ RUN = "~/.pai/pipelines/digits/runs/20261124-044926-9911a2b"
 NOT_TYPED = {
     "serve": "it serves until it is stopped",
     "tensorboard": "it serves until it is stopped",
+    "forward": "it serves until it is stopped",
 }
 SPEC = {"Image": "python:3.11", "Command": ["sh", "-c", "true"], "JobType": "PyTorchJob"}
 FILES = {
@@ -77,7 +78,7 @@ FILES = {
 # The order of a life: what an example needs is made by those before it. The others are typed between these.
 FIRST = ["demo", "run", "clone"]
 LAST = [
-    *("metrics", "exec", "top", "stop", "delete", "prune", "model create", "model show", "ls", "cp", "sync", "rm"),
+    *("metrics", "exec", "shell", "top", "stop", "delete", "prune", "model create", "model show", "ls", "cp", "sync", "rm"),
     *("schedule add", "schedule list", "schedule show", "schedule pause", "schedule resume", "schedule delete"),
     *("service user add", "service user key", "service user list", "service user right", "service user quota"),
     *("service workspace add", "service workspace list", "service workspace member", "service workspace members"),

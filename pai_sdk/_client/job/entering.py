@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -210,39 +210,55 @@ class EnteredJob:
         on_error: Callable[[int, PaiError], Any] | None = None,
     ) -> Iterator[Any]:
         """Yields the result of each rank, in their order, once all have finished."""
-        with ExitStack() as tunnels:
+        tunnels = _Tunnels()
 
-            def enter(rank: int) -> Any:
-                try:
-                    with self._backend.connect_tunnel(self._job_id, self._names[rank]) as tunnel:
-                        tunnels.callback(tunnel.abandon)  # at an interrupt: the pool waits for its threads
-                        return run(tunnel, rank)
-                except PaiError as error:
-                    if on_error is None:
-                        raise
-                    return on_error(rank, error)
+        def enter(rank: int) -> Any:
+            try:
+                with self._backend.connect_tunnel(self._job_id, self._names[rank]) as tunnel:
+                    tunnels.add(tunnel)
+                    return run(tunnel, rank)
+            except PaiError as error:
+                if on_error is None:
+                    raise
+                return on_error(rank, error)
 
-            with _pool(min(_MAX_TUNNELS, len(self._names)), tunnels) as pool:
-                futures = [pool.submit(enter, rank) for rank in range(len(self._names))]
-                pending = {*futures}
-                while pending:
-                    pending = wait(pending, _POLL_S, FIRST_COMPLETED).not_done
-                    on_poll(len(pending))
+        pool = ThreadPoolExecutor(min(_MAX_TUNNELS, len(self._names)), thread_name_prefix="pai-exec")
+        try:
+            futures = [pool.submit(enter, rank) for rank in range(len(self._names))]
+            pending = {*futures}
+            while pending:
+                pending = wait(pending, _POLL_S, FIRST_COMPLETED).not_done
+                on_poll(len(pending))
+        finally:
+            # After an interrupt, the programs end with their tunnels.
+            tunnels.abandon()
+            pool.shutdown(cancel_futures=True)
         yield from (future.result() for future in futures)
 
 
-@contextmanager
-def _pool(num_threads: int, tunnels: ExitStack) -> Iterator[ThreadPoolExecutor]:
-    """Threads that are waited for, after an interrupt without those that have not begun."""
-    pool = ThreadPoolExecutor(num_threads, thread_name_prefix="pai-exec")
-    try:
-        yield pool
-    except BaseException:
-        pool.shutdown(wait=False, cancel_futures=True)
-        tunnels.close()
-        raise
-    finally:
-        pool.shutdown()
+class _Tunnels:
+    """The open tunnels of a command in all instances."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tunnels: list[JobTunnel] = []
+        self._is_abandoned = False
+
+    def add(self, tunnel: JobTunnel) -> None:
+        """Adds a tunnel; ends it at once after `abandon`."""
+        with self._lock:
+            self._tunnels.append(tunnel)
+            is_abandoned = self._is_abandoned
+        if is_abandoned:
+            tunnel.abandon()
+
+    def abandon(self) -> None:
+        """Ends all tunnels at once."""
+        with self._lock:
+            self._is_abandoned = True
+            tunnels = [*self._tunnels]
+        for tunnel in tunnels:
+            tunnel.abandon()
 
 
 def _captured(tunnel: JobTunnel, argv: Sequence[str], data: bytes | None) -> ExecResult:

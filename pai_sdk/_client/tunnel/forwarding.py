@@ -107,6 +107,7 @@ class PortForward:
         self.instance = tunnel.instance
         self._tunnel = tunnel
         self._is_closed = threading.Event()
+        self._closing = threading.Lock()
         self._cleanup = ExitStack()
         self._error: PaiError | None = None
         try:
@@ -142,7 +143,8 @@ class PortForward:
     def close(self) -> None:
         """Closes the ports and all connections. May be called repeatedly."""
         self._is_closed.set()
-        self._cleanup.close()
+        with self._closing:  # the thread that accepts connections closes too, when the tunnel has ended
+            self._cleanup.close()
         self._tunnel.close()
 
     def _serve(self) -> None:
@@ -151,7 +153,7 @@ class PortForward:
         except PaiError as error:
             if not self._is_closed.is_set():
                 self._error = reason_of(error)
-        except OSError:
+        except (OSError, ValueError):  # of a listener or a selector that was closed
             if not self._is_closed.is_set():
                 raise
         finally:

@@ -26,6 +26,11 @@ _EXIT_CODES = {"NoSuchProgram": _NO_COMMAND, "NotExecutable": _CANNOT_EXECUTE}
 _CHUNK_BYTES = 1 << 16
 _MAX_INTERRUPTS = 3  # presses of Ctrl-C after which a program that ignores them is left
 _CTRL_C = b"\x03"
+# What a program that cannot clean up has changed: mouse, alternate screen, pasting, keypad, cursor, colours.
+_RESET_MODES = b"\x1b[?1000l\x1b[?1002l\x1b[?1003l\x1b[?1006l\x1b[?1047l\x1b[?2004l\x1b[?1l\x1b>\x1b[?25h\x1b[0m"
+_NOTICE_DELAY_S = 0.7  # shorter interruptions are not reported
+_LOST = "the connection was lost; reconnecting (Ctrl-C: leave)"
+_CONNECTED_AGAIN = "connected again"
 
 
 class Sink(Protocol):
@@ -79,6 +84,8 @@ class _Session:
         # Signal handlers use this queue, because they may interrupt a thread that holds a lock of the tunnel.
         self._events: SimpleQueue[dict[str, Any] | None] = SimpleQueue()
         self._interrupts = 0
+        self._notice = threading.Timer(0.0, _nothing)
+        self._is_lost_printed = False
         self._stdin = StdinReader() if streams.reads_stdin and streams.input is None else None
 
     def run(self) -> int:
@@ -89,7 +96,7 @@ class _Session:
         for thread in threads:
             thread.start()
         if self._streams.has_notices:
-            self._tunnel.on_reconnect = self._print_notice
+            self._tunnel.on_reconnect = self._report_connection
         with ExitStack() as modes:
             if self._streams.terminal:
                 modes.enter_context(raw_terminal(self._resized))
@@ -97,9 +104,15 @@ class _Session:
                 modes.enter_context(handled(signal.SIGINT, self._interrupted))
             try:
                 return self._copy_output()
-            except TunnelClosedError as error:
-                raise reason_of(error) from error
+            except BaseException as error:
+                if self._streams.terminal:
+                    with suppress(OSError, ValueError):
+                        self._streams.stdout(_RESET_MODES)
+                if isinstance(error, TunnelClosedError):
+                    raise reason_of(error) from error
+                raise
             finally:
+                self._notice.cancel()
                 self._events.put(None)
                 if self._stdin is not None:
                     self._stdin.stop()
@@ -113,12 +126,22 @@ class _Session:
                 return exit_code(content)
         raise TunnelClosedError("NoExitCode", "the program ended without an exit code")
 
-    def _print_notice(self, is_connected: bool) -> None:
-        state = "connected again" if is_connected else "the connection was lost; reconnecting (Ctrl-C: leave)"
-        end = "\r\n" if self._streams.terminal else "\n"
+    def _report_connection(self, is_connected: bool) -> None:
+        """Prints that the connection is lost, after a moment, and that there is one again."""
+        self._notice.cancel()
+        if not is_connected:
+            self._notice = threading.Timer(_NOTICE_DELAY_S, self._print_notice, (_LOST,))
+            self._notice.daemon = True
+            self._notice.start()
+        elif self._is_lost_printed:
+            self._print_notice(_CONNECTED_AGAIN)
+
+    def _print_notice(self, text: str) -> None:
+        self._is_lost_printed = text == _LOST
+        start, end = ("\r\n", "\r\n") if self._streams.terminal else ("", "\n")
         # The terminal may be gone.
-        with suppress(OSError):
-            self._streams.stderr(f"{end if self._streams.terminal else ''}pai-sdk: {state}{end}".encode())
+        with suppress(OSError, ValueError):
+            self._streams.stderr(f"{start}pai-sdk: {text}{end}".encode())
 
     def _send_input(self) -> None:
         # The program has exited, or does not read its input.
@@ -133,6 +156,8 @@ class _Session:
                     self._stream.write(data)
             if self._stdin is None or not self._stdin.is_stopped:
                 self._stream.end()
+        if self._stdin is not None:
+            self._stdin.close()
 
     def _send_events(self) -> None:
         with suppress(TunnelError):
@@ -147,6 +172,10 @@ class _Session:
         if self._interrupts >= _MAX_INTERRUPTS or not self._tunnel.is_connected:
             raise KeyboardInterrupt
         self._events.put({"signal": "INT"})
+
+
+def _nothing() -> None:
+    pass
 
 
 class StdinReader:
@@ -170,9 +199,13 @@ class StdinReader:
         return b"" if self.is_stopped else os.read(descriptor, _CHUNK_BYTES)
 
     def stop(self) -> None:
-        """Ends a `read` that waits."""
+        """Ends a `read` that waits. May be called once."""
         self.is_stopped = True
         os.close(self._wake_write)
+
+    def close(self) -> None:
+        """Closes the pipe, after the last `read`."""
+        os.close(self._wake_read)
 
 
 def sink_of(stream: Any) -> Callable[[bytes], None]:
