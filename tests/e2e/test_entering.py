@@ -25,6 +25,7 @@ from pai_sdk import Processor, Session, TrainingJob
 from pai_sdk.errors import JobError, ObjectNotFoundError, PaiError
 from pai_sdk.jobs import ExecResult
 from tests.e2e.test_command_line import PAI, environment, pai
+from tests.faults.proxy import FaultProxy, Faults
 from tests.support import ml
 from tests.support.service_process import wait_until_gone
 from tests.support.waiting import PATIENCE_S, until
@@ -283,6 +284,22 @@ def test_ports_here_are_ports_of_a_job(job: TrainingJob) -> None:
             code = f"from urllib.request import urlopen; print(urlopen({url!r}).read())"
             assert output_of(job, "python3", "-c", code) == "b'local'\n"
         server.shutdown()
+
+
+def test_a_proxy_that_passes_no_websockets_on(session: Session, job: TrainingJob) -> None:
+    """Nor all requests: the answers of some are lost."""
+    faults = Faults(rate=0.05, kinds=("reset", "lost", "503"))
+    with FaultProxy(session.settings.endpoint or "", seed=1, faults=faults) as proxy:
+        done = subprocess.run(
+            [*PAI, "exec", job.id, "sh", "-c", "seq 50000; wc -c; exit 3"],
+            env={**environment(session), "PAI_ENDPOINT": proxy.url},
+            input=b"x" * 2_000_000,
+            capture_output=True,
+            timeout=PATIENCE_S,
+        )
+        assert any("/tunnel/sessions/" in request for request in proxy.seen)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.split() == [*(b"%d" % number for number in range(1, 50_001)), b"2000000"]
 
 
 def pid_of(service_dir: Path) -> int:

@@ -78,7 +78,21 @@ FILES = {
 # The order of a life: what an example needs is made by those before it. The others are typed between these.
 FIRST = ["demo", "run", "clone"]
 LAST = [
-    *("metrics", "exec", "shell", "top", "stop", "delete", "prune", "model create", "model show", "ls", "cp", "sync", "rm"),
+    *(
+        "metrics",
+        "exec",
+        "shell",
+        "top",
+        "stop",
+        "delete",
+        "prune",
+        "model create",
+        "model show",
+        "ls",
+        "cp",
+        "sync",
+        "rm",
+    ),
     *("schedule add", "schedule list", "schedule show", "schedule pause", "schedule resume", "schedule delete"),
     *("service user add", "service user key", "service user list", "service user right", "service user quota"),
     *("service workspace add", "service workspace list", "service workspace member", "service workspace members"),
