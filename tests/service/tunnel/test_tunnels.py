@@ -13,8 +13,10 @@ from queue import Queue
 from typing import Any
 
 import pytest
-from websockets.exceptions import ConnectionClosed
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
+from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
+from pai_sdk._host.agent.tunnel.sessions import Sessions
 from pai_sdk._service.settings import TunnelLimits
 from tests.service.services import Client, job_body
 from tests.service.tunnel.tunnelling import (
@@ -26,7 +28,7 @@ from tests.service.tunnel.tunnelling import (
     running_job,
     tunnel,
 )
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -220,3 +222,66 @@ def test_a_request_without_a_websocket_is_told_to_open_one(operator: Client) -> 
 
 def test_other_paths_open_no_websocket(operator: Client) -> None:
     assert refusal(operator, "train000000000000", "a/b") == (404, "InvalidAction.NotFound")
+
+
+class WebSocketTransport:
+    """A WebSocket of a client, as a link uses it."""
+
+    def __init__(self, client: Client, job_id: str, stack: ExitStack) -> None:
+        try:
+            self._websocket = stack.enter_context(tunnel(client, job_id, close_timeout=0.1))
+        except InvalidStatus as error:
+            raise ConnectionError from error
+
+    def send(self, frame: bytes) -> None:
+        try:
+            self._websocket.send(frame)
+        except ConnectionClosed as error:
+            raise ConnectionError from error
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        try:
+            received = self._websocket.recv(timeout_s)
+        except ConnectionClosed as error:
+            raise ConnectionError from error
+        assert isinstance(received, bytes)
+        return received
+
+    def close(self) -> None:
+        self._websocket.close()
+
+
+def test_restarts_of_the_service_and_cuts_lose_and_repeat_nothing(start: Callable[..., Any]) -> None:
+    links, received, done = list[ResumableLink](), list[bytes](), threading.Event()
+    numbers = [number.to_bytes(4, "big") + bytes(number % 5_000) for number in range(6_000)]
+
+    def on_session(link: ResumableLink, instance: str) -> None:
+        links.append(link)
+        link.start(lambda frame: link.send(bytes(frame), waits=False), lambda error: None)
+
+    def receive(frame: memoryview) -> None:
+        received.append(bytes(frame))
+        if len(received) == len(numbers):
+            done.set()
+
+    sessions, limits = Sessions(on_session), TunnelLimits(last_state_s=0.1)
+    executor = TunnelledExecutor(lambda end: sessions.serve(SocketTransport(end)))
+    with ExitStack() as stack:
+        with start(executor, tunnels=limits) as client:
+            job_id = running_job(client)
+            link = ResumableLink.connect(lambda: WebSocketTransport(client, job_id, stack))
+            link.start(receive, lambda error: None)
+            sender = threading.Thread(target=lambda: [link.send(number) for number in numbers])
+            sender.start()
+            until(lambda: len(received) > 500)
+            executor.hang_up()
+            until(lambda: len(received) > 1_500)
+        with start(executor, tunnels=limits):
+            until(lambda: len(received) > 3_000)
+        with start(executor, tunnels=limits):
+            assert done.wait(PATIENCE_S)
+            sender.join()
+            assert received == numbers
+            assert len(links) == 1
+            link.close()
+        assert len(executor.connected) >= 4
