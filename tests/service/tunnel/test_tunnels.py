@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.sessions import Sessions
 from pai_sdk._service.settings import TunnelLimits
+from tests.service.certificates import Authority
 from tests.service.services import Client, job_body
 from tests.service.tunnel.tunnelling import (
     TunnelledExecutor,
@@ -212,6 +214,20 @@ def test_a_service_that_stops_does_not_wait_for_a_client_that_does_not_read(star
             assert websocket.recv(PATIENCE_S)
             stopped_at = time.monotonic()
         assert time.monotonic() - stopped_at < 5
+
+
+def test_a_tunnel_is_encrypted_if_the_service_is(
+    start: Callable[..., Any], executor: TunnelledExecutor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority = Authority(tmp_path)
+    files = authority.issue("127.0.0.1")
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.file))
+    trusting = ssl.create_default_context(cafile=authority.file)
+    starting = start(executor, tls_cert=files.certificate, tls_key=files.key)
+    with starting as client, tunnel(client, running_job(client), ssl=trusting) as websocket:
+        for size in (1, 65_536, 128 << 10):
+            websocket.send(bytes(size))
+            assert websocket.recv(PATIENCE_S) == bytes(size)
 
 
 def test_a_request_without_a_websocket_is_told_to_open_one(operator: Client) -> None:
