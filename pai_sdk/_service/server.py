@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -64,7 +65,7 @@ from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.services.jobs.tunnel_sessions import TunnelSessions
-from pai_sdk._service.services.jobs.tunnels import TunnelExecutor, Tunnels
+from pai_sdk._service.services.jobs.tunnels import Tunnels
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.notifications.queue import NotificationQueue
 from pai_sdk._service.services.notifications.sealing import Sealer
@@ -176,7 +177,7 @@ class Service:
                 executor.capabilities,
                 MetricPages(jobs, folder),
                 *identity,
-                Tunnels(jobs, _tunnel_executor(executor), folder.job_dir, settings.tunnels),
+                _tunnels(settings, jobs, executor, folder),
                 notifications,
                 page,
             )
@@ -311,9 +312,11 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler, pace: 
     )
 
 
-def _tunnel_executor(executor: Executor) -> TunnelExecutor | None:
-    """Returns the executor if it offers tunnels."""
-    return executor if executor.capabilities.tunnels else None
+def _tunnels(settings: ServiceSettings, jobs: Jobs, executor: Executor, folder: DataFolder) -> Tunnels:
+    """Returns the tunnels into running jobs, which use at most half of the connections."""
+    limits = settings.tunnels
+    limits = replace(limits, total=min(limits.total, settings.connections.max_connections // 2))
+    return Tunnels(jobs, executor if executor.capabilities.tunnels else None, folder.job_dir, limits)
 
 
 def _table_keys(

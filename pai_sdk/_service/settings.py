@@ -49,7 +49,7 @@ class Pace:
 class TunnelLimits:
     """Limits of tunnels into running jobs."""
 
-    of_user: int = 64
+    of_user: int = 128  # a job may have as many instances, and a command enters all of them
     total: int = 512
     connect_s: float = 15.0  # to an instance
     stall_s: float = 60.0  # a job that reads nothing for so long loses its tunnel

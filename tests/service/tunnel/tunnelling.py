@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -94,7 +95,9 @@ def tunnel(
     """A WebSocket, as the library opens it; raises InvalidStatus if it is refused."""
     url = f"{client.info.endpoint}/api/v1/trainingjobs/{job_id}/instances/{instance}/tunnel"
     signed = signed_headers(client, url)
-    options = {"open_timeout": PATIENCE_S, "compression": None, "max_size": 1 << 20, "proxy": None, **options}
+    options = {"open_timeout": PATIENCE_S, "compression": None, "max_size": 1 << 20, **options}
+    if "proxy" in signature(connect).parameters:  # earlier releases know no proxies
+        options.setdefault("proxy", None)
     return connect(url.replace("http", "ws", 1), additional_headers=signed | (headers or {}), **options)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -76,7 +76,7 @@ def collect_stacks(
 def _read_all(
     workers: ThreadPoolExecutor,
     program: str,
-    processes: Sequence[KernelProcess],
+    processes: Iterable[KernelProcess],
     *,
     native: bool,
     deadline: float,
@@ -94,7 +94,8 @@ def _read_all(
         except StackError as error:
             return str(error)
 
-    return dict(zip((process.pid for process in processes), workers.map(read, processes), strict=True))
+    listed = [*processes]
+    return dict(zip((process.pid for process in listed), workers.map(read, listed), strict=True))
 
 
 def _entry(process: KernelProcess, now: KernelProcess, kind: str, wait: tuple[str, str]) -> dict[str, Any]:
