@@ -83,7 +83,11 @@ _COMMANDS: dict[str, dict[str, str]] = {
 }
 _GROUPS: dict[str, dict[str, str]] = {
     "Start here": {"config": "config_commands:app"},
-    "Run jobs": {"pipeline": "pipelines.commands:app", "schedule": "service.schedule_commands:app"},
+    "Run jobs": {
+        "pipeline": "pipelines.commands:app",
+        "schedule": "service.schedule_commands:app",
+        "notify": "notify_commands:app",
+    },
     "Compare and download results": {"trace": "traces:app"},
     "Serve jobs to others": {
         "service": "serve:app",

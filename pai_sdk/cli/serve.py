@@ -134,6 +134,14 @@ def serve(
             "--executor-option address=…"
         ),
     ] = None,
+    notify_allow: Annotated[
+        list[str] | None,
+        _where(
+            metavar="CIDR|HOST",
+            help="Also send messages about jobs (`notify`) to this network or host; by default, to public "
+            "addresses only. May be repeated.",
+        ),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"], _where(help="Log lines of text, or JSON objects, one per line, to stderr.")
     ] = "text",
@@ -209,6 +217,7 @@ def serve(
         objects=_objects(objects, objects_endpoint, objects_region, objects_key_file),
         tls_cert=tls_cert,
         tls_key=tls_key,
+        notify_allow=tuple(notify_allow or ()),
         access_log=access_log,
         log_format=log_format,
         metrics_token=None if metrics_token_file is None else token_in(expanded(metrics_token_file)),

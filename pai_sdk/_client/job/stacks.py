@@ -133,16 +133,17 @@ class JobStacks:
                 yield f"  thread {thread.name or thread.id}: {thread.frames[-1]}"
         children = [each for each in self.processes if each.kind == "child" and each.rank == first.rank]
         for child in children[:_MAX_CHILDREN]:
-            place = child.user_frame or (child.frames[-1] if child.frames else child.syscall or child.wchan)
-            yield f"  child {child.pid} {child.program}, {_process_text([child])}: {place}"
+            frame = child.user_frame or (child.frames[-1] if child.frames else None)
+            where = f": {frame}" if frame else ""
+            yield f"  child {child.pid} {child.program}, {_process_text([child])}{where}"
         if len(children) > _MAX_CHILDREN:
             yield f"  and {len(children) - _MAX_CHILDREN} more children"
 
     def _remaining_lines(self) -> Iterator[str]:
         for process in self.processes:
             if process.kind == "rank" and process.rank is None:
-                place = process.user_frame or process.syscall or process.wchan
-                yield f"{process.instance}: {process.program}, {_process_text([process])}: {place}"
+                where = f": {process.user_frame}" if process.user_frame else ""
+                yield f"{process.instance}: {process.program}, {_process_text([process])}{where}"
         for instance, problem in self.problems.items():
             yield f"{instance} could not be read: {problem}"
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.job.follow.polling import FollowPolicy
+from pai_sdk._client.job.notifications import checked_targets, notified
 from pai_sdk._client.pipeline.checks import (
     Placeholders,
     check_parameters,
@@ -42,6 +43,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
+    from pai_sdk._data.notify.targets import Notification
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _NAME_HINT = "letters, digits, '_', '.' and '-'; maximum 64"
@@ -122,6 +124,7 @@ class Pipeline:
             `~/.pai/pipelines/<name>`.
         parallel: how many calls and jobs run at once.
         session: whose keys open a store in OSS.
+        notify: targets of a message about the end of a run, which this process sends; as for jobs.
 
     Raises:
         InvalidInputError: an argument is not usable.
@@ -146,6 +149,7 @@ class Pipeline:
         store: str | Path | None = None,
         parallel: int = 8,
         session: Session | None = None,
+        notify: Sequence[Notification | str] | None = None,
     ) -> None:
         problems = []
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -156,6 +160,7 @@ class Pipeline:
             raise InvalidInputError(problems)
         self.name = name
         self.parallel = parallel
+        self._notifications = checked_targets(notify)
         self._folder = PipelineFolder(store or Path.home() / ".pai" / "pipelines" / name, session)
         self._steps = _Steps()
         self._parameters: dict[str, PipelineParameter] = {}
@@ -425,16 +430,17 @@ class Pipeline:
         on_interrupt: str,
         policy: FollowPolicy | None,
     ) -> PipelineRun:
-        return drive(
-            [*self._steps.values()],
-            record,
-            records,
-            self._folder.cache(),
-            parallel=self.parallel,
-            show=show,
-            on_interrupt=on_interrupt,
-            policy=policy or FollowPolicy(),
-        )
+        with notified(self._notifications, "pipeline", self.name, {"run": records.uri}):
+            return drive(
+                [*self._steps.values()],
+                record,
+                records,
+                self._folder.cache(),
+                parallel=self.parallel,
+                show=show,
+                on_interrupt=on_interrupt,
+                policy=policy or FollowPolicy(),
+            )
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name!r}: {len(self._steps)} steps>"

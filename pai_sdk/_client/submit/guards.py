@@ -55,7 +55,7 @@ def targets(notify: Sequence[Notification | str] | None, problems: Problems) -> 
     values: list[Target] = []
     for number, each in enumerate(notify or ()):
         with problems.under(f"notify[{number}]"):
-            if isinstance(each, str | Target):
+            if isinstance(each, Target) or not isinstance(each, Notification):
                 values.append(target_of(each, ""))
     return tuple(values)
 

@@ -13,7 +13,6 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import type_problem
-from pai_sdk._data.notify.targets import Notification
 from pai_sdk.errors import InvalidInputError, Problem
 
 
@@ -60,7 +59,7 @@ _TYPES: dict[str, _ParameterType] = {
         "a list of rules, or False: such as [NoProgress(min_s=600)]",
     ),
     "notify": _ParameterType(
-        lambda value: _is_list(value) and all(isinstance(each, Notification | str) for each in value),
+        _is_list,  # `guards.targets` checks the entries
         "a list of URLs and targets: such as ['mailtos://…', Webhook(url), DingTalk(url, secret)]",
     ),
     "source_dir": _ParameterType(

@@ -97,6 +97,8 @@ def _odd_of_role(members: Sequence[ProcessStack]) -> list[int]:
     if stopped and len(stopped) <= len(moving):
         return _ranks(stopped)
     debugged = [process for process in members if process.is_in_debugger]
+    # A stack that could not be read says nothing, unless none could.
+    members = [process for process in members if process.frames] or members
     if debugged or len(members) < 2:
         return []
     waiting = [process for process in members if process.is_in_collective]

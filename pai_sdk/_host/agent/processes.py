@@ -43,7 +43,7 @@ def spawn(
             # In the new process.
             before_exec()
             # Again: a change of credentials makes the kernel forget it.
-            _die_with_parent()
+            die_with_parent()
             os.execve(arguments[0], list(arguments), dict(environment))  # noqa: S606 - a shell is the program
         except Exception as error:
             os.write(writer, (str(error) or repr(error)).encode()[:4000])
@@ -71,8 +71,8 @@ def spawn_call(function: Callable[[], int], *, log: int) -> int:
     try:
         # A session and group of its own, so that killpg reaches all of its processes.
         os.setsid()
-        _die_with_parent()
-        # The parent exited before _die_with_parent took effect.
+        die_with_parent()
+        # The parent exited before die_with_parent took effect.
         if os.getppid() != parent:
             os._exit(code)
         # The wake-up pipe belongs to the parent.
@@ -224,7 +224,8 @@ def _has_children() -> bool:
     return True
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Makes the kernel kill this process when its parent, more exactly the thread that forked it, exits."""
     if _IS_LINUX:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

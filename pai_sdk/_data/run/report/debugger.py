@@ -26,7 +26,7 @@ _DEFAULT_WAIT_S = 3600.0
 class _Session:
     """The debugger of this process.
 
-    `_lock` guards the creation of terminal and editor; who waits for a client has `TerminalDebugger.turn`.
+    `_lock` guards the creation of terminal and editor; who waits for a client has `TerminalDebugger.lock`.
     """
 
     def __init__(self, context: Context) -> None:
@@ -60,7 +60,7 @@ class _Session:
         if debugger is None:
             # Each thread has its own: Pdb has one frame at a time.
             debugger = self._debuggers.debugger = _MarkedDebugger(terminal, self._marker)
-        with TerminalDebugger.turn:
+        with TerminalDebugger.lock:
             self._enter(frame, "terminal")
             terminal.timeout_s = timeout_s
             if not terminal.join():

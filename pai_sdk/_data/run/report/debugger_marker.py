@@ -146,7 +146,7 @@ def _checked(content: Mapping[str, Any]) -> dict[str, Any] | None:
     numbers = {name: content.get(name) for name in ("rank", "pid", "line", "port", "since", "deadline")}
     texts = {name: content.get(name) for name in ("kind", "state", "instance", "file", "function", "working_dir")}
     are_numbers = all(isinstance(value, (int, float)) or value is None for value in numbers.values())
-    are_texts = all(isinstance(value, str) for value in texts.values())
-    if not (are_numbers and are_texts and isinstance(numbers["rank"], int) and isinstance(numbers["pid"], int)):
+    are_strings = all(isinstance(value, str) for value in texts.values())
+    if not (are_numbers and are_strings and isinstance(numbers["rank"], int) and isinstance(numbers["pid"], int)):
         return None
     return {**numbers, **{name: value[-_MAX_TEXT:] for name, value in texts.items() if isinstance(value, str)}}

@@ -175,7 +175,7 @@ class TerminalDebugger(pdb.Pdb):
     """Pdb whose commands never end the program."""
 
     # Two threads at breakpoints take turns.
-    turn = threading.RLock()
+    lock = threading.RLock()
 
     def __init__(self, terminal: Terminal) -> None:
         # The handler of SIGINT belongs to the program, and .pdbrc to another machine.
@@ -186,7 +186,7 @@ class TerminalDebugger(pdb.Pdb):
 
     def interaction(self, frame: FrameType | None, *arguments: Any) -> None:
         """Reads commands until one lets the program go on."""
-        with self.turn:
+        with self.lock:
             terminal = self._terminal
             if not terminal.join():
                 self.set_continue()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -76,7 +76,7 @@ def collect_stacks(
 def _read_all(
     workers: ThreadPoolExecutor,
     program: str,
-    processes: Iterable[KernelProcess],
+    processes: Sequence[KernelProcess],
     *,
     native: bool,
     deadline: float,
@@ -94,8 +94,7 @@ def _read_all(
         except StackError as error:
             return str(error)
 
-    listed = [*processes]
-    return dict(zip((process.pid for process in listed), workers.map(read, listed), strict=True))
+    return dict(zip((process.pid for process in processes), workers.map(read, processes), strict=True))
 
 
 def _entry(process: KernelProcess, now: KernelProcess, kind: str, wait: tuple[str, str]) -> dict[str, Any]:

@@ -12,7 +12,7 @@
     inner    u8 type, u32 stream, body
       OPEN      JSON {kind, …}     OPENED  JSON      REFUSAL  JSON {code, message}
       DATA      u8 channel, bytes  EVENT   JSON      EXIT     JSON {code} or {signal}
-      CREDIT    u32 bytes          END     (no more data)     CLOSE   (the stream has ended)
+      CREDIT    u8 window, u32     END     (no more data)     CLOSE   (the stream has ended)
 
 Standard library only. Whatever is malformed raises `ProtocolError`.
 """
@@ -35,7 +35,7 @@ MAX_DATA_BYTES = 64 * 1024
 
 _NUMBERED = struct.Struct(">BQ")
 _INNER = struct.Struct(">BI")
-_CREDIT = struct.Struct(">I")
+_CREDIT = struct.Struct(">BI")
 _DATA_HEADER_BYTES = _NUMBERED.size + _INNER.size + 1
 
 MAX_FRAME_BYTES = MAX_DATA_BYTES + _DATA_HEADER_BYTES
@@ -73,9 +73,9 @@ def inner(kind: int, stream: int, body: bytes = b"") -> bytes:
     return _INNER.pack(kind, stream) + body
 
 
-def credit(stream: int, size: int) -> bytes:
-    """Returns the inner frame that permits the peer to send more bytes."""
-    return _INNER.pack(CREDIT, stream) + _CREDIT.pack(size)
+def credit(stream: int, window: int, size: int) -> bytes:
+    """Returns the inner frame that permits the peer to send more bytes of a window: 0 for data, 1 for events."""
+    return _INNER.pack(CREDIT, stream) + _CREDIT.pack(window, size)
 
 
 def kind_of(frame: bytes) -> int:
@@ -112,12 +112,14 @@ def split_inner(frame: memoryview) -> tuple[int, int, memoryview]:
     return kind, stream, frame[_INNER.size :]
 
 
-def credit_of(body: memoryview) -> int:
-    """Returns the bytes of a CREDIT frame."""
+def credit_of(body: memoryview) -> tuple[int, int]:
+    """Returns window and bytes of a CREDIT frame."""
     if len(body) != _CREDIT.size:
         raise ProtocolError("not a credit")
-    size: int = _CREDIT.unpack(body)[0]
-    return size
+    window, size = _CREDIT.unpack(body)
+    if window > 1:
+        raise ProtocolError("credit for an unknown window")
+    return window, size
 
 
 def json_of(body: bytes | memoryview) -> dict[str, Any]:

@@ -20,13 +20,16 @@ from pai_sdk._host.agent.tunnel.link import ResumableLink, closed_error
 from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
 
 WINDOW_BYTES = 1 << 20
-"""What may be on its way in one direction of a stream: payload, and `_OVERHEAD_BYTES` for each frame."""
+"""The data on their way in one direction of a stream: payload, and `_OVERHEAD_BYTES` for each frame."""
+
+_DATA, _EVENTS = 0, 1
+# Events have their own window, so that a signal does not wait behind data which the program does not read.
+_WINDOWS = (WINDOW_BYTES, 128 * 1024)
 
 MAX_STREAMS = 1024
 """The open streams of a tunnel."""
 
 _OVERHEAD_BYTES = 64
-_GRANT_BYTES = WINDOW_BYTES // 4
 _MIN_WRITE_BYTES = 32 * 1024  # a write waits for this much of the window, so that frames do not get tiny
 _CHANNELS = {frames.STDOUT: "stdout", frames.STDERR: "stderr"}
 _CHANNEL_NUMBERS = {name: bytes((number,)) for number, name in _CHANNELS.items()}
@@ -53,9 +56,11 @@ class Stream:
         self.exit: dict[str, Any] | None = None
         self._changed = threading.Condition()
         self._messages: deque[tuple[str, Any, int]] = deque()  # with their share of the window
-        self._credit = WINDOW_BYTES
-        self._unread = 0  # received and not consumed
-        self._consumed = 0  # and not yet granted again
+        self._events: deque[tuple[str, Any, int]] | None = None
+        # Of each window.
+        self._credit = [*_WINDOWS]
+        self._unread = [0, 0]  # received and not consumed
+        self._consumed = [0, 0]  # and not yet granted again
         self._is_open = False
         self._has_ended = False  # this end sends no more data
         self._is_closed = False  # by this end
@@ -117,14 +122,44 @@ class Stream:
             if name in _CHANNEL_NUMBERS and len(content) > limit:
                 self._messages.appendleft((name, content[limit:], cost - limit))
                 content, cost = content[:limit], limit
-            self._unread -= cost
-            self._consumed += cost
-            grant = self._consumed if self._consumed >= _GRANT_BYTES and not self._is_peer_closed else 0
-            self._consumed -= grant
-        if grant:
-            with suppress(TunnelClosedError):
-                self.tunnel.send(frames.credit(self.number, grant), waits=False)
+        self._consume(_EVENTS if name == "event" else _DATA, cost)
         return name, content
+
+    def separate_events(self) -> None:
+        """Makes `next_event` return the events, for a thread that must not wait behind data."""
+        with self._changed:
+            self._events = deque(each for each in self._messages if each[0] == "event")
+            self._messages = deque(each for each in self._messages if each[0] != "event")
+
+    def next_event(self) -> dict[str, Any] | None:
+        """Returns the next event after `separate_events`, or None at the end of the stream.
+
+        Raises:
+            TunnelClosedError: the tunnel has ended before the stream.
+        """
+        with self._changed:
+            while not self._events:
+                if self._is_peer_closed or self._is_closed:
+                    return None
+                if self._error is not None:
+                    raise closed_error(self._error)
+                self._changed.wait()
+            _, content, cost = self._events.popleft()
+        self._consume(_EVENTS, cost)
+        event: dict[str, Any] = content
+        return event
+
+    def _consume(self, window: int, cost: int) -> None:
+        """Permits the peer to send more, once a quarter of the window was consumed."""
+        with self._changed:
+            self._unread[window] -= cost
+            self._consumed[window] += cost
+            grant = self._consumed[window]
+            if grant < _WINDOWS[window] // 4 or self._is_peer_closed:
+                return
+            self._consumed[window] = 0
+        with suppress(TunnelClosedError):
+            self.tunnel.send(frames.credit(self.number, window, grant), waits=False)
 
     def wait_exit(self, timeout_s: float | None = None) -> int:
         """Waits for the end of the program; returns its exit code, or 128 and the number of the signal.
@@ -158,7 +193,7 @@ class Stream:
         view = memoryview(data).cast("B")
         number = _CHANNEL_NUMBERS[channel]
         while view:
-            size = self._reserve(min(len(view), frames.MAX_DATA_BYTES))
+            size = self._reserve(_DATA, min(len(view), frames.MAX_DATA_BYTES))
             self.tunnel.send(frames.inner(frames.DATA, self.number, number), view[:size])
             view = view[size:]
 
@@ -166,7 +201,7 @@ class Stream:
         """Sends an event, such as `{"resize": [rows, columns]}` or `{"signal": "INT"}`."""
         self.confirm()
         body = frames.to_json(event)
-        self._reserve(len(body), must_fit=True, is_data=False)
+        self._reserve(_EVENTS, len(body))
         self.tunnel.send(frames.inner(frames.EVENT, self.number, body))
 
     def send_exit(self, outcome: Mapping[str, Any]) -> None:
@@ -201,20 +236,20 @@ class Stream:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _reserve(self, size: int, *, must_fit: bool = False, is_data: bool = True) -> int:
-        """Waits for a share of the window; returns how many bytes may be sent."""
-        needed = (size if must_fit else min(size, _MIN_WRITE_BYTES)) + _OVERHEAD_BYTES
+    def _reserve(self, window: int, size: int) -> int:
+        """Waits for a share of a window; returns how many bytes may be sent, which for an event is all of it."""
+        needed = (min(size, _MIN_WRITE_BYTES) if window == _DATA else size) + _OVERHEAD_BYTES
         with self._changed:
             while True:
-                if self._is_closed or self._is_peer_closed or (is_data and self._has_ended):
+                if self._is_closed or self._is_peer_closed or (window == _DATA and self._has_ended):
                     raise BrokenPipeError("the stream was closed")
                 if self._error is not None:
                     raise closed_error(self._error)
-                if self._credit >= needed:
+                if self._credit[window] >= needed:
                     break
                 self._changed.wait()
-            size = min(size, self._credit - _OVERHEAD_BYTES)
-            self._credit -= size + _OVERHEAD_BYTES
+            size = min(size, self._credit[window] - _OVERHEAD_BYTES)
+            self._credit[window] -= size + _OVERHEAD_BYTES
             return size
 
     # ---- the opening ----
@@ -271,9 +306,10 @@ class Stream:
         elif kind == frames.EVENT:
             self._receive("event", frames.json_of(body), len(body) + _OVERHEAD_BYTES)
         elif kind == frames.CREDIT:
+            window, size = frames.credit_of(body)
             with self._changed:
-                self._credit += frames.credit_of(body)
-                if self._credit > WINDOW_BYTES:
+                self._credit[window] += size
+                if self._credit[window] > _WINDOWS[window]:
                     raise ProtocolError("more credit than was used")
                 self._changed.notify_all()
         elif kind == frames.END:
@@ -311,8 +347,9 @@ class Stream:
             if self._is_closed:
                 return
             if name not in ("end", "exit"):
-                self._unread += cost
-                if self._unread + self._consumed > WINDOW_BYTES:
+                window = _EVENTS if name == "event" else _DATA
+                self._unread[window] += cost
+                if self._unread[window] + self._consumed[window] > _WINDOWS[window]:
                     raise ProtocolError("more data than the window allows")
             else:
                 if self.exit is not None or (name == "end" and self._has_peer_ended):
@@ -320,7 +357,8 @@ class Stream:
                 cost = 0
                 self._has_peer_ended = True
                 self.exit = content
-            self._messages.append((name, content, cost))
+            messages = self._events if name == "event" and self._events is not None else self._messages
+            messages.append((name, content, cost))
             self._changed.notify_all()
 
 

@@ -125,6 +125,12 @@ def test_ranks_are_compared_within_their_role() -> None:
     assert len(group_stacks([*workers, *server])) == 2
 
 
+def test_a_rank_whose_stack_could_not_be_read_is_not_odd() -> None:
+    ranks = [process(0, *ROOT), process(1, *LEAF), process(2, problem="it moves too fast")]
+    assert odd_ranks(ranks) == ()
+    assert odd_ranks([*ranks, process(3, *LOAD)]) == (3,)
+
+
 def test_programs_without_a_python_stack_are_compared_by_what_they_wait_for() -> None:
     ranks = [process(rank, program="train", syscall="recvfrom") for rank in (0, 1, 2)]
     assert odd_ranks([*ranks, process(3, program="train", syscall="futex", wchan="futex_wait_queue")]) == (3,)
