@@ -25,6 +25,7 @@ EVENTS = 3
 """The descriptor on which a function writes JSON lines."""
 
 FUNCTIONS = {
+    "debuggers": "pai_sdk._host.agent.tunnel.debuggers",
     "socket": "pai_sdk._host.agent.tunnel.unix_sockets",
 }
 """The functions that run in the job's view, and their modules: `FUNCTION(parameters) -> exit code`."""
