@@ -152,9 +152,8 @@ class Service:
             info = info_of(settings, folder, keys, listener, executor.capabilities, certificate)
             database, store = open_state(settings, folder, leadership.lease, stack)
             store.create_bucket(settings.bucket)
-            changes = Changes()
-            jobs = Jobs(database, changes, dedupes=settings.foreign is None)
-            notifications = _open_notifications(jobs, keys, page := _page_of(settings, info), info)
+            jobs = Jobs(database, changes := Changes(), dedupes=settings.foreign is None)
+            announcing = _, page = _open_notifications(jobs, keys, settings, info)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
             tables = TableStore(folder.tables_dir)
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
@@ -178,8 +177,7 @@ class Service:
                 MetricPages(jobs, folder),
                 *identity,
                 _tunnels(settings, jobs, executor, folder),
-                notifications,
-                page,
+                *announcing,
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
@@ -379,8 +377,11 @@ def _start_schedules(context: ServiceContext, leadership: Leadership, stack: Exi
     return runner
 
 
-def _open_notifications(jobs: Jobs, keys: Keys, page: Page | None, info: ServiceInfo) -> NotificationQueue:
-    """Returns the queue of notifications; from now on, each end of a job adds to it."""
+def _open_notifications(
+    jobs: Jobs, keys: Keys, settings: ServiceSettings, info: ServiceInfo
+) -> tuple[NotificationQueue, Page | None]:
+    """Returns the queue of notifications, and the page that they link to; each end of a job adds to the queue."""
+    page = _page_of(settings, info)
     host = urlsplit(info.endpoint).netloc
     queue = NotificationQueue(
         jobs.database,
@@ -389,7 +390,7 @@ def _open_notifications(jobs: Jobs, keys: Keys, page: Page | None, info: Service
     )
     # Before the scheduler starts, which may record ends at once. The worker sets `on_change` later.
     jobs.record_finish, jobs.on_finish = queue.record_finish, lambda: queue.on_change()
-    return queue
+    return queue, page
 
 
 def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
