@@ -24,6 +24,7 @@ from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.background.notifications import NotificationWorker, start_notifications
 from pai_sdk._service.background.scheduler import Scheduler
 from pai_sdk._service.background.schedules import ScheduleRunner
+from pai_sdk._service.background.watch.rule_watcher import RuleWatcher
 from pai_sdk._service.http.auditing import audit_into
 from pai_sdk._service.http.authentication import MAX_SKEW_S, Authenticator
 from pai_sdk._service.http.description import description_of
@@ -159,7 +160,8 @@ class Service:
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
-            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
+            started = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
+            scheduler, watcher = started
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
             runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings)))
             context = ServiceContext(
@@ -180,6 +182,7 @@ class Service:
                 *announcing,
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
+            _connect(watcher, context)
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
             app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
 
@@ -250,9 +253,9 @@ def _start_scheduler(
     tables: JobTables,
     leadership: Leadership,
     stack: ExitStack,
-) -> Scheduler:
-    """Starts the scheduler and the metrics collector; both stop with the stack."""
-    collector = MetricsCollector(jobs)
+) -> tuple[Scheduler, RuleWatcher]:
+    """Starts the scheduler, the metrics collector and the rules; all stop with the stack."""
+    collector = MetricsCollector(jobs, usage_interval_s=settings.pace.watch_interval_s)
     capacity = partial(capacity_now, settings, executor)
     scheduler = Scheduler(
         jobs,
@@ -265,12 +268,31 @@ def _start_scheduler(
         tables=tables,
         can_act=leadership.may_act,
     )
+    watcher = RuleWatcher(
+        jobs,
+        folder,
+        executor,
+        collector,
+        scheduler,
+        config=settings.watch,
+        interval_s=settings.pace.watch_interval_s,
+        can_act=leadership.may_act,
+    )
     # Closed in reverse order: the scheduler before the collector, which it uses.
     collector.start()
     stack.callback(collector.close)
     scheduler.start()
     stack.callback(scheduler.close)
-    return scheduler
+    watcher.start()
+    stack.callback(watcher.close)
+    return scheduler, watcher
+
+
+def _connect(watcher: RuleWatcher, context: ServiceContext) -> None:
+    """Lets rules send notifications, where the service has them."""
+    notifications = getattr(context, "notifications", None)
+    if notifications is not None:
+        watcher.notify = notifications.enqueue
 
 
 def _measure(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pai_sdk._core.paths import EMBEDDED_SERVICE_DIR
+from pai_sdk._data.rules.codec import WatchConfig
 from pai_sdk._data.storage.base import Store
 
 DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
@@ -42,6 +43,7 @@ class Pace:
     refresh_s: float = 0.5  # of the runs of jobs
     retry_after_error_s: float = 1.0  # of the scheduler
     upload_interval_s: float = 30.0  # of the live outputs of a job
+    watch_interval_s: float = 10.0  # between two samples of running jobs, for rules
     first_retry_wait_s: float = 5.0  # between the first two attempts at a job
 
 
@@ -116,6 +118,7 @@ class ServiceSettings:
     # Networks (`10.0.0.0/8`) and hosts to which messages about jobs may be sent, besides public addresses.
     notify_allow: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"  # `json`: one object per line
+    watch: WatchConfig = field(default_factory=WatchConfig)  # rules about running jobs
     foreign: ForeignCloud | None = None  # for tests
     pace: Pace = Pace()
     tunnels: TunnelLimits = TunnelLimits()

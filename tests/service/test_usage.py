@@ -60,6 +60,12 @@ def test_a_look_that_takes_long_makes_nobody_use_more_than_there_is(
         def environ(self) -> dict[str, str]:
             return {"PAI_INSTANCE_NAME": "job-master-0"}
 
+        def status(self) -> str:
+            return "running"
+
+        def name(self) -> str:
+            return "python"
+
         def oneshot(self) -> AbstractContextManager[None]:
             return nullcontext()
 

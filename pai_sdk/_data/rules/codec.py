@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from pai_sdk._core.names.hints import nearest, wrong_type
@@ -15,6 +15,47 @@ WATCH_VARIABLE = "PAI_SDK_WATCH"
 """The environment variable of a job that has its rules, as JSON: it is valid in every API."""
 
 _BY_CODE = {rule.code: rule for rule in RULES}
+
+
+@dataclass(frozen=True)
+class WatchConfig:
+    """The rules of a service: those of all workspaces, and those of some.
+
+    Attributes:
+        default: rules that replace the default ones of their kind.
+        workspaces: rules of a workspace by its id, which replace these.
+
+    Example:
+        >>> WatchConfig.parse({"workspaces": {"2": [{"rule": "IdleCpu", "enabled": False}]}}).rules("2")[-1].code
+        'LateEnd'
+    """
+
+    default: tuple[Rule, ...] = ()
+    workspaces: Mapping[str, tuple[Rule, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, content: Any, where: str = "watch") -> WatchConfig:
+        """Parses the content of a file; raises InvalidInputError."""
+        if not isinstance(content, Mapping):
+            hint = "such as {default: [{rule: NoProgress, min_s: 600}]}"
+            raise InvalidInputError([wrong_type(where, content, "a mapping", hint)])
+        unknown = [key for key in content if key not in ("default", "workspaces")]
+        if unknown:
+            hint = "available: default, workspaces"
+            raise InvalidInputError([Problem(f"{where}.{unknown[0]}", "is no key of the rules", hint)])
+        workspaces = content.get("workspaces") or {}
+        if not isinstance(workspaces, Mapping):
+            raise InvalidInputError([wrong_type(f"{where}.workspaces", workspaces, "a mapping of ids to rules")])
+        by_id = {
+            str(workspace_id): parse_rows(rows, f"{where}.workspaces[{workspace_id}]")
+            for workspace_id, rows in workspaces.items()
+        }
+        return cls(parse_rows(content.get("default") or [], f"{where}.default"), by_id)
+
+    def rules(self, workspace_id: str, variables: Mapping[str, str] | None = None) -> tuple[Rule, ...]:
+        """Returns the rules of a job, by its workspace and its environment variables."""
+        of_workspace = self.workspaces.get(workspace_id, ())
+        return merged(default_rules(), self.default, of_workspace, rules_of_variables(variables))
 
 
 def default_rules() -> tuple[Rule, ...]:
@@ -56,6 +97,11 @@ def parse_rules(text: str, where: str = WATCH_VARIABLE) -> tuple[Rule, ...]:
         raise InvalidInputError(
             [Problem(where, f"is not JSON: {error}", 'such as [{"rule": "NoProgress"}]')]
         ) from None
+    return parse_rows(rows, where)
+
+
+def parse_rows(rows: Any, where: str) -> tuple[Rule, ...]:
+    """Parses a list of mappings, or raises InvalidInputError with all problems."""
     if not isinstance(rows, list):
         raise InvalidInputError([wrong_type(where, rows, "a list of rules", 'such as [{"rule": "NoProgress"}]')])
     rules, problems = list[Rule](), list[Problem]()

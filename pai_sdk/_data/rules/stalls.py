@@ -191,7 +191,8 @@ class StallRules:
                 message += f"; the others wait for {suspect}"
             yield Condition(NoProgress.code, message, suspect, evidence)
         if odd is not None and OddRank.code in self.rules:
-            message = f"the stack of {odd} differs from those of all other ranks, which wait; it uses no CPU"
+            rank = "" if process is None else f"rank {process.rank}, "
+            message = f"the stack of {rank}{odd} differs from those of all other ranks, which wait; it uses no CPU"
             yield Condition(OddRank.code, message, odd, evidence)
 
     def _slow(self) -> Iterator[Condition]:
