@@ -160,8 +160,7 @@ class Service:
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
-            started = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
-            scheduler, watcher = started
+            scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
             runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings)))
             context = ServiceContext(
@@ -182,7 +181,6 @@ class Service:
                 *announcing,
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
-            _connect(watcher, context)
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
             app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
 
@@ -253,7 +251,7 @@ def _start_scheduler(
     tables: JobTables,
     leadership: Leadership,
     stack: ExitStack,
-) -> tuple[Scheduler, RuleWatcher]:
+) -> Scheduler:
     """Starts the scheduler, the metrics collector and the rules; all stop with the stack."""
     collector = MetricsCollector(jobs, usage_interval_s=settings.pace.watch_interval_s)
     capacity = partial(capacity_now, settings, executor)
@@ -276,6 +274,7 @@ def _start_scheduler(
         scheduler,
         config=settings.watch,
         interval_s=settings.pace.watch_interval_s,
+        notify=jobs.on_finding,
         can_act=leadership.may_act,
     )
     # Closed in reverse order: the scheduler before the collector, which it uses.
@@ -285,14 +284,7 @@ def _start_scheduler(
     stack.callback(scheduler.close)
     watcher.start()
     stack.callback(watcher.close)
-    return scheduler, watcher
-
-
-def _connect(watcher: RuleWatcher, context: ServiceContext) -> None:
-    """Lets rules send notifications, where the service has them."""
-    notifications = getattr(context, "notifications", None)
-    if notifications is not None:
-        watcher.notify = notifications.enqueue
+    return scheduler
 
 
 def _measure(
@@ -412,6 +404,7 @@ def _open_notifications(
     )
     # Before the scheduler starts, which may record ends at once. The worker sets `on_change` later.
     jobs.record_finish, jobs.on_finish = queue.record_finish, lambda: queue.on_change()
+    jobs.on_finding = queue.enqueue
     return queue, page
 
 

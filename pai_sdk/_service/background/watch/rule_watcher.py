@@ -24,6 +24,7 @@ from pai_sdk._data.rules.odd_rank import stack_rows
 from pai_sdk._data.rules.rules import Rule
 from pai_sdk._data.rules.signals import Finding
 from pai_sdk._data.run.events.points import Part
+from pai_sdk._data.run.report.debugger_marker import FOLDER, read_markers
 from pai_sdk._data.stacks.processes import ProcessStack, parse_processes
 from pai_sdk._host.agent.stacks.collecting import collect_stacks
 from pai_sdk._host.execution.base import Executor
@@ -73,6 +74,7 @@ class _WatchedJob:
     evaluator: RuleEvaluator
     signals: JobSignals
     state_file: Path
+    debug_folder: Path  # of the markers of processes that wait for a debugger
     saved_at_s: float = 0.0
     stacks: Future[list[ProcessStack]] | None = None
 
@@ -94,12 +96,13 @@ class RuleWatcher:
         *,
         config: WatchConfig,
         interval_s: float,
+        notify: Notify = lambda job_id, code, message, evidence: None,
         can_act: Callable[[], bool] = lambda: True,
     ) -> None:
         self._jobs, self._folder, self._executor = jobs, folder, executor
         self._collector, self._scheduler = collector, scheduler
         self._config, self._interval_s = config, interval_s
-        self.notify: Notify = lambda job_id, code, message, evidence: None
+        self._notify = notify
         self._watched: dict[str, _WatchedJob] = {}
         self._early: dict[str, deque[Part]] = {}  # points before the first sample of a job
         self._stack_readers = ThreadPoolExecutor(2, thread_name_prefix="stacks")
@@ -164,7 +167,10 @@ class RuleWatcher:
             return
         uses = self._collector.usage.uses(row.id)
         ended = [each["name"] for each in row.instances if each.get("status") in _ENDED]
-        sample = watched.signals.sample(uses, ended, (), _times(row, watched.request, progress), _read(watched))
+        debugged = [marker["instance"] for marker in read_markers(watched.debug_folder)]
+        sample = watched.signals.sample(
+            uses, ended, debugged, _times(row, watched.request, progress), _read(watched)
+        )
         findings = watched.evaluator.observe(sample)
         if watched.evaluator.needs_stacks and watched.stacks is None and uses:
             watched.stacks = self._stack_readers.submit(_collect, uses)
@@ -181,7 +187,14 @@ class RuleWatcher:
         logs = {each.name: files.log(each.name).path for each in instances(row.id, request)}
         evaluator = RuleEvaluator(rules.values(), interval_s=self._interval_s)
         watched = _WatchedJob(
-            row.id, row.attempt, request, rules, evaluator, JobSignals(root, logs), root / _STATE_FILE
+            row.id,
+            row.attempt,
+            request,
+            rules,
+            evaluator,
+            JobSignals(root, logs),
+            root / _STATE_FILE,
+            files.sandbox.ml / FOLDER,
         )
         self._resume(watched)
         return watched
@@ -220,7 +233,7 @@ class RuleWatcher:
             if "stacks" not in evidence and uses:
                 evidence["stacks"] = stack_rows(_collect(uses))
             self._save_snapshot(watched, finding, evidence)
-        self.notify(watched.job_id, finding.code, finding.message, finding.evidence)
+        self._notify(watched.job_id, finding.code, finding.message, _notified(finding))
         rule = watched.rules[finding.code]
         if finding.action == "restart" and watched.attempt <= rule.max_restarts:
             message = f"{finding.text}. The rule starts the job again."
@@ -247,6 +260,14 @@ class RuleWatcher:
         else:
             text = f"A snapshot of {finding.code} was saved: {_SNAPSHOTS}/{path.name}"
         self._jobs.add_event(watched.job_id, text, instance=finding.instance)
+
+
+def _notified(finding: Finding) -> dict[str, Any]:
+    """Returns the evidence for a notification, with the last lines of the instance that it is about."""
+    evidence = {**finding.evidence}
+    lines: Mapping[str, list[str]] = evidence.pop("last_lines", {})
+    first = next(iter(lines), "")
+    return {**evidence, "lines": lines.get(finding.instance or first, lines.get(first, []))}
 
 
 def _collect(uses: Mapping[str, InstanceUse]) -> list[ProcessStack]:

@@ -56,6 +56,8 @@ class Jobs:
         # Called in the transaction that ends a job, and after its commit.
         self.record_finish: Callable[[Session, Job], None] = lambda session, job: None
         self.on_finish: Callable[[], object] = lambda: None
+        # Called by rules with what they have detected: job id, code, message, evidence.
+        self.on_finding: Callable[[str, str, str, Mapping[str, Any]], object] = lambda *finding: None
         self._submissions = Submissions(database, dedupes=dedupes)
 
     # ---- finding ------------------------------------------------------------------------------------------
