@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
-from typing import TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
 import asyncssh
 
@@ -31,6 +31,22 @@ _MAX_DRAIN_S = 60.0
 
 Channel: TypeAlias = "asyncssh.SSHServerChannel[bytes] | asyncssh.SSHTCPChannel[bytes]"
 _Result = TypeVar("_Result")
+
+
+class StreamTunnel(Protocol):
+    """A tunnel into an instance: `Tunnel`, or one with a connection to a service."""
+
+    def open(self, kind: str, **parameters: Any) -> Stream:
+        """Opens a stream."""
+        ...
+
+    def accept(self, timeout_s: float | None) -> Stream:
+        """Returns the next stream that the instance opens; raises TimeoutError without one."""
+        ...
+
+    def close(self) -> None:
+        """Ends the tunnel."""
+        ...
 
 
 def run_in_thread(function: Callable[[], _Result], name: str) -> Future[_Result]:

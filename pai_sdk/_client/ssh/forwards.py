@@ -10,8 +10,8 @@ from typing import Any
 
 import asyncssh
 
-from pai_sdk._client.ssh.bridge import BridgedSession, ChannelBridge, run_in_thread
-from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
+from pai_sdk._client.ssh.bridge import BridgedSession, ChannelBridge, StreamTunnel, run_in_thread
+from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk.errors import TunnelRefusedError
 
 _logger = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ class ForwardSession(BridgedSession, asyncssh.SSHTCPSession[bytes]):
         self._bridge.close(drain=exc is None)
 
 
-async def connect(tunnel: Tunnel, host: str, port: int) -> ForwardSession:
+async def connect(tunnel: StreamTunnel, host: str, port: int) -> ForwardSession:
     """Connects to a port in the job.
 
     Raises:
@@ -116,7 +116,7 @@ class ReverseListener(asyncssh.SSHListener):
 class Acceptor:
     """Gives accepted streams to their listeners, and notices the end of the tunnel, by one thread."""
 
-    def __init__(self, tunnel: Tunnel, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, tunnel: StreamTunnel, loop: asyncio.AbstractEventLoop) -> None:
         self._tunnel = tunnel
         self._loop = loop
         self._listeners: dict[Any, ReverseListener] = {}  # touched by the event loop only
@@ -179,7 +179,5 @@ class Acceptor:
 
 def _peer(stream: Stream) -> tuple[str, int]:
     """Returns the address of the client of an accepted connection."""
-    peer = stream.parameters.get("peer")
-    if isinstance(peer, list) and len(peer) >= 2 and isinstance(peer[1], int):
-        return str(peer[0]), peer[1]
-    return "127.0.0.1", 0
+    host, _, port = str(stream.parameters.get("peer")).rpartition(":")
+    return (host, int(port)) if host and port.isdigit() else ("127.0.0.1", 0)

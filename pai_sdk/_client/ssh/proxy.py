@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pai_sdk._client.ssh import endpoints
+from pai_sdk._client.ssh.bridge import StreamTunnel
 from pai_sdk._client.ssh.host_key import ensure_host_key
 from pai_sdk._client.ssh.server import serve_ssh
-from pai_sdk._host.agent.tunnel.streams import Tunnel
 
 _READY = b"1"
 _SERVER_VARIABLE = "_PAI_SSH_READY"
@@ -22,7 +22,9 @@ _SERVER_VARIABLE = "_PAI_SSH_READY"
 _PUMP_TIMEOUT_S = 3.0
 
 
-def run_proxy(open_tunnel: Callable[[], Tunnel], folder: Path, *, can_fork: bool = sys.platform == "linux") -> int:
+def run_proxy(
+    open_tunnel: Callable[[], StreamTunnel], folder: Path, *, can_fork: bool = sys.platform == "linux"
+) -> int:
     """Serves SSH on the standard streams, or on a socket that OpenSSH gets (`ProxyUseFdpass`).
 
     Args:
@@ -56,7 +58,9 @@ def run_proxy(open_tunnel: Callable[[], Tunnel], folder: Path, *, can_fork: bool
 
 
 def _serve(
-    open_tunnel: Callable[[], Tunnel], folder: Path, connect: Callable[[socket.socket, socket.socket], object]
+    open_tunnel: Callable[[], StreamTunnel],
+    folder: Path,
+    connect: Callable[[socket.socket, socket.socket], object],
 ) -> int:
     host_key = ensure_host_key(folder)
     tunnel = open_tunnel()

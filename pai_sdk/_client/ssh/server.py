@@ -12,9 +12,9 @@ from typing import Any
 
 import asyncssh
 
+from pai_sdk._client.ssh.bridge import StreamTunnel
 from pai_sdk._client.ssh.forwards import Acceptor, ForwardSession, ReverseListener, connect
 from pai_sdk._client.ssh.sessions import JobSession
-from pai_sdk._host.agent.tunnel.streams import Tunnel
 
 # aes128-gcm is the fastest of asyncssh by far; the configuration of the client asks for it first.
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr")
@@ -25,7 +25,7 @@ _CLOSE_TIMEOUT_S = 3.0
 class JobServer(asyncssh.SSHServer):
     """Answers the requests of one client. There is no login: only the client's own process reaches the socket."""
 
-    def __init__(self, tunnel: Tunnel, acceptor: Acceptor, events: ThreadPoolExecutor) -> None:
+    def __init__(self, tunnel: StreamTunnel, acceptor: Acceptor, events: ThreadPoolExecutor) -> None:
         self._tunnel = tunnel
         self._acceptor = acceptor
         self._events = events
@@ -65,7 +65,7 @@ class JobServer(asyncssh.SSHServer):
         )
 
 
-def serve_ssh(sock: socket.socket, tunnel: Tunnel, host_key: Path) -> str | None:
+def serve_ssh(sock: socket.socket, tunnel: StreamTunnel, host_key: Path) -> str | None:
     """Serves one SSH connection until the client ends it.
 
     Args:
@@ -79,7 +79,7 @@ def serve_ssh(sock: socket.socket, tunnel: Tunnel, host_key: Path) -> str | None
     return asyncio.run(_serve(sock, tunnel, host_key))
 
 
-async def _serve(sock: socket.socket, tunnel: Tunnel, host_key: Path) -> str | None:
+async def _serve(sock: socket.socket, tunnel: StreamTunnel, host_key: Path) -> str | None:
     acceptor = Acceptor(tunnel, asyncio.get_running_loop())
     events = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pai-ssh events")
     try:

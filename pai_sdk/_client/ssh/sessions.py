@@ -12,8 +12,8 @@ from typing import Any
 
 import asyncssh
 
-from pai_sdk._client.ssh.bridge import BridgedSession, ChannelBridge
-from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
+from pai_sdk._client.ssh.bridge import BridgedSession, ChannelBridge, StreamTunnel
+from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk.errors import TunnelRefusedError
 
 _logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def variables(environment: Mapping[str, str]) -> dict[str, str]:
 class JobSession(BridgedSession, asyncssh.SSHServerSession[bytes]):
     """One session of SSH. asyncssh calls its methods in the event loop; none of them blocks or raises."""
 
-    def __init__(self, tunnel: Tunnel, events: ThreadPoolExecutor) -> None:
+    def __init__(self, tunnel: StreamTunnel, events: ThreadPoolExecutor) -> None:
         self._tunnel = tunnel
         self._events = events  # one thread: resizes and signals keep their order
         self._terminal: dict[str, Any] | None = None
@@ -130,15 +130,19 @@ class JobSession(BridgedSession, asyncssh.SSHServerSession[bytes]):
             stream.close()
 
     def _copy_messages(self, stream: Stream) -> None:
+        reason = "the session has ended without an exit code"
         while message := stream.next_message():
             name, content = message
             if name == "exit":
                 self._finish(content)
                 return
+            if name == "event":
+                reason = content.get("error", {}).get("message", reason)
+                continue
             is_data = name in ("stdout", "stderr")
             if is_data and not self._bridge.write(content, _STDERR if name == "stderr" else None):
                 return
-        self._fail("the session has ended without an exit code", _FAILED)
+        self._fail(reason, _FAILED)
 
     def _run_sftp(self) -> None:
         stream = self._open("sftp")
