@@ -20,6 +20,8 @@ from pai_sdk._client.ssh.sessions import JobSession
 _CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes256-ctr")
 _LOGIN_TIMEOUT_S = 60
 _CLOSE_TIMEOUT_S = 3.0
+# OpenSSH 9.2, as the owner of a shared connection, may send the end of a killed client only when it is woken next.
+_WAKE_INTERVAL_S = 5.0
 
 
 class JobServer(asyncssh.SSHServer):
@@ -111,7 +113,10 @@ async def _wait(connection: asyncssh.SSHServerConnection, acceptor: Acceptor) ->
     """Waits for the end of the connection or of the tunnel; returns why the tunnel ended."""
     closed = asyncio.ensure_future(connection.wait_closed())
     ends: list[asyncio.Future[Any]] = [closed, acceptor.failure]
-    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    while not any(end.done() for end in ends):
+        await asyncio.wait(ends, timeout=_WAKE_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
+        with contextlib.suppress(OSError, asyncssh.Error):
+            connection.send_debug("")
     if closed.done():
         return None
     reason = acceptor.failure.result()

@@ -25,25 +25,18 @@ _DEFAULT_ROWS, _DEFAULT_COLUMNS = 24, 80
 
 # sshd runs commands by the login shell of the user. A job's user has none, so bash is used where the image has it.
 _BY_SHELL = 'if command -v bash >/dev/null 2>&1; then exec bash "$@"; fi; exec sh "$@"'
-# A shell in a terminal reads UTF-8. The locales of the client's machine are rarely in the image.
-_UTF8 = '[ -n "${LC_ALL-}${LC_CTYPE-}${LANG-}" ] || export LANG=C.UTF-8; '
-_LOCALE = re.compile("LANG|LANGUAGE|LC_.*")
 _VARIABLE = re.compile("[A-Za-z_][A-Za-z0-9_]*")
 
 
-def program(command: str | None, *, has_terminal: bool) -> list[str]:
+def program(command: str | None) -> list[str]:
     """Returns the argument list of a command of SSH; None for a shell."""
-    script = (_UTF8 if has_terminal else "") + _BY_SHELL
-    return ["sh", "-c", script, "sh", *([] if command is None else ["-c", command])]
+    return ["sh", "-c", _BY_SHELL, "sh", *([] if command is None else ["-c", command])]
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """Returns the variables that a client sends, without locales: images have few of them."""
-    return {
-        name: value
-        for name, value in environment.items()
-        if _VARIABLE.fullmatch(name) and not _LOCALE.fullmatch(name) and "\0" not in value
-    }
+    """Returns the variables that a client sends, without those that no program could have."""
+    pairs = environment.items()
+    return {name: value for name, value in pairs if _VARIABLE.fullmatch(name) and "\0" not in value}
 
 
 class JobSession(BridgedSession, asyncssh.SSHServerSession[bytes]):
@@ -117,7 +110,7 @@ class JobSession(BridgedSession, asyncssh.SSHServerSession[bytes]):
     # ---- the program, in the thread of the output
 
     def _run_program(self) -> None:
-        argv = program(self._channel.get_command(), has_terminal=self._terminal is not None)
+        argv = program(self._channel.get_command())
         sent = variables(self._channel.get_environment())
         stream = self._open("program", argv=argv, terminal=self._terminal, variables=sent, cwd=None)
         if stream is None:

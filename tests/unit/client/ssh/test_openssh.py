@@ -11,11 +11,14 @@ import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 import psutil
 import pytest
 
+from tests.support.leftovers import has_ended
 from tests.support.waiting import PATIENCE_S, until
 from tests.unit.client.ssh.conftest import ROOT, Host
 
@@ -48,12 +51,12 @@ def test_programs_that_are_missing_or_killed(host: Host) -> None:
 
 
 def test_variables_of_the_client_and_of_the_job(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")
+    monkeypatch.setenv("LC_ALL", "xx_XX.UTF-8")  # which no image has
     monkeypatch.setenv("MINE", "a b")
     command = host.command(
         "-o", "SendEnv=MINE LC_*", "job.pai", "echo $MINE,$LC_ALL,$PAI_INSTANCE_NAME", is_shared=False
     )
-    assert host.run(command).stdout == b"a b,,train1-master-0\n"
+    assert host.run(command).stdout == b"a b,C.UTF-8,train1-master-0\n"
 
 
 def test_thirty_sessions_on_one_connection(host: Host) -> None:
@@ -133,7 +136,7 @@ def test_rsync_synchronizes_both_ways(host: Host, tmp_path: Path) -> None:
         done = host.run(["rsync", "-a", "--delete", "-e", shell, *arguments])
         assert done.returncode == 0, done.stderr
     assert (back / "a" / "big").read_bytes() == BIG
-    assert os.readlink(back / "link") == "a"
+    assert (back / "link").readlink() == Path("a")
     assert (back / "a" / "script").stat().st_mode & 0o777 == 0o755
     (host.files / "rsync" / "a" / "big").write_bytes(BIG[:-1])
     assert host.run(["rsync", "-a", "--delete", "-e", shell, there, f"{back}/"]).returncode == 0
@@ -143,39 +146,41 @@ def test_rsync_synchronizes_both_ways(host: Host, tmp_path: Path) -> None:
 # ---- the end of sessions
 
 
-def _pid_in(host: Host, file: str) -> int:
-    path = host.files / file
-    until(lambda: path.exists() and path.read_text().endswith("\n"), "the program runs")
-    return int(path.read_text())
-
-
 @pytest.mark.parametrize("terminal", ["-tt", "-T"])
 @pytest.mark.parametrize("is_shared", [True, False])
 def test_a_killed_client_leaves_no_process(host: Host, terminal: str, is_shared: bool) -> None:
     host.ssh("true")
-    file = f"pid{terminal}{is_shared}"
-    script = f"trap '' HUP; echo $$ >{host.files}/{file}; sleep 1000; sleep 1000"
-    # Its input fills all buffers, since nobody reads it.
+    _kill_client(host, terminal, is_shared=is_shared, input=b"nobody reads this\n")
+
+
+def test_a_killed_client_whose_input_nobody_reads(host: Host) -> None:
+    _kill_client(host, "-T", is_shared=False, input=10 * BIG)
+
+
+def _kill_client(host: Host, terminal: str, *, is_shared: bool, input: bytes) -> None:
+    file = host.files / f"pid{terminal}{is_shared}{len(input)}"
+    # The program ignores the signal that ends most others.
+    script = f"trap '' HUP; echo $$ >{file}; sleep 1000; sleep 1000"
     command = host.command(terminal, "job.pai", script, is_shared=is_shared)
-    client = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT
-    )
-    feeder = threading.Thread(target=_feed, args=(client,), daemon=True)
-    feeder.start()
-    process = psutil.Process(_pid_in(host, file))
-    client.kill()
-    client.wait(PATIENCE_S)
-    feeder.join(PATIENCE_S)
-    until(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "the program is ended")
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=ROOT, bufsize=0
+    ) as client:
+        assert client.stdin is not None
+        feeder = threading.Thread(target=_feed, args=(client.stdin, input))
+        feeder.start()
+        until(lambda: file.exists() and file.read_text().endswith("\n"), "the program runs")
+        process = psutil.Process(int(file.read_text()))
+        client.kill()
+        client.wait(PATIENCE_S)
+        feeder.join(PATIENCE_S)
+    until(lambda: has_ended(process.pid), "the end of the program")
 
 
-def _feed(client: subprocess.Popen[bytes]) -> None:
-    assert client.stdin is not None
-    try:
-        for _ in range(100):
-            client.stdin.write(BIG)
-    except OSError:
-        pass
+def _feed(pipe: IO[bytes], content: bytes) -> None:
+    view = memoryview(content)
+    with suppress(OSError):
+        while view:
+            view = view[pipe.write(view) :]
 
 
 def test_a_client_sees_the_end_of_the_job() -> None:
