@@ -49,6 +49,9 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "exec": "enter.programs:exec_",
         "shell": "enter.programs:shell",
         "forward": "enter.ports:forward",
+        "ssh": "ssh.commands:ssh",
+        "ssh-config": "ssh.commands:ssh_config",
+        "ssh-proxy": "ssh.commands:ssh_proxy",
         "stacks": "enter.stacks:stacks",
         "debug": "enter.debug:debug",
     },
@@ -103,6 +106,7 @@ _WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui", "
 _SETTINGS = {
     "run": {"allow_extra_args": True},  # which it answers by the command for a program
     "exec": {"allow_interspersed_args": False},
+    "ssh": {"allow_interspersed_args": False},
     "dlc": {"allow_interspersed_args": False, "ignore_unknown_options": True},
 }
 
