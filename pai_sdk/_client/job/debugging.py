@@ -182,7 +182,7 @@ def join_terminal(
     Ctrl-D detaches, and the program goes on. Ctrl-C raises KeyboardInterrupt; the program then waits for another
     client.
     """
-    read = read or (lambda: os.read(sys.stdin.fileno(), _CHUNK_BYTES))
+    read = read or _read_stdin
     write = write or _StdoutWriter().write
     try:
         stream = tunnel.open("socket", path=process.socket)
@@ -217,6 +217,11 @@ def launch_json(process: WaitingProcess, *, port: int, local_folder: str) -> str
         "justMyCode": True,
     }
     return json.dumps({"version": "0.2.0", "configurations": [configuration]}, indent=2)
+
+
+def _read_stdin() -> bytes:
+    # Not by `sys.stdin`, whose lock a thread that waits would still have when Python exits.
+    return os.read(sys.stdin.fileno(), _CHUNK_BYTES)
 
 
 class _StdoutWriter:
