@@ -11,7 +11,6 @@ from pai_sdk._host.agent.tunnel.job_view import InstanceView
 from pai_sdk._host.agent.tunnel.server import TunnelServer, close_on_signal
 from pai_sdk._host.agent.tunnel.serving import handlers
 from pai_sdk._host.agent.tunnel.spawner import Spawner, run
-
 from pai_sdk.errors import TunnelClosedError
 
 INSTANCE = "train1-master-0"
