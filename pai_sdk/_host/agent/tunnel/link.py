@@ -121,8 +121,8 @@ class _Link:
         self._received = self._acked = 0
         self._received_bytes = 0  # since the last acknowledgement
         self._error: Exception | None = None
-        self._on_frame: Callable[[memoryview], None] = lambda _: None
-        self._on_end: Callable[[Exception], None] = lambda _: None
+        self._on_frame: Callable[[memoryview], None] = _ignore
+        self._on_end: Callable[[Exception], None] = _ignore
 
     @property
     def is_ended(self) -> bool:
@@ -205,7 +205,10 @@ class _Link:
             self._space.notify_all()
         if transport is not None:
             transport.close()
-        self._on_end(error)
+        on_end = self._on_end
+        # A cycle of references would close the files of the callbacks in any order.
+        self._on_frame, self._on_end = _ignore, _ignore
+        on_end(error)
 
     # ---- connections ----
 
@@ -411,6 +414,8 @@ class ResumableLink(_Link):
                 self._dial_again()
         except Exception as error:
             self.end(error)
+        finally:
+            self._dial = None
 
     def _dial_again(self) -> None:
         """Dials until the server has accepted a connection, for as long as the server waits."""
@@ -448,6 +453,10 @@ def refused_error(body: bytes | memoryview) -> TunnelRefusedError:
     """Returns the error in the body of a frame."""
     content = frames.json_of(body)
     return TunnelRefusedError(str(content.get("code", "Refused")), str(content.get("message", "")))
+
+
+def _ignore(_: object) -> None:
+    """Does nothing."""
 
 
 def _can_pass(error: BaseException) -> bool:

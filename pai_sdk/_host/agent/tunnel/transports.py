@@ -20,6 +20,11 @@ _BUFFER_BYTES = 512 * 1024
 _MAX_PARTS = 512  # of one sendmsg; the system allows 1,024
 
 
+def with_length(frame: bytes) -> bytes:
+    """Returns a frame as it is sent on a stream socket."""
+    return _LENGTH.pack(len(frame)) + frame
+
+
 class Transport(Protocol):
     """A connection that carries frames. One thread sends, another one receives, any thread may close."""
 
