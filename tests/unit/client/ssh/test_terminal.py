@@ -1,0 +1,137 @@
+"""Terminals: sizes, keys and signals; and clients other than OpenSSH."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import shlex
+import signal
+import struct
+import subprocess
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncssh
+
+from tests.support.waiting import PATIENCE_S
+from tests.unit.client.ssh.conftest import ROOT, Host
+
+
+class Terminal:
+    """A terminal with a client of OpenSSH in it."""
+
+    def __init__(self, controller: int, client: subprocess.Popen[bytes]) -> None:
+        self.controller = controller
+        self.client = client
+        self.output = b""
+
+    def type(self, keys: bytes) -> None:
+        os.write(self.controller, keys)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self.controller, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.client.send_signal(signal.SIGWINCH)
+
+    def expect(self, text: bytes) -> None:
+        """Reads until the output has a text, and forgets it up to there."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self.output:
+            assert time.monotonic() < deadline, self.output
+            self.output += os.read(self.controller, 65536)
+        self.output = self.output.partition(text)[2]
+
+
+@contextmanager
+def terminal(host: Host, *command: str) -> Iterator[Terminal]:
+    controller, device = os.openpty()
+    fcntl.ioctl(controller, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    client = subprocess.Popen(
+        host.command("-tt", "job.pai", *command),
+        stdin=device,
+        stdout=device,
+        stderr=device,
+        cwd=ROOT,
+        env={**os.environ, "TERM": "xterm"},
+        start_new_session=True,
+    )
+    os.close(device)
+    try:
+        yield Terminal(controller, client)
+    finally:
+        client.kill()
+        client.wait(PATIENCE_S)
+        os.close(controller)
+
+
+def test_the_size_of_the_terminal_and_its_changes(host: Host) -> None:
+    host.ssh("true")
+    script = "stty size; trap 'echo now $(stty size)' WINCH; while :; do sleep 0.1; done"
+    with terminal(host, script) as screen:
+        screen.expect(b"30 100")
+        screen.resize(40, 123)
+        screen.expect(b"now 40 123")
+
+
+def test_keys_interrupt_the_program_and_not_the_shell(host: Host) -> None:
+    with terminal(host) as screen:
+        screen.type(b"echo $TERM-$((6 * 7)); sleep 1000\r")
+        screen.expect(b"xterm-42")
+        screen.type(b"\x03")
+        screen.type(b"echo code $?\r")
+        screen.expect(b"code 130")
+        screen.type(b"exit 9\r")
+        assert screen.client.wait(PATIENCE_S) == 9
+
+
+def test_signals_of_a_client_that_sends_them(host: Host) -> None:
+    # OpenSSH sends none. asyncssh does, and it uses the standard streams of the command.
+    async def run() -> tuple[int | None, str]:
+        command = shlex.join(host.proxy())
+        async with asyncssh.connect(
+            "job",
+            proxy_command=command,
+            known_hosts=None,
+            username="me",
+            client_keys=None,
+            agent_path=None,
+            config=None,
+        ) as connection:
+            script = "trap 'echo caught; exit 4' USR1; echo ready; while :; do sleep 0.1; done"
+            async with connection.create_process(script) as process:
+                assert await process.stdout.readline() == "ready\n"
+                process.send_signal("USR1")
+                assert await process.stdout.readline() == "caught\n"
+                await process.wait_closed()
+            killed = await connection.run("kill -TERM $$; sleep 10")
+            assert killed.exit_signal is not None
+            return process.exit_status, killed.exit_signal[0]
+
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) == (4, "TERM")
+
+
+def test_a_channel_that_is_closed_with_its_input_full(host: Host) -> None:
+    async def run() -> str:
+        async with asyncssh.connect(
+            "job",
+            proxy_command=shlex.join(host.proxy()),
+            known_hosts=None,
+            username="me",
+            client_keys=None,
+            agent_path=None,
+            config=None,
+        ) as connection:
+            process = await connection.create_process(
+                f"echo $$ > {host.files}/full; echo ready; sleep 1000", encoding=None
+            )
+            assert await process.stdout.readline() == b"ready\n"
+            process.stdin.write(bytes(16 << 20))
+            await asyncio.sleep(0)
+            process.channel.abort()
+            await process.wait_closed()
+            check = f"while kill -0 $(cat {host.files}/full) 2>/dev/null; do sleep 0.1; done; echo ended"
+            return str((await connection.run(check)).stdout)
+
+    assert asyncio.run(asyncio.wait_for(run(), PATIENCE_S)) == "ended\n"
