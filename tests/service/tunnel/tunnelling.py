@@ -76,8 +76,8 @@ def echo(end: socket.socket) -> None:
         end.close()
 
 
-def running_job(client: Client, **fields: Any) -> str:
-    job_id = client.create(job_body(**fields))
+def running_job(client: Client, command: str = "true", **fields: Any) -> str:
+    job_id = client.create(job_body(command, **fields))
     client.until(job_id, "Running")
     return job_id
 
