@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pai_sdk._host.execution.docker.entry import _usage
+from pai_sdk._host.execution.docker.usage import _usage
 from pai_sdk._host.execution.process.entry import ProcessEntry, find_process_entry
 
 NAME = f"train{os.getpid()}-master-0"
