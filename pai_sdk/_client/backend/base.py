@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Protocol, TypeAlias
 
 from pydantic import ValidationError
 
@@ -215,23 +215,6 @@ class UpdatesJobs(Protocol):
 
     def update(self, job_id: str, changes: JobUpdates) -> None:
         """Changes an existing job; raises InvalidInputError where a change has no effect."""
-        ...
-
-
-class InstanceEntry(Protocol):
-    """An entry to a running instance of a job."""
-
-    def run(self, command: Sequence[str]) -> int:
-        """Runs a command in the instance, with the terminal of this process; returns its exit code."""
-        ...
-
-
-@runtime_checkable
-class EntersContainers(Protocol):
-    """A backend that runs commands in containers of this machine, by the engine."""
-
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to a running instance, by its full name."""
         ...
 
 

@@ -13,14 +13,14 @@ from pai_sdk._client.api.job_logs import JobLogs
 from pai_sdk._client.api.page_links import new_page_link
 from pai_sdk._client.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
+from pai_sdk._client.backend.base import JobChanges, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
 from pai_sdk._client.backend.oss_files import OssFiles
 from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
-from pai_sdk._client.backend.tunnels import enter_locally, not_entered, open_tunnel
+from pai_sdk._client.backend.tunnels import not_entered, open_tunnel
 from pai_sdk._core.config.credentials import CredentialsProvider
 from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.config.settings import Settings
@@ -311,10 +311,6 @@ class ServiceBackend(OssFiles):
         if api_region_of(self.endpoint) is not None:
             raise not_entered(self.endpoint)
         return open_tunnel(self._transport, job_id, instance)
-
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to an instance that this user's service runs locally, as a process or a container."""
-        return enter_locally(job_id, instance)
 
     # ---- shared helpers
 

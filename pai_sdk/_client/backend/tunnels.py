@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._client.backend.base import InstanceEntry
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -19,17 +17,6 @@ def open_tunnel(transport: Transport, job_id: str, instance: str) -> JobTunnel:
     # For weight: loads the library of WebSockets, which submissions do without.
     tunnel: JobTunnel = resolve_name("pai_sdk._client.tunnel.opening:open_tunnel")(transport, job_id, instance)
     return tunnel
-
-
-def enter_locally(job_id: str, instance: str) -> InstanceEntry:
-    """Returns an entry to an instance that runs on this machine as a process or container of this user."""
-    entry: InstanceEntry | None = None
-    if sys.platform != "win32":
-        entry = resolve_name("pai_sdk._host.execution.entering:find_entry")(job_id, instance)
-    if entry is None:
-        problem = f"{instance} does not run on this machine, or belongs to another user"
-        raise InvalidInputError([Problem("JOB", problem)])
-    return entry
 
 
 def not_entered(endpoint: str) -> InvalidInputError:

@@ -13,7 +13,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from pai_sdk._client.backend.base import Backend, EntersContainers
+from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.job.debugging import WaitingProcess, wait_for_process, waiting_processes
 from pai_sdk._client.job.follow.stream import select_instances
 from pai_sdk._client.job.stacks import JobStacks, read_stacks
@@ -91,8 +91,6 @@ class EnteredJob:
         """Runs a program in an instance; returns its exit code, or with `capture` its output too."""
         argv, data = _checked(command), _checked_input(input)
         name = self._name(instance)
-        if not capture and data is None and isinstance(self._backend, EntersContainers):
-            return self._backend.enter(self._job_id, name).run(argv)
         with self._backend.connect_tunnel(self._job_id, name) as tunnel:
             if capture:
                 return _captured(tunnel, argv, data)
