@@ -21,10 +21,13 @@ from pai_sdk._host.agent.tunnel.job_view import MARKER, enter, variables_of, wor
 
 # The exit codes of a POSIX shell.
 _NO_COMMAND, _CANNOT_EXECUTE = 127, 126
+_HUNG_UP = 129
 EVENTS = 3
 """The descriptor on which a function writes JSON lines."""
 
 FUNCTIONS = {
+    "read_archive": "pai_sdk._host.agent.tunnel.archives",
+    "write_archive": "pai_sdk._host.agent.tunnel.archives",
     "debuggers": "pai_sdk._host.agent.tunnel.debuggers",
     "socket": "pai_sdk._host.agent.tunnel.unix_sockets",
 }
@@ -83,11 +86,17 @@ def _run(request: Mapping[str, Any]) -> int:
     if function:
         os.environ.clear()
         os.environ.update(variables)
+        # The client has left: a function removes its temporary files.
+        signal.signal(signal.SIGHUP, _hang_up)
         module = importlib.import_module(FUNCTIONS[function])
         code: int = getattr(module, function)(request["parameters"])
         return code
     _adapt(variables, request)
     return _execute(list(request["argv"]), variables)
+
+
+def _hang_up(*_: object) -> None:
+    raise SystemExit(_HUNG_UP)
 
 
 def _execute(command: list[str], variables: dict[str, str]) -> int:
