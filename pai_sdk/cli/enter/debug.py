@@ -64,7 +64,7 @@ _CLIENTS = {"debugpy": "debugger of an editor", "terminal": "terminal"}
 
 def _join(job: TrainingJob, entered: EnteredJob, process: WaitingProcess) -> None:
     if process.state == "joined":
-        typer.echo(f"{process}: another client has joined; waiting until it leaves", err=True)
+        typer.echo(f"{process}: replacing the client that has joined before", err=True)
     try:
         with entered.connect(process.instance) as tunnel:
             join_terminal(tunnel, process)

@@ -148,7 +148,7 @@ def test_the_kind_of_client_must_fit(pai: Pai, instances: Instances) -> None:
 
 def test_another_client_is_announced(pai: Pai, instances: Instances, typed: bytes) -> None:
     instances.sessions = [session(0, state="joined")]
-    assert "another client" in pai("debug", "train1:0").stderr
+    assert "replacing" in pai("debug", "train1:0").stderr
 
 
 def test_the_port_of_an_editor_is_forwarded(

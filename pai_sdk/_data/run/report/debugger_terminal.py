@@ -5,13 +5,14 @@
                      │  └────client is lost────┘
                      └──deadline──▶ running
 
-No command ends the job. The process listens as long as it lives; at most one client has the session.
+No command ends the job. The process listens as long as it lives; the client that has joined last has the session.
 """
 
 from __future__ import annotations
 
 import os
 import pdb
+import select
 import socket
 import threading
 import time
@@ -45,35 +46,24 @@ class Terminal:
         self._client: socket.socket | None = None
         self._received = b""
         self._listener = _listen(path)
+        self._listener.setblocking(False)
         self.path = path
-
-    @property
-    def has_client(self) -> bool:
-        """Whether a client has joined, as far as this end knows."""
-        return self._client is not None
 
     def join(self) -> bool:
         """Waits for a client until the deadline; returns whether there is one."""
+        self._accept(0)
         if self._client is not None and not self._is_lost():
             self._on_join()
             return True
         deadline = time.monotonic() + self.timeout_s
         self._on_wait(time.time() + self.timeout_s)
-        while True:
+        while self._client is None:
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 return False
-            self._listener.settimeout(remaining_s)
-            try:
-                client, _ = self._listener.accept()
-            except socket.timeout:  # noqa: UP041 - another class before Python 3.10
-                return False
-            except OSError:  # it was gone before it was accepted
-                time.sleep(0.05)
-                continue
-            self._client, self._received = client, b""
-            self._on_join()
-            return True
+            self._accept(remaining_s)
+        self._on_join()
+        return True
 
     def readline(self) -> str:
         """Returns the next line of a client; waits for another one when it is lost, and detaches in the end."""
@@ -83,26 +73,19 @@ class Terminal:
                 if not self.join():
                     return DETACH
                 deadline = time.monotonic() + self.timeout_s
-                if self.greeting is not None:
-                    self.greeting()
-            client = self._client
+                self._greet()
+                continue  # it may be lost already
             remaining_s = deadline - time.monotonic()
-            if client is None:
-                continue  # lost while it was greeted
             if remaining_s <= 0 or len(self._received) > _MAX_LINE_BYTES:
                 # The job must not wait all night for somebody who went home.
                 return DETACH
-            client.settimeout(remaining_s)
-            try:
-                data = client.recv(4096)
-            except socket.timeout:  # noqa: UP041 - another class before Python 3.10
-                continue
-            except OSError:
-                data = b""
-            if data:
-                self._received += data
-            else:
-                self.close_client()
+            ready = _readable([self._client, self._listener], remaining_s)
+            if self._listener in ready and self._accept(0):
+                deadline = time.monotonic() + self.timeout_s
+                self._on_join()
+                self._greet()
+            elif self._client in ready:
+                self._receive(self._client)
         line, _, self._received = self._received.partition(b"\n")
         return line.decode("utf-8", "replace").rstrip("\r") + "\n"
 
@@ -133,22 +116,53 @@ class Terminal:
         with suppress(OSError):
             self.path.unlink()
 
-    def _is_lost(self) -> bool:
-        """Returns whether the client has gone while the script ran; what it has sent stays."""
-        client = self._client
-        if client is None:
-            return True
-        client.setblocking(False)
+    def _accept(self, timeout_s: float) -> bool:
+        """Accepts a client, if one comes in time; returns whether one did. It replaces an earlier one.
+
+        The connection of a client that was killed may look alive for two minutes, so the newest one counts.
+        """
+        if not _readable([self._listener], timeout_s):
+            return False
+        try:
+            client, _ = self._listener.accept()
+        except OSError:  # it has gone in between
+            return False
+        self.write("\nAnother client has joined.\n")
+        self.close_client()
+        self._client = client
+        return True
+
+    def _greet(self) -> None:
+        if self.greeting is not None:
+            self.greeting()
+
+    def _receive(self, client: socket.socket) -> None:
+        """Reads what a client has sent; closes its connection at the end."""
+        client.settimeout(_MAX_SEND_S)
         try:
             data = client.recv(4096)
-        except (BlockingIOError, InterruptedError):
-            return False
         except OSError:
             data = b""
         self._received += data
         if not data:
             self.close_client()
-        return not data
+
+    def _is_lost(self) -> bool:
+        """Returns whether the client has gone while the script ran; what it has sent stays."""
+        client = self._client
+        if client is not None and _readable([client], 0):
+            self._receive(client)
+        return self._client is None
+
+
+def _readable(sockets: list[socket.socket], timeout_s: float) -> list[socket.socket]:
+    """Waits until one of some sockets has data, a connection or an end; returns those."""
+    # `select` knows descriptors below 1,024 only, and a training may have more.
+    poll = select.poll()
+    for each in sockets:
+        poll.register(each, select.POLLIN)
+    ready = {descriptor for descriptor, _ in poll.poll(max(0.0, timeout_s) * 1000)}
+    return [each for each in sockets if each.fileno() in ready]
 
 
 def _listen(path: Path) -> socket.socket:
@@ -162,7 +176,7 @@ def _listen(path: Path) -> socket.socket:
         listener.bind(str(short if short.parent.exists() else path))
         # The folder is private, too.
         path.chmod(0o600)
-        listener.listen(4)
+        listener.listen(8)
     except BaseException:
         listener.close()
         raise

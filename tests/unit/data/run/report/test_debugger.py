@@ -235,6 +235,25 @@ def test_a_lost_client_joins_the_same_session_again(tmp_path: Path) -> None:
         assert job.end()[0] == 0
 
 
+def test_a_new_client_replaces_one_that_seems_alive(tmp_path: Path) -> None:
+    with started(tmp_path) as job:
+        job.waiting()
+        first = job.join()
+        first.read_prompt()
+        first.run("!mine = value + 1")
+        second = job.join()
+        assert "step()" in second.read_prompt()
+        assert second.run("p mine").strip() == "22"
+        assert "Another client" in first.text + first.socket.recv(4096).decode()
+        # Also one that comes while the script runs to the next breakpoint.
+        second.send("c")
+        second.read_prompt()
+        third = job.join()
+        third.read_prompt()
+        third.send("q")
+        assert job.end()[:2] == (0, ["step 21", "step 42", "done", ""])
+
+
 def test_a_client_that_reads_nothing_does_not_stop_the_script_for_ever(tmp_path: Path) -> None:
     with started(tmp_path) as job:
         job.waiting()
