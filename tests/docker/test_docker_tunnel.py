@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -27,7 +28,7 @@ from pai_sdk._host.execution.docker.tunnel.dialing import log_file, socket_file
 from pai_sdk._host.execution.docker.tunnel.host_process import connect_engine
 from pai_sdk._host.execution.docker.tunnel.instance_container import InstanceContainer
 from pai_sdk._host.execution.docker.tunnel.job_handlers import JobHandlers
-from pai_sdk.errors import ObjectNotFoundError, TunnelRefusedError
+from pai_sdk.errors import ObjectNotFoundError, TunnelError, TunnelRefusedError
 from tests.docker.conftest import Submit
 from tests.docker.engine import Engine
 from tests.support.waiting import PATIENCE_S, until
@@ -328,6 +329,23 @@ def test_the_host_process_serves_all_and_ends_with_the_job(
     with pytest.raises(TunnelRefusedError) as refused:
         backend._executor.connect_tunnel(sandbox.root, name)
     assert refused.value.code == "JobNotRunning"
+
+
+def test_a_host_process_that_was_killed_leaves_no_program(
+    job: TrainingJob, backend: LocalBackend, docker_host: Engine
+) -> None:
+    sandbox, name = sandbox_of(backend, job), job.record.instance_names[0]
+    with backend.connect_tunnel(job.id, name) as tunnel:
+        read_until(run(tunnel, "sh", "-c", "setsid sleep 76543 & echo ready; sleep 76543"), b"ready")
+        (process,) = host_processes(sandbox)
+        os.kill(process, signal.SIGKILL)
+        until(lambda: host_processes(sandbox) == [])
+        assert is_running("76543", job, docker_host)
+        # The client joins the next process, which does not know the session.
+        until(lambda: not is_running("76543", job, docker_host))
+        with pytest.raises(TunnelError):
+            run(tunnel, "true")
+    assert job.exec(["sh", "-c", "exit 3"], capture=True).exit_code == 3
 
 
 def host_processes(sandbox: Sandbox) -> list[int]:

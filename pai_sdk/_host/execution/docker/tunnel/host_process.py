@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,7 +23,9 @@ from pai_sdk._host.agent.tunnel.server import TunnelServer, close_on_signal
 from pai_sdk._host.execution.docker.containers import JobContainers, tolerate_missing_engine
 from pai_sdk._host.execution.docker.engine import Engine
 from pai_sdk._host.execution.docker.tunnel.dialing import lock_file, socket_file
+from pai_sdk._host.execution.docker.tunnel.instance_container import InstanceContainer
 from pai_sdk._host.execution.docker.tunnel.job_handlers import JobHandlers
+from pai_sdk._host.execution.docker.tunnel.programs import end_orphans
 from pai_sdk.errors import TunnelClosedError
 
 _IDLE_S = 600.0
@@ -46,6 +49,7 @@ def main(root: Path, engine_url: str) -> int:
     if job is None:
         sys.stderr.write("there is no such job\n")
         return 1
+    has_crashed = path.exists()
     listener = socket_paths.listen(path)
     if os.fork():
         # The caller does not wait for what outlives it.
@@ -55,6 +59,8 @@ def main(root: Path, engine_url: str) -> int:
         names = [str(instance["name"]) for instance in job["instances"]]
         engine = connect_engine(engine_url)
         handlers = JobHandlers(engine, sandbox, str(job["job_id"]), names[0])
+        if has_crashed:
+            _end_orphans(engine, str(job["job_id"]), names)
         server = TunnelServer(listener, handlers.by_kind(), idle_s=_IDLE_S)
         close_on_signal(server, _JOB_ENDED)
         watch = threading.Thread(target=_watch, args=(server, engine, sandbox, str(job["job_id"])), daemon=True)
@@ -75,6 +81,15 @@ def connect_engine(url: str) -> Engine:
     import docker
 
     return Engine(url, docker.DockerClient(base_url=url, timeout=60))
+
+
+def _end_orphans(engine: Engine, job_id: str, names: Sequence[str]) -> None:
+    """Ends the programs of an earlier process that was killed, since nobody can join them any more."""
+    with tolerate_missing_engine():
+        for name in names:
+            container = InstanceContainer.find(engine, job_id, name)
+            if container is not None:
+                end_orphans(container)
 
 
 def _listens(path: Path) -> bool:

@@ -48,7 +48,7 @@ class JobHandlers:
             "program": self._in_container(serve_program),
             "connect": self._in_container(serve_connect),
             "listen": self._in_container(serve_listen),
-            **dict.fromkeys(FUNCTIONS, self._in_container(self._run_function)),
+            **dict.fromkeys((*FUNCTIONS, *_BY_ENGINE), self._in_container(self._run_function)),
             "stacks": self._in_container(serve_stacks),
         }
 
@@ -72,7 +72,7 @@ class JobHandlers:
 
     def _run_function(self, container: InstanceContainer, stream: Stream) -> None:
         """Runs a function in the container if this process may enter it; otherwise the engine copies archives."""
-        if container.is_open_to_root:
+        if container.is_open_to_root and stream.kind in FUNCTIONS:
             Functions(ContainerSpawner(container, self._umask(container.instance))).serve(stream)
         elif stream.kind in _BY_ENGINE:
             _BY_ENGINE[stream.kind](container, stream)

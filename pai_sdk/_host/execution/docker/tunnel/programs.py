@@ -67,7 +67,7 @@ class ContainerProgram:
         self._container = container
         self._api = container.engine.client.api
         self._spec = spec
-        self._mark = secrets.token_hex(16)
+        self._mark = _mark_prefix(container) + secrets.token_hex(16)
         self._at_line_start = True
         self._leader = 0
         self._next_inspection = 0.0
@@ -202,9 +202,26 @@ class ContainerProgram:
             return {}
 
 
+def end_orphans(container: InstanceContainer) -> None:
+    """Ends all programs of this user's tunnels; called when the process that has started them was killed."""
+    processes = ProgramProcesses(container, 0, _mark_prefix(container))
+    for name in ("HUP", "CONT"):
+        processes.send(name)
+    deadline = time.monotonic() + _HANG_UP_S + _KILL_S
+    while processes.send("0") and time.monotonic() < deadline:
+        if time.monotonic() > deadline - _KILL_S:
+            processes.send("KILL")
+        time.sleep(_POLL_S)
+
+
 @dataclass(frozen=True)
 class ProgramProcesses:
-    """The processes of a program; `leader` is the first one's id on the engine's machine, 0 if unknown."""
+    """The processes of a program.
+
+    Attributes:
+        leader: the id of the first one on the engine's machine, 0 if unknown.
+        mark: the mark of the program, or its beginning.
+    """
 
     container: InstanceContainer
     leader: int
@@ -224,13 +241,13 @@ class ProgramProcesses:
         """Yields the processes that are visible here."""
         if self.container.process is None:
             return
-        variable = f"{MARKER}={self.mark}".encode()
+        variable = f"\0{MARKER}={self.mark}".encode()
         for process in Path("/proc").glob("[0-9]*"):
             # It has exited, or belongs to another user.
             with suppress(OSError, IndexError):
                 # "pid (any name) state parent group session": the name may have spaces and parentheses.
                 fields = (process / "stat").read_bytes().rpartition(b")")[2].split()
-                has_mark = variable in (process / "environ").read_bytes().split(b"\0")
+                has_mark = variable in b"\0" + (process / "environ").read_bytes()
                 in_session = self.leader and int(fields[3]) == self.leader
                 if fields[0] != b"Z" and (
                     has_mark or (in_session and self.container.has_process(int(process.name)))
@@ -240,7 +257,15 @@ class ProgramProcesses:
     def _send_by_container(self, name: str) -> bool:
         """Sends it by a program in the container, which sees processes that are not visible here."""
         api = self.container.engine.client.api
-        argv = ["/bin/sh", "-c", script("signal.sh"), "sh", name, str(self._session_in_container()), self.mark]
+        argv = [
+            "/bin/sh",
+            "-c",
+            script("signal.sh"),
+            "sh",
+            name,
+            str(self._session_in_container()),
+            f"{MARKER}={self.mark}",
+        ]
         with suppress(Exception):  # the container is gone, with all its processes
             created = api.exec_create(self.container.id, argv, stdin=False)
             api.exec_start(created["Id"])
@@ -261,6 +286,11 @@ class ProgramProcesses:
 def script(name: str) -> str:
     """Returns a shell script of this package."""
     return (importlib.resources.files("pai_sdk._host.execution.docker.tunnel") / name).read_text("utf-8")
+
+
+def _mark_prefix(container: InstanceContainer) -> str:
+    """Returns how the marks of all programs begin that this user has started in the instance."""
+    return f"{container.instance}/{os.geteuid()}/"
 
 
 def _is_variable(name: str) -> bool:

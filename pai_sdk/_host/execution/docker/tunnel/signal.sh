@@ -16,7 +16,7 @@ for _stat in /proc/[0-9]*/stat; do
     set -- ${_line##*) }
     if [ "$1" = Z ]; then continue; fi
     # Session 0 is that of all processes whose session was made outside of this container.
-    if { [ "$_session" -gt 0 ] && [ "$4" = "$_session" ]; } || grep -q "$_mark" "/proc/$_pid/environ" 2>/dev/null; then
+    if { [ "$_session" -gt 0 ] && [ "$4" = "$_session" ]; } || grep -qF "$_mark" "/proc/$_pid/environ" 2>/dev/null; then
         kill "-$_signal" "$_pid" 2>/dev/null && _count=$((_count + 1))
     fi
 done
