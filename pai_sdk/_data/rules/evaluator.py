@@ -66,13 +66,13 @@ class RuleEvaluator:
         for name, instance in sample.instances.items():
             lines = (line.strip()[:_MAX_LINE] for line in instance.lines)
             self._last_lines.setdefault(name, deque(maxlen=_LAST_LINES)).extend(line for line in lines if line)
-        self._stalls.observe(sample, observed_s)
+        printed = [
+            point for name, instance in sample.instances.items() for point in values_of_lines(instance.lines, name)
+        ]
+        self._stalls.observe(sample, observed_s, has_metric=bool(sample.points or printed))
         self._resources.observe(sample, observed_s)
-        for point in sample.points:
+        for point in (*sample.points, *printed):
             self._figures.observe(point)
-        for name, instance in sample.instances.items():
-            for point in values_of_lines(instance.lines, name, self._figures.suspicious_names):
-                self._figures.observe(point)
         return self._changes(sample)
 
     def _changes(self, sample: Sample) -> list[Finding]:

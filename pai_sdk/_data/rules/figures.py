@@ -35,6 +35,11 @@ class _Series:
     limit: float = math.inf
     step: int = -1
 
+    @property
+    def key(self) -> str:
+        """Returns the key of its conditions: a metric that is reported and printed is reported once."""
+        return f"{self.instance}/{self.name}"
+
 
 class FigureRules:
     """Follows the metrics of one job."""
@@ -82,7 +87,7 @@ class FigureRules:
     def conditions(self) -> Iterator[Condition]:
         """Yields what the rules observe now."""
         not_finite, jump = self._rules.get(NonFiniteMetric.code), self._rules.get(MetricJump.code)
-        for key, series in self._series.items():
+        for series in self._series.values():
             is_default = not _OFTEN_INFINITE.search(series.name)
             if (
                 isinstance(not_finite, NonFiniteMetric)
@@ -92,17 +97,12 @@ class FigureRules:
                 step, value = series.curve[-1]
                 at = "" if step is None else f" at step {step}"
                 message = f"the metric {series.name!r} is {value}{at}, {series.not_finite} times in a row"
-                yield Condition(not_finite.code, message, series.instance or None, _curve(series), key=key)
+                yield Condition(not_finite.code, message, series.instance or None, _curve(series), key=series.key)
             if isinstance(jump, MetricJump) and series.beyond >= max(1, jump.points):
                 _, value = series.curve[-1]
                 recent = f"its recent values are below {series.limit:.6g}"
                 message = f"the metric {series.name!r} jumped to {value:.6g}; {recent}"
-                yield Condition(jump.code, message, series.instance or None, _curve(series), key=key)
-
-    @property
-    def suspicious_names(self) -> frozenset[str]:
-        """Returns the metrics whose last value was not finite: their next finite value counts too."""
-        return frozenset(series.name for series in self._series.values() if series.not_finite)
+                yield Condition(jump.code, message, series.instance or None, _curve(series), key=series.key)
 
     def to_json(self) -> dict[str, Any]:
         """Returns the state as JSON."""

@@ -61,7 +61,7 @@ class StallRules:
 
     # ---- signals ------------------------------------------------------------------------------------------
 
-    def observe(self, sample: Sample, observed_s: float) -> None:
+    def observe(self, sample: Sample, observed_s: float, *, has_metric: bool) -> None:
         """Adds a sample; `observed_s` is the time since the last one, without pauses of the observer."""
         self.now_s += observed_s
         lines = [line for instance in sample.instances.values() for line in instance.lines]
@@ -81,9 +81,7 @@ class StallRules:
         is_paused = self._is_in_debugger or any(
             each.is_debugged or each.is_stopped for each in sample.instances.values()
         )
-        self.pace.advance(
-            0.0 if is_paused else observed_s, has_progress=has_progress, has_metric=bool(sample.points)
-        )
+        self.pace.advance(0.0 if is_paused else observed_s, has_progress=has_progress, has_metric=has_metric)
         if has_progress:
             self._stack_pause_s, self._next_stacks_s, self._is_in_debugger = 0.0, 0.0, False
             self.reported.pop(NoProgress.code, None)
