@@ -41,6 +41,7 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "wait": "jobs:wait",
         "why": "jobs:waiting_reason",
         "events": "jobs:events",
+        "watch": "watching:watch",
         "describe": "job_view:describe",
         "top": "instances.top:top",
         "ui": "ui:ui",
