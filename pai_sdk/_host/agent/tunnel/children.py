@@ -29,6 +29,7 @@ FUNCTIONS = {
     "read_archive": "pai_sdk._host.agent.tunnel.archives",
     "write_archive": "pai_sdk._host.agent.tunnel.archives",
     "debuggers": "pai_sdk._host.agent.tunnel.debuggers",
+    "sftp": "pai_sdk._host.agent.tunnel.sftp",
     "socket": "pai_sdk._host.agent.tunnel.unix_sockets",
 }
 """The functions that run in the job's view, and their modules: `FUNCTION(parameters) -> exit code`."""
@@ -58,6 +59,8 @@ def run(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, RESET_SIGNALS)
         _use(descriptors, is_terminal=bool(request.get("terminal")))
         code = _run(request)
+    except SystemExit as error:
+        code = int(error.code or 0)
     except BaseException as error:
         # A forked child must never return into its parent's code.
         message = f"the job cannot be entered: {error}"
