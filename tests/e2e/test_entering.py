@@ -42,7 +42,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
 server.request_queue_size = 128
-open(os.environ["PAI_OUTPUT_MODEL"] + "/port", "w").write(str(server.server_address[1]))
+open("port-" + os.environ["RANK"], "w").write(str(server.server_address[1]))
 print("begun", flush=True)
 server.serve_forever()'
 """
@@ -195,7 +195,7 @@ def test_files_are_copied_both_ways(session: Session, job: TrainingJob, tmp_path
     big = tmp_path / "big file"
     big.write_bytes(os.urandom(50 << 20))
     big.chmod(0o755)
-    folder = output_of(job, "sh", "-c", 'cd "$PAI_OUTPUT_MODEL" && pwd -P').strip()
+    folder = output_of(job, "pwd").strip()
     copied = pai(session, "cp", str(big), f"{job.id}:{folder}/")
     assert copied.returncode == 0, copied.stderr
     assert output_of(job, "sha256sum", f"{folder}/big file").split()[0] == digest(big)
@@ -214,7 +214,7 @@ def test_folders_are_copied_both_ways(job: TrainingJob, tmp_path: Path) -> None:
     (source / "a.txt").write_text("a")
     (source / "deep" / "er" / "ü.bin").write_bytes(bytes(range(256)))
     (source / "link").symlink_to("deep/er")
-    folder = output_of(job, "sh", "-c", 'cd "$PAI_OUTPUT_MODEL" && pwd -P', instance=1).strip()
+    folder = output_of(job, "pwd", instance=1).strip()
     assert job.copy_to(source, f"{folder}/new", instance=1, progress=False) == f"{folder}/new"
     (source / "a.txt").write_text("changed")
     job.copy_to(source / "a.txt", f"{folder}/new", instance=1, progress=False)
@@ -237,7 +237,7 @@ def test_folders_are_copied_both_ways(job: TrainingJob, tmp_path: Path) -> None:
 
 
 def test_ports_of_a_job_are_ports_here(job: TrainingJob) -> None:
-    port = int(output_of(job, "sh", "-c", 'cat "$PAI_OUTPUT_MODEL/port"'))
+    port = int(output_of(job, "cat", "port-0"))
     with job.forward(f"0:{port}") as forward, ThreadPoolExecutor(20) as pool:
         address = f"http://127.0.0.1:{forward.ports[0].local}"
 
