@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import importlib
+import json
+import locale
 import os
 import signal
 import sys
@@ -26,11 +28,11 @@ EVENTS = 3
 """The descriptor on which a function writes JSON lines."""
 
 FUNCTIONS = {
-    "read_archive": "pai_sdk._host.agent.tunnel.archives",
-    "write_archive": "pai_sdk._host.agent.tunnel.archives",
-    "debuggers": "pai_sdk._host.agent.tunnel.debuggers",
-    "sftp": "pai_sdk._host.agent.tunnel.sftp",
-    "socket": "pai_sdk._host.agent.tunnel.unix_sockets",
+    "read_archive": "pai_sdk._host.agent.tunnel.in_job.archives",
+    "write_archive": "pai_sdk._host.agent.tunnel.in_job.archives",
+    "debuggers": "pai_sdk._host.agent.tunnel.in_job.debuggers",
+    "sftp": "pai_sdk._host.agent.tunnel.in_job.sftp",
+    "socket": "pai_sdk._host.agent.tunnel.in_job.unix_sockets",
 }
 """The functions that run in the job's view, and their modules: `FUNCTION(parameters) -> exit code`."""
 
@@ -74,7 +76,9 @@ def run(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
 
 
 def _run(request: Mapping[str, Any]) -> int:
-    leader = int(request["leader"])
+    leader, function = int(request["leader"]), request.get("function")
+    # Before it enters: the job may have put other files in place of this package.
+    module = importlib.import_module(FUNCTIONS[function]) if function else None
     variables = variables_of(leader)
     enter(leader)
     # Again: a change of credentials makes the kernel forget it.
@@ -85,14 +89,12 @@ def _run(request: Mapping[str, Any]) -> int:
         os.chdir(folder)
     except OSError as error:
         raise OSError(f"{folder}: {error.strerror}") from error
-    function = request.get("function")
-    if function:
+    if module is not None:
         os.environ.clear()
         os.environ.update(variables)
         # The client has left: a function removes its temporary files.
         signal.signal(signal.SIGHUP, _hang_up)
-        module = importlib.import_module(FUNCTIONS[function])
-        code: int = getattr(module, function)(request["parameters"])
+        code: int = getattr(module, str(function))(request["parameters"])
         return code
     _adapt(variables, request)
     return _execute(list(request["argv"]), variables)
@@ -153,8 +155,6 @@ def _supported_term(term: str, variables: Mapping[str, str]) -> str:
 
 
 def _has_locale(name: str) -> bool:
-    import locale  # for weight
-
     try:
         locale.setlocale(locale.LC_CTYPE, name)
     except (locale.Error, ValueError):
@@ -164,8 +164,6 @@ def _has_locale(name: str) -> bool:
 
 def report(event: Mapping[str, Any]) -> None:
     """Writes an event of a function; the first one is `opened` or `refused`."""
-    import json  # for weight
-
     data = memoryview(json.dumps(event).encode() + b"\n")
     while data:
         data = data[os.write(EVENTS, data) :]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tunnels enter L
 # OpenSSH's client talks to a program by pipes with -D; it has no descriptor for events.
 _SERVER = (
     "import os, sys; sys.path.append(sys.argv[1]); os.dup2(os.open(os.devnull, os.O_WRONLY), 3); "
-    "from pai_sdk._host.agent.tunnel.sftp import sftp; sys.exit(sftp({}))"
+    "from pai_sdk._host.agent.tunnel.in_job.sftp import sftp; sys.exit(sftp({}))"
 )
 _OK, _EOF, _NO_SUCH_FILE, _FAILURE, _BAD_MESSAGE, _UNSUPPORTED = 0, 1, 2, 4, 5, 8
 STATUS, HANDLE, DATA, NAME, ATTRS = 101, 102, 103, 104, 105

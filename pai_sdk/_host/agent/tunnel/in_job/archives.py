@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._host.agent.tunnel.children import reason, refuse, report
-from pai_sdk._host.agent.tunnel.extraction import ArchiveError, Extraction
+from pai_sdk._host.agent.tunnel.in_job.extraction import ArchiveError, Extraction
 
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 _SMALL_BYTES = 64 * 1024
