@@ -94,9 +94,11 @@ def copy_to(tunnel: JobTunnel, source: str | os.PathLike[str], path: str, *, pro
             raise outcome.wait_for_error() or _reason(error) from error
         written = outcome.wait()
     for key, expected in (("files", upload.num_files), ("bytes", upload.size_bytes)):
-        if (count := written.get(key)) is not None and count != expected:
+        # What the instance has left out is not in its numbers.
+        if (count := written.get(key)) is not None and count != expected and not outcome.skipped:
             raise StorageError(f"{path}: the job has written {count:,} of {expected:,} {key}")
-    return Copied(str(written.get("path") or path), upload.num_files, upload.size_bytes, upload.skipped)
+    skipped = {**upload.skipped, **outcome.skipped}
+    return Copied(str(written.get("path") or path), upload.num_files, upload.size_bytes, skipped)
 
 
 def check_remote_path(path: str) -> None:
@@ -233,7 +235,7 @@ class _Upload:
             self.size_bytes += member.size
         else:
             archive.addfile(member)
-        self.num_files += not member.isdir()
+        self.num_files += member.isreg()
 
 
 class _Outgoing(io.RawIOBase):
@@ -273,6 +275,7 @@ class _Outcome:
         self._path = path
         self._events: deque[dict[str, Any]] = deque(maxlen=16)
         self._failure: PaiError | None = None
+        self.skipped: dict[str, str] = {}  # why the instance has left out entries, by their names
         self._thread = threading.Thread(target=self._read, name="pai-copy-outcome", daemon=True)
         self._thread.start()
 
@@ -294,7 +297,9 @@ class _Outcome:
     def _read(self) -> None:
         try:
             for name, content in self._stream.messages():
-                if name == "event":
+                if name == "event" and "skipped" in content:
+                    self.skipped[str(content["skipped"])] = str(content.get("reason", ""))
+                elif name == "event":
                     self._events.append(content)
         except TunnelClosedError as error:
             self._failure = reason_of(error)
