@@ -142,7 +142,7 @@ class _Upload:
         member.name = posixpath.relpath(path, self._base)
         member.uid, member.gid = self._owner
         member.uname = member.gname = ""
-        self._num_files += not member.isdir()
+        self._num_files += member.isreg()
         self._size_bytes += member.size
         return True
 
