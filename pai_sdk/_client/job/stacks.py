@@ -220,12 +220,12 @@ def _group_text(group: StackGroup) -> str:
     first, place = group.processes[0], group.user_frame
     where = f"in {place}" if place else first.program
     if group.is_in_debugger:
-        return f"waits in a debugger, {where}"
+        return f"waiting in a debugger, {where}"
     if first.is_stopped:
         return f"{_STATES[first.state]}, {where}"
     if group.is_odd:
-        return f"differs from all others, {where}"
-    return f"waits for other ranks, {where}" if group.is_in_collective else where
+        return f"different from all others, {where}"
+    return f"waiting for other ranks, {where}" if group.is_in_collective else where
 
 
 def _process_text(processes: Sequence[ProcessStack]) -> str:

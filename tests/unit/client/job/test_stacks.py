@@ -196,4 +196,4 @@ def test_a_debugger_comes_first_and_is_not_odd() -> None:
     responses["job-worker-2"] = response(waiting)
     stacks = read(responses)
     assert stacks.odd_ranks == ()
-    assert "rank 2: waits in a debugger, in step (train.py:20)" in repr(stacks)
+    assert "rank 2: waiting in a debugger, in step (train.py:20)" in repr(stacks)
