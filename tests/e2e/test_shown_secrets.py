@@ -19,6 +19,7 @@ import pai_sdk
 from pai_sdk import (
     DingTalk,
     Estimator,
+    Feishu,
     HuggingFaceEstimator,
     ModelScopeEstimator,
     Pipeline,
@@ -29,6 +30,7 @@ from pai_sdk import (
     TrainingJob,
     Tuner,
     Webhook,
+    WeCom,
     compare,
     gather,
 )
@@ -277,7 +279,9 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
         "spec": spec,
         "definition": AlgorithmDefinition.of(spec),
         "DingTalk": DingTalk(f"https://oapi.dingtalk.com/robot/send?access_token={MARK}", secret=MARK),
+        "Feishu": Feishu(f"https://open.feishu.cn/open-apis/bot/v2/hook/{MARK}", secret=MARK),
         "Webhook": Webhook(f"https://hooks.example.com/{MARK}"),
+        "WeCom": WeCom(f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={MARK}"),
     }
     runs = RunsOfJobs(lambda: planted.jobs)
     with RunManager(records=runs, opener=runs.open) as manager:

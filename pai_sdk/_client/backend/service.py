@@ -26,7 +26,7 @@ from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.config.settings import Settings
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk._wire.notifications import NOTIFICATIONS, OFFER
+from pai_sdk._wire.notifications import NOTIFICATIONS
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
@@ -109,7 +109,7 @@ class ServiceBackend(OssFiles):
             uses_images=self._connection.uses_images,
             retries=not is_cloud,
             roles=not is_cloud,
-            notifies=not is_cloud and OFFER in self._transport.offers,
+            notifies=not is_cloud and self._jobs.offers_notifications,
         )
 
     @property
@@ -147,7 +147,7 @@ class ServiceBackend(OssFiles):
         # Before any upload: it would be in vain.
         workspace_id = plan.request.workspace_id or self._settings.workspace_id
         _refuse_roles(plan.request, self._transport, lambda: self._jobs.list_page(1, workspace_id=workspace_id))
-        if plan.notify and OFFER not in self._transport.offers and api_region_of(self.endpoint) is None:
+        if plan.notify and not self._jobs.offers_notifications and api_region_of(self.endpoint) is None:
             self._jobs.list_page(1, workspace_id=workspace_id, page_size=1)  # lists of jobs have the offers
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")

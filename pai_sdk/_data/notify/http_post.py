@@ -113,6 +113,8 @@ class _Connections:
             guard, self._guard = self._guard, UNGUARDED
             with suppress(OSError):
                 guard.resolve(urlsplit(url).hostname or "", 0)
+        # A password of this user's ~/.netrc must neither be sent nor replace a header of the target.
+        session.auth = _without_password
         adapter = _adapter(self)
         session.mount("https://", adapter)
         session.mount("http://", adapter)
@@ -122,7 +124,7 @@ class _Connections:
         """Connects; the name is resolved once, and the addresses are checked."""
         self._open.append(connection)
         error: OSError = TimeoutError("no time remains")
-        for family, address in self._guard.resolve(host, port):
+        for family, address in self._resolve(host, port):
             remaining_s = self._deadline - time.monotonic()
             if remaining_s <= 0:
                 break
@@ -137,6 +139,25 @@ class _Connections:
                 return connected
         raise error
 
+    def _resolve(self, host: str, port: int) -> list[tuple[int, str]]:
+        """Returns the addresses of a host, within the deadline, which a resolver without servers would exceed."""
+        outcomes: list[list[tuple[int, str]] | Exception] = []
+
+        def resolve() -> None:
+            try:
+                outcomes.append(self._guard.resolve(host, port))
+            except (OSError, UnicodeError, NotDeliveredError) as error:
+                outcomes.append(error)
+
+        thread = threading.Thread(target=resolve, daemon=True)
+        thread.start()
+        thread.join(max(0.0, self._deadline - time.monotonic()))
+        if not outcomes:
+            raise TimeoutError("the name was not resolved in time")
+        if isinstance(outcomes[0], Exception):
+            raise outcomes[0]
+        return outcomes[0]
+
     def release(self) -> None:
         """Ends the timer."""
         self._timer.cancel()
@@ -148,6 +169,10 @@ class _Connections:
             if (open_socket := connection.sock) is not None:
                 with suppress(OSError):
                     open_socket.shutdown(socket.SHUT_RDWR)
+
+
+def _without_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    return request
 
 
 def _adapter(connections: _Connections) -> requests.adapters.HTTPAdapter:

@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -416,3 +417,26 @@ def test_a_url_that_apprise_does_not_understand() -> None:
 
 def test_what_a_service_never_runs() -> None:
     assert refusal_of(target_of("dbus://"), AddressGuard()).code == "InvalidUrl"
+
+
+def test_a_name_that_is_not_resolved_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: done.wait(30) and [])
+    post = http_post.Post("http://hooks.example.com/hunter2", {})
+    started_at = time.monotonic()
+    with pytest.raises(NotDeliveredError) as caught:
+        http_post.send_post(post, timeout_s=0.2)
+    done.set()
+    assert caught.value.is_transient
+    assert time.monotonic() - started_at < 5
+
+
+def test_no_password_of_the_machine_is_sent(
+    server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    Webhook(server.endpoint).deliver(MESSAGE)
+    Webhook(server.endpoint, {"Authorization": "Bearer mine"}).deliver(MESSAGE)
+    assert [request.headers.get("authorization") for request in server.asked] == [None, "Bearer mine"]
