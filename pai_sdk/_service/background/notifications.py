@@ -93,6 +93,8 @@ class NotificationWorker:
 
     def _run(self) -> None:
         self.run_due()
+        earliest = self._now() - _WINDOW_S
+        self._sent_at = {key: times for key, times in self._sent_at.items() if times and times[-1] > earliest}
         self._next_at = self._queue.next_at()
 
     def _pause_s(self) -> float | None:

@@ -88,7 +88,7 @@ class ServiceContext:
         if self.settings.foreign is not None:
             return ()
         roles = ("roles",) if self.executor.roles and self.executor.mounts else ()
-        notifications = (NOTIFICATIONS_OFFER,) if self.notifications.sealer.is_available() else ()
+        notifications = (NOTIFICATIONS_OFFER,) if self.notifications.sealer.is_available else ()
         return ("changes", *roles, *notifications)
 
     def workspace_for(self, principal: Principal, workspace_id: str | None) -> str:

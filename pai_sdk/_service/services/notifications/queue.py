@@ -66,7 +66,7 @@ class NotificationQueue:
         values = body.pop(NOTIFICATIONS, None) or []
         if not isinstance(values, list) or len(values) > _MAX_TARGETS:
             raise invalid_parameter(f"{NOTIFICATIONS}: is not a list of at most {_MAX_TARGETS} targets")
-        if values and not self.sealer.is_available():
+        if values and not self.sealer.is_available:
             raise invalid_parameter(f"{NOTIFICATIONS}: this service lacks the package cryptography to store them")
         targets = []
         for index, value in enumerate(values):

@@ -26,8 +26,8 @@ class Sealer:
     def __init__(self, secret: str) -> None:
         self._key = hmac.new(secret.encode(), _PURPOSE, hashlib.sha256).digest()
 
-    @staticmethod
-    def is_available() -> bool:
+    @cached_property
+    def is_available(self) -> bool:
         """Returns False where `cryptography` is missing, as after an upgrade without the new extra."""
         return find_spec("cryptography") is not None
 
