@@ -32,7 +32,7 @@ def send_test(
     urls: Annotated[
         list[str],
         typer.Argument(
-            metavar="URL", help="Targets as in `notify=[…]`; - reads them from standard input, one a line."
+            metavar="URL", help="Targets as in `notify`; - reads them from standard input, one a line."
         ),
     ],
     as_json: Json = False,

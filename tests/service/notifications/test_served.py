@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from pai_sdk import Estimator, Webhook
+from pai_sdk.cli.root import app
 from tests.service.fakes import ScriptedExecutor
-from tests.service.schedules.test_schedule_routes import make_due
+from tests.service.schedules.test_schedule_routes import make_due, use
 from tests.service.services import Client, job_body, session_on
 from tests.support.waiting import until
 from tests.unit.client.api.scripted_server import ScriptedServer
@@ -162,3 +164,18 @@ def test_a_schedule_says_when_it_creates_no_job(
     with start(executor, notify_allow=ALLOWED):
         until(lambda: server.asked)
     assert [request.json["code"] for request in server.asked] == ["ScheduleMissed"]
+
+
+def test_the_command_line(
+    start: Callable[..., Any], server: ScriptedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with start(notify_allow=ALLOWED) as client:
+        use(client, monkeypatch)
+        command = ["run", "--image", "none", "--command", "true", "-t", "ecs.c6.large", "--no-wait"]
+        done = CliRunner().invoke(app, [*command, "--notify", f"{server.endpoint}/hunter2"])
+        assert done.exit_code == 0, done.output
+        assert "hunter2" not in done.output
+        until(lambda: server.asked)
+        dry = CliRunner().invoke(app, [*command, "--dry-run", "--notify", f"{server.endpoint}/hunter2"])
+        assert "hunter2" not in dry.output
+    assert server.asked[0].json["code"] == "JobSucceeded"
