@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -28,7 +27,7 @@ class Functions:
 
     def serve(self, stream: Stream) -> None:
         """Runs the function of a stream's kind to its end."""
-        woken, marker = threading.Event(), secrets.token_hex(8)
+        woken, marker = threading.Event(), os.urandom(8).hex()
         request = {
             "function": stream.kind,
             "parameters": stream.parameters,

@@ -13,7 +13,7 @@ Standard library only.
 
 from __future__ import annotations
 
-import secrets
+import os
 import threading
 import time
 from collections import deque
@@ -106,7 +106,7 @@ class _Link:
     """
 
     def __init__(self, session: str = "", *, rejoin_s: float = 120.0) -> None:
-        self.session = session or secrets.token_hex(16)
+        self.session = session or os.urandom(16).hex()
         self.rejoin_s = rejoin_s
         self.ping_s, self.silence_s = 20.0, 60.0
         self._delivery = threading.Lock()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import signal
 import struct
 import termios
@@ -40,7 +39,7 @@ class Programs:
     def serve(self, stream: Stream) -> None:
         """Runs the program of a stream to its end."""
         request = _checked(stream.parameters)
-        marker = secrets.token_hex(8)
+        marker = os.urandom(8).hex()
         request |= {"marker": marker, "leader": leader_of(self._spawner, stream)}
         woken = threading.Event()
         terminal = request["terminal"]

@@ -30,9 +30,50 @@ MAX_STREAMS = 1024
 """The open streams of a tunnel."""
 
 _OVERHEAD_BYTES = 64
-_MIN_WRITE_BYTES = 32 * 1024  # a write waits for this much of the window, so that frames do not get tiny
+_MIN_WRITE_BYTES = 32 * 1024  # a write waits for this much of the window
 _CHANNELS = {frames.STDOUT: "stdout", frames.STDERR: "stderr"}
 _CHANNEL_NUMBERS = {name: bytes((number,)) for number, name in _CHANNELS.items()}
+
+
+class _Windows:
+    """How much each end may send, for data and for events. Guarded by the lock of its stream."""
+
+    def __init__(self) -> None:
+        self.credit = [*_WINDOWS]
+        self._unread = [0, 0]  # received and not consumed
+        self._consumed = [0, 0]  # and not yet granted again
+
+    def spend(self, window: int, size: int) -> int:
+        """Returns how many of these bytes may be sent now, and counts them; 0 if it is better to wait."""
+        # All of an event, and enough of data, so that frames do not get tiny.
+        needed = (min(size, _MIN_WRITE_BYTES) if window == _DATA else size) + _OVERHEAD_BYTES
+        if self.credit[window] < needed:
+            return 0
+        size = min(size, self.credit[window] - _OVERHEAD_BYTES)
+        self.credit[window] -= size + _OVERHEAD_BYTES
+        return size
+
+    def grant(self, window: int, size: int) -> None:
+        """Counts the credit that the peer grants."""
+        self.credit[window] += size
+        if self.credit[window] > _WINDOWS[window]:
+            raise ProtocolError("more credit than was used")
+
+    def receive(self, window: int, cost: int) -> None:
+        """Counts what the peer has sent."""
+        self._unread[window] += cost
+        if self._unread[window] + self._consumed[window] > _WINDOWS[window]:
+            raise ProtocolError("more data than the window allows")
+
+    def consume(self, window: int, cost: int) -> int:
+        """Counts what was consumed; returns the credit to grant, once that is a quarter of the window."""
+        self._unread[window] -= cost
+        self._consumed[window] += cost
+        grant = self._consumed[window]
+        if grant < _WINDOWS[window] // 4:
+            return 0
+        self._consumed[window] = 0
+        return grant
 
 
 class Stream:
@@ -57,10 +98,7 @@ class Stream:
         self._changed = threading.Condition()
         self._messages: deque[tuple[str, Any, int]] = deque()  # with their share of the window
         self._events: deque[tuple[str, Any, int]] | None = None
-        # Of each window.
-        self._credit = [*_WINDOWS]
-        self._unread = [0, 0]  # received and not consumed
-        self._consumed = [0, 0]  # and not yet granted again
+        self._windows = _Windows()
         self._is_open = False
         self._has_ended = False  # this end sends no more data
         self._is_closed = False  # by this end
@@ -152,14 +190,10 @@ class Stream:
     def _consume(self, window: int, cost: int) -> None:
         """Permits the peer to send more, once a quarter of the window was consumed."""
         with self._changed:
-            self._unread[window] -= cost
-            self._consumed[window] += cost
-            grant = self._consumed[window]
-            if grant < _WINDOWS[window] // 4 or self._is_peer_closed:
-                return
-            self._consumed[window] = 0
-        with suppress(TunnelClosedError):
-            self.tunnel.send(frames.credit(self.number, window, grant), waits=False)
+            grant = 0 if self._is_peer_closed else self._windows.consume(window, cost)
+        if grant:
+            with suppress(TunnelClosedError):
+                self.tunnel.send(frames.credit(self.number, window, grant), waits=False)
 
     def wait_exit(self, timeout_s: float | None = None) -> int:
         """Waits for the end of the program; returns its exit code, or 128 and the number of the signal.
@@ -237,20 +271,16 @@ class Stream:
         self.close()
 
     def _reserve(self, window: int, size: int) -> int:
-        """Waits for a share of a window; returns how many bytes may be sent, which for an event is all of it."""
-        needed = (min(size, _MIN_WRITE_BYTES) if window == _DATA else size) + _OVERHEAD_BYTES
+        """Waits for a share of a window; returns how many bytes may be sent."""
         with self._changed:
             while True:
                 if self._is_closed or self._is_peer_closed or (window == _DATA and self._has_ended):
                     raise BrokenPipeError("the stream was closed")
                 if self._error is not None:
                     raise closed_error(self._error)
-                if self._credit[window] >= needed:
-                    break
+                if permitted := self._windows.spend(window, size):
+                    return permitted
                 self._changed.wait()
-            size = min(size, self._credit[window] - _OVERHEAD_BYTES)
-            self._credit[window] -= size + _OVERHEAD_BYTES
-            return size
 
     # ---- the opening ----
 
@@ -308,9 +338,7 @@ class Stream:
         elif kind == frames.CREDIT:
             window, size = frames.credit_of(body)
             with self._changed:
-                self._credit[window] += size
-                if self._credit[window] > _WINDOWS[window]:
-                    raise ProtocolError("more credit than was used")
+                self._windows.grant(window, size)
                 self._changed.notify_all()
         elif kind == frames.END:
             self._receive("end", None, _OVERHEAD_BYTES)
@@ -347,10 +375,7 @@ class Stream:
             if self._is_closed:
                 return
             if name not in ("end", "exit"):
-                window = _EVENTS if name == "event" else _DATA
-                self._unread[window] += cost
-                if self._unread[window] + self._consumed[window] > _WINDOWS[window]:
-                    raise ProtocolError("more data than the window allows")
+                self._windows.receive(_EVENTS if name == "event" else _DATA, cost)
             else:
                 if self.exit is not None or (name == "end" and self._has_peer_ended):
                     raise ProtocolError("a second end")

@@ -178,10 +178,10 @@ def _estimate(folder: Path, *, follow: bool) -> int | None:
     deadline = time.monotonic() + _MAX_ESTIMATE_S
     size = 0
     stack = [str(folder)]
-    seen_folders = 0
+    num_folders = 0
     while stack:
-        seen_folders += 1
-        if time.monotonic() > deadline or (follow and seen_folders > 10_000):
+        num_folders += 1
+        if time.monotonic() > deadline or (follow and num_folders > 10_000):
             return None
         with suppress(OSError), os.scandir(stack.pop()) as entries:
             for entry in entries:
@@ -250,8 +250,8 @@ def _padded(size: int) -> int:
     return -(-size // _BLOCK_BYTES) * _BLOCK_BYTES
 
 
-def _skip(member: str, why: str) -> None:
-    report({"skipped": member[:4000], "reason": why})
+def _skip(member: str, cause: str) -> None:
+    report({"skipped": member[:4000], "reason": cause})
 
 
 def _path(parameters: Mapping[str, Any]) -> Path | None:

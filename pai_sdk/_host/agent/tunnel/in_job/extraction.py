@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import stat
 import tarfile
 from contextlib import suppress
@@ -139,7 +138,7 @@ class Extraction:
         self.bytes += size
 
     def _add_link(self, parent: int, parts: tuple[str, ...], target: str) -> None:
-        if not _is_inside(parts[:-1], target):
+        if not _is_link_safe(parts[:-1], target):
             _skip("/".join(parts), f"is a link to {target[:1000]}, outside of the folder")
             return
         temporary = _temporary_name()
@@ -148,7 +147,7 @@ class Extraction:
 
     def _add_hard_link(self, parent: int, parts: tuple[str, ...], source: tuple[str, ...]) -> None:
         # The parent is the one that stays open.
-        kept = os.dup(parent)
+        target = os.dup(parent)
         try:
             folder = self._open_parent(source[:-1]) if source else -1
             status = os.stat(source[-1], dir_fd=folder, follow_symlinks=False) if source else None
@@ -156,12 +155,12 @@ class Extraction:
                 _skip("/".join(parts), "is a link to what is no file of the archive")
                 return
             temporary = _temporary_name()
-            os.link(source[-1], temporary, src_dir_fd=folder, dst_dir_fd=kept, follow_symlinks=False)
-            self._move(temporary, parts[-1], kept)
+            os.link(source[-1], temporary, src_dir_fd=folder, dst_dir_fd=target, follow_symlinks=False)
+            self._move(temporary, parts[-1], target)
             self.files += 1
             self.bytes += status.st_size
         finally:
-            os.close(kept)
+            os.close(target)
 
     @staticmethod
     def _move(temporary: str, name: str, parent: int) -> None:
@@ -214,7 +213,7 @@ def _parts(name: str) -> tuple[str, ...]:
     return parts
 
 
-def _is_inside(folder: tuple[str, ...], target: str) -> bool:
+def _is_link_safe(folder: tuple[str, ...], target: str) -> bool:
     """Returns whether the target of a link in a folder stays below the root."""
     parts = [part for part in target.split("/") if part not in ("", ".")]
     num_up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
@@ -223,8 +222,8 @@ def _is_inside(folder: tuple[str, ...], target: str) -> bool:
 
 
 def _temporary_name() -> str:
-    return f".pai-sdk-{secrets.token_hex(8)}"
+    return f".pai-sdk-{os.urandom(8).hex()}"
 
 
-def _skip(member: str, why: str) -> None:
-    report({"skipped": member[:4000], "reason": why})
+def _skip(member: str, cause: str) -> None:
+    report({"skipped": member[:4000], "reason": cause})

@@ -190,7 +190,7 @@ def test_a_signal_overtakes_input_that_the_program_does_not_read(tunnel: Tunnel)
 
     writing = threading.Thread(target=write)
     writing.start()
-    until(lambda: stream._credit[0] < 20_000, "a full window")
+    until(lambda: stream._windows.credit[0] < 20_000, "a full window")
     stream.send_event({"signal": "TERM"})
     assert stream.wait_exit(20) == 143
     stop.set()
