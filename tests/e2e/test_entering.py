@@ -165,9 +165,9 @@ def test_a_shell_has_a_terminal(session: Session, job: TrainingJob) -> None:
     terminal.expect(b"33 77")
     terminal.expect(b"21 xterm-256color 1")
     terminal.expect(b"is a terminal")
-    terminal.type(b"sleep 1000; echo after'' $?\n")
-    terminal.expect(b"sleep 1000")
-    until(lambda: "sleep 1000" in output_of(job, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
+    terminal.type(b"sleep 51234; echo after'' $?\n")
+    terminal.expect(b"sleep 51234")
+    until(lambda: "sleep 51234" in output_of(job, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
     terminal.type(b"\x03")
     terminal.type(b"echo in'' control\n")
     terminal.expect(b"in control")
@@ -341,13 +341,13 @@ def test_a_program_ends_with_its_job(service_dir: Path) -> None:
 
     def run() -> None:
         try:
-            job.exec(["sleep", "600"], capture=True)
+            job.exec(["sleep", "61234"], capture=True)
         except PaiError as error:
             errors.append(error)
 
     thread = threading.Thread(target=run)
     thread.start()
-    until(lambda: "sleep 600" in output_of(job, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
+    until(lambda: "sleep 61234" in output_of(job, "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"))
     job.stop()
     thread.join(PATIENCE_S)
     assert not thread.is_alive()

@@ -18,7 +18,6 @@ from pai_sdk._core.missing_response import diagnose
 from pai_sdk.errors import (
     ConnectionFailedError,
     InvalidInputError,
-    InvalidResponseError,
     JobError,
     NotFoundError,
     PaiError,
@@ -105,17 +104,13 @@ class Dialler:
             return open_websocket(request, self._transport.timeout_s)
         except UpgradeRefusedError as error:
             response, host = error.response, host_of(endpoint)
-            if _is_of_proxy(response):
-                _log.info("a proxy lets no WebSocket pass (HTTP %d); requests are used", response.status_code)
-                polled = self._poll()
-                self._polls = True
-                return polled
-            # Raises the error that the service has sent. Any other response than 101 is none of a tunnel.
-            received = read_response(response, response.content, action=_ACTION, host=host)
-            raise received.invalid(f"HTTP {response.status_code} in place of a WebSocket") from None
+            if not _is_of_proxy(response):
+                # Raises the error that the service has sent. Any other response than 101 is none of a tunnel.
+                received = read_response(response, response.content, action=_ACTION, host=host)
+                raise received.invalid(f"HTTP {response.status_code} in place of a WebSocket") from None
+            reason = f"HTTP {response.status_code}"
         except InvalidHandshake as error:
-            message = f"{_ACTION}: {host_of(endpoint)} opened no WebSocket; does a proxy before it pass upgrades?"
-            raise InvalidResponseError(message, status_code=101) from error
+            reason = str(error)
         except (OSError, HTTPError, requests.RequestException) as error:
             diagnosis = diagnose(error, endpoint)
             raise ConnectionFailedError(
@@ -124,6 +119,10 @@ class Dialler:
                 retryable=diagnosis.transient,
                 refused=diagnosis.refused,
             ) from error
+        _log.info("a proxy lets no WebSocket pass (%s); requests are used", reason)
+        polled = self._poll()
+        self._polls = True
+        return polled
 
     def _final_error(self, connection: WebSocketTransport | PolledTransport) -> PaiError | None:
         code, reason = connection.close_code, connection.close_reason

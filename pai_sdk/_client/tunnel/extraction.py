@@ -23,7 +23,7 @@ class Extraction:
 
     Attributes:
         target: the path of the copy.
-        num_files: the number of files so far.
+        num_files: the number of files so far, without links.
         size_bytes: their size.
         skipped: why members were left out, by their names.
     """
@@ -141,8 +141,6 @@ class Extraction:
             self.skipped[name] = "a second entry of this name"
         except (OSError, NotImplementedError) as error:  # not permitted on Windows
             self.skipped[name] = f"the link cannot be created: {error}"
-        else:
-            self.num_files += 1
 
     def _set_modes(self) -> None:
         # The deepest first, and never without the rights of the user, who could not delete such a folder.

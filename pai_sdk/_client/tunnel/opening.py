@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from copy import copy
 from typing import Any
 
 from pai_sdk._client.api.transport import Transport as ApiTransport
@@ -126,7 +127,10 @@ def open_tunnel(transport: ApiTransport, job_id: str, instance: str, *, rejoin_s
 def reason_of(error: PaiError) -> PaiError:
     """Returns why a tunnel has ended: the error of the service where it is known."""
     cause = error.__cause__
-    return cause if isinstance(error, TunnelClosedError) and isinstance(cause, PaiError) else error
+    # Always a copy, which can be raised from `error` without a circle of causes.
+    is_known = isinstance(error, TunnelClosedError) and isinstance(cause, PaiError)
+    reason: PaiError = copy(cause if is_known else error)  # type: ignore[assignment]
+    return reason
 
 
 def _is_transient(error: BaseException) -> bool:
