@@ -15,7 +15,6 @@ from typing import IO
 import pytest
 
 from pai_sdk import Estimator, Session, TrainingJob
-from pai_sdk._client.job.stacks import JobStacks
 from pai_sdk._host.agent.stacks import find_py_spy
 from pai_sdk.errors import InvalidInputError
 from tests.e2e.test_command_line import PAI, environment, pai
@@ -41,11 +40,20 @@ def running(session: Session, folder: Path, text: str, **values: object) -> Iter
         until(lambda: job.status.is_terminal)
 
 
-def hanging(session: Session, folder: Path, size: int, **values: object) -> JobStacks:
-    """The stacks of a job whose rank 2 hangs in step 3, as soon as all others wait for it."""
-    variables = {"FAULT": "loader", "ODD": str(ODD)}
-    with running(session, folder, PROGRAM, environments=variables, instance_count=size, **values) as job:
-        return until(lambda: stacks if (stacks := job.stacks()).odd_ranks else None, pause_s=0.5)
+# As torchrun does: processes with a rank each, below one without.
+LAUNCH = """
+    import os, subprocess, sys
+    node, nodes = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    programs = [
+        subprocess.Popen(
+            [sys.executable, "ranks.py"],
+            env={**os.environ, "RANK": str(4 * node + n), "LOCAL_RANK": str(n), "WORLD_SIZE": str(4 * nodes)},
+        )
+        for n in range(4)
+    ]
+    for program in programs:
+        program.wait()
+"""
 
 
 @needs_py_spy
@@ -73,10 +81,16 @@ def test_the_rank_that_hangs_is_named(session: Session, tmp_path: Path) -> None:
 
 @needs_py_spy
 @pytest.mark.slow
-def test_64_ranks_are_read_in_one_call(session: Session, tmp_path: Path) -> None:
-    stacks = hanging(session, tmp_path, 64)
+def test_64_ranks_of_16_instances_are_read_in_one_call(session: Session, tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "ranks.py").write_text(PROGRAM)
+    variables = {"FAULT": "loader", "ODD": str(ODD)}
+    with running(session, tmp_path, LAUNCH, environments=variables, instance_count=16) as job:
+        stacks = until(lambda: stacks if (stacks := job.stacks()).odd_ranks else None, pause_s=0.5)
     assert stacks.odd_ranks == (ODD,)
     assert [len(group.ranks) for group in stacks.groups] == [1, 63]
+    assert len([process for process in stacks.processes if process.kind == "launcher"]) == 16
+    assert not stacks.problems
 
 
 TRAIN = """

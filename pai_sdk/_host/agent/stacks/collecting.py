@@ -13,6 +13,7 @@ from pai_sdk._host.agent.stacks.py_spy import NOT_INSTALLED, StackError, find_py
 
 _VARIABLES = ("RANK", "LOCAL_RANK", "PAI_INSTANCE_NAME")
 _MAX_PROCESSES = 1024
+_PAUSE_CPU_S = 0.05
 _MAX_WORKERS = 16  # threads of this process that wait for py-spy
 _Threads = list[dict[str, Any]]
 _Rank = tuple[str, str]
@@ -52,7 +53,11 @@ def collect_stacks(
             time.sleep(pause_s)
         later = {process.pid: read_process(process.pid) for process in processes}
         elapsed_s = max(time.monotonic() - started_at, 0.01)
-        running = [process for process in processes if window_s and _has_run(process, later[process.pid])]
+        running = [
+            process
+            for process in processes
+            if window_s and _has_run(process, later[process.pid], was_paused=native)
+        ]
         second = _read_all(workers, program, running, native=native, deadline=deadline)
     kinds = _kinds(processes, first)
     entries = []
@@ -117,10 +122,13 @@ def _entry(process: KernelProcess, now: KernelProcess, kind: str, wait: tuple[st
     }
 
 
-def _has_run(process: KernelProcess, now: KernelProcess | None) -> bool:
+def _has_run(process: KernelProcess, now: KernelProcess | None, *, was_paused: bool) -> bool:
     """Returns whether the main thread may have moved; else its stack is the same."""
     if now is None or not process.is_python:
         return False
+    # A pause for native frames switches threads, too, and uses a little CPU.
+    if was_paused:
+        return now.state == "R" or now.cpu_s - process.cpu_s > _PAUSE_CPU_S
     return now.state == "R" or (now.switches, now.cpu_s) != (process.switches, process.cpu_s)
 
 
