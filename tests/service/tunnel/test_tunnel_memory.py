@@ -21,6 +21,8 @@ from tests.service.services import Client
 from tests.service.tunnel.tunnelling import running_job, signed_headers
 from tests.support.waiting import PATIENCE_S, until
 
+pytestmark = pytest.mark.slow
+
 MOST_GROWTH_KIB = 8 << 10
 ROOT = Path(__file__).resolve().parents[3]
 OPENING = {
