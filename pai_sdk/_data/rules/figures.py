@@ -36,6 +36,11 @@ class _Series:
     step: int = -1
 
     @property
+    def source(self) -> str:
+        """Returns the instance for a message."""
+        return f" of {self.instance}" if self.instance else ""
+
+    @property
     def key(self) -> str:
         """Returns the key of its conditions: a metric that is reported and printed is reported once."""
         return f"{self.instance}/{self.name}"
@@ -96,12 +101,14 @@ class FigureRules:
             ):
                 step, value = series.curve[-1]
                 at = "" if step is None else f" at step {step}"
-                message = f"the metric {series.name!r} is {value}{at}, {series.not_finite} times in a row"
+                message = (
+                    f"the metric {series.name!r}{series.source} is {value}{at}, {series.not_finite} times in a row"
+                )
                 yield Condition(not_finite.code, message, series.instance or None, _curve(series), key=series.key)
             if isinstance(jump, MetricJump) and series.beyond >= max(1, jump.points):
                 _, value = series.curve[-1]
                 recent = f"its recent values are below {series.limit:.6g}"
-                message = f"the metric {series.name!r} jumped to {value:.6g}; {recent}"
+                message = f"the metric {series.name!r}{series.source} jumped to {value:.6g}; {recent}"
                 yield Condition(jump.code, message, series.instance or None, _curve(series), key=series.key)
 
     def to_json(self) -> dict[str, Any]:

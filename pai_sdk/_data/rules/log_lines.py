@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from pai_sdk._data.rules.signals import Point
+from pai_sdk._data.rules.signals import PRINTED, Point
 
 # A job that cannot continue often says so again and again, with other numbers.
 _RETRY = re.compile(
@@ -22,9 +22,6 @@ _VALUE = re.compile(
 )
 _LIKELY_METRIC = re.compile(r"loss|nll|entropy|objective|reward", re.IGNORECASE)
 _MAX_LINE = 2000
-PRINTED = -1
-"""The rank of points that a job has only printed."""
-
 _MAX_TEMPLATES = 64
 
 

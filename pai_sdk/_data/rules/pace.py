@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 from pai_sdk._data.rules.rules import NoProgress
-from pai_sdk._data.rules.signals import Point
+from pai_sdk._data.rules.signals import PRINTED, Point
 
 _MAX_GAPS = 256
 _RECENT_STEPS = 5
@@ -25,6 +25,7 @@ class Pace:
         self._gaps: deque[float] = deque(maxlen=_MAX_GAPS)
         self._step_times: deque[float] = deque(maxlen=_MAX_GAPS)
         self._source = ""  # of the steps that are timed
+        self._is_printed = False
         self._last_step: tuple[int, float] | None = None
 
     def advance(self, observed_s: float, *, has_progress: bool, has_metric: bool) -> None:
@@ -39,20 +40,23 @@ class Pace:
         self.has_metric = self.has_metric or has_metric
         self.quiet_s = 0.0
 
-    def add_points(self, points: Iterable[Point]) -> None:
-        """Adds times of steps, from the points of one metric of one rank."""
-        for point in points:
-            if point.step is None or point.wall_s is None:
-                continue
-            source = f"{point.instance}/{point.rank}/{point.name}"
-            self._source = self._source or source
-            if source != self._source:
-                continue
+    def add_points(self, points: Sequence[Point]) -> None:
+        """Adds times of steps, from the points of one metric of one rank; reported ones are preferred."""
+        timed = [point for point in points if point.step is not None and point.wall_s is not None]
+        for point in timed:
+            if not self._source or (self._is_printed and point.rank != PRINTED):
+                self._source, self._is_printed = _source_of(point), point.rank == PRINTED
+                self._last_step = None
+                self._step_times.clear()
+        own = [point for point in timed if _source_of(point) == self._source]
+        # Times of lines are only sampled: many have the same time, so a mean of them counts.
+        for point in own[-1:] if self._is_printed else own:
+            step, wall_s = point.step or 0, point.wall_s or 0.0
             if self._last_step is not None:
-                steps, elapsed_s = point.step - self._last_step[0], point.wall_s - self._last_step[1]
+                steps, elapsed_s = step - self._last_step[0], wall_s - self._last_step[1]
                 if steps > 0 and elapsed_s >= 0:
                     self._step_times.append(elapsed_s / steps)
-            self._last_step = point.step, point.wall_s
+            self._last_step = step, wall_s
 
     def limit_s(self, rule: NoProgress) -> float:
         """Returns how long the job may be quiet."""
@@ -85,6 +89,7 @@ class Pace:
             "gaps": [*self._gaps],
             "step_times": [*self._step_times],
             "source": self._source,
+            "is_printed": self._is_printed,
             "last_step": self._last_step,
         }
 
@@ -94,9 +99,14 @@ class Pace:
         pace = cls()
         pace.quiet_s, pace.max_gap_s = float(state["quiet_s"]), float(state["max_gap_s"])
         pace.has_metric, pace._source = bool(state["has_metric"]), str(state["source"])
+        pace._is_printed = bool(state["is_printed"])
         pace._gaps.extend(map(float, state["gaps"]))
         pace._step_times.extend(map(float, state["step_times"]))
         if state["last_step"] is not None:
             step, wall_s = state["last_step"]
             pace._last_step = int(step), float(wall_s)
         return pace
+
+
+def _source_of(point: Point) -> str:
+    return f"{point.instance}/{point.rank}/{point.name}"

@@ -13,6 +13,10 @@ BUSY_CORES = 0.05  # an instance that uses at least so many cores works
 BUSY_BYTES_PER_S = 64 << 10  # or reads and writes so much
 
 
+PRINTED = -1
+"""The rank of points that a job has only printed."""
+
+
 class Point(NamedTuple):
     """A point of a metric; `value` may be NaN or infinite."""
 

@@ -41,7 +41,7 @@ def test_a_finding_with_the_action_stop_stops_the_job(
     monkeypatch.setattr(Webhook, "send", lambda self, message: sent.append(message))
     options = "--interval", "0.1", "--rules", _RULES, "--notify", "https://example.com/hook"
     result = pai("watch", "train1", *options)
-    assert result.stdout.startswith("NonFiniteMetric: the metric 'loss' is nan")
+    assert result.stdout.startswith("NonFiniteMetric: the metric 'loss' of train1-worker-0 is nan")
     assert result.exit_code == 103
     assert [(message["code"], message["job_id"]) for message in sent] == [("NonFiniteMetric", "train1")]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pai_sdk._core.files import open_plain
 from pai_sdk._data.rules.log_lines import split_lines
-from pai_sdk._data.rules.signals import InstanceSample, Point, Sample
+from pai_sdk._data.rules.signals import PRINTED, InstanceSample, Point, Sample
 from pai_sdk._data.run.events.points import Part
 from pai_sdk._data.stacks.processes import ProcessStack
 from pai_sdk._service.background.usage import InstanceUse
@@ -63,9 +63,9 @@ class JobSignals:
 
     def add(self, part: Part) -> None:
         """Adds new points of a metric, from any thread."""
-        count = len(part.value)
+        count, rank = len(part.value), PRINTED if part.is_from_log else part.rank
         points = [
-            Point(part.name, value, part.instance, part.rank, step, wall)
+            Point(part.name, value, part.instance, rank, step, wall)
             for wall, step, value in part.rows(max(0, count - _MAX_POINTS))
         ]
         with self._lock:

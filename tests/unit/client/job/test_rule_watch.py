@@ -59,7 +59,7 @@ def test_nan_in_the_log_is_reported() -> None:
 
     findings, _ = _watch(step, NonFiniteMetric())
     assert len(findings) == 1
-    assert findings[0][1].startswith("NonFiniteMetric: the metric 'loss' is nan")
+    assert findings[0][1].startswith("NonFiniteMetric: the metric 'loss' of train1-worker-0 is nan")
 
 
 def test_a_healthy_log_has_no_findings() -> None:
