@@ -228,6 +228,19 @@ def test_retry_after_is_obeyed(place: Place, server: ScriptedServer) -> None:
     assert len(server.asked) == 2
 
 
+def test_new_messages_do_not_hurry_a_target_that_is_blocked(place: Place, server: ScriptedServer) -> None:
+    server.script = [Reply({"errcode": 130101, "errmsg": "too fast"}), Reply({"errcode": 0})]
+    url = f"dingtalk+{server.endpoint}/robot"
+    place.end(place.add(url, name="first"))
+    place.run()
+    place.end(place.add(url, name="second"))
+    place.run(599)
+    assert len(server.asked) == 1
+    place.run(1)
+    texts = [request.json["markdown"]["title"] for request in server.asked]
+    assert texts == ["first: Failed", "first: Failed", "second: Failed"]
+
+
 def test_many_messages_are_folded(place: Place, server: ScriptedServer) -> None:
     count = 3 * MAX_PER_MINUTE
     jobs = [place.add(f"{server.endpoint}/hook", name=f"job{number}") for number in range(count)]

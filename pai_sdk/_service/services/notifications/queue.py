@@ -194,12 +194,20 @@ class NotificationQueue:
                     job_id=job_id,
                     message=content.to_json(),
                     attempts=0,
-                    next_at=now,
+                    next_at=self._retry_at(session, target.identity, now) or now,
                     created_at=now,
                 )
             )
             count += 1
         return count
+
+    @staticmethod
+    def _retry_at(session: Session, identity: str, now: float) -> float | None:
+        """Returns when a target that has failed is tried again; None for others. New messages wait for that."""
+        failed = QueuedMessageRow.identity == identity, QueuedMessageRow.attempts > 0
+        return session.scalar(
+            select(func.min(QueuedMessageRow.next_at)).where(*failed, QueuedMessageRow.next_at > now)
+        )
 
     @staticmethod
     def _rows(session: Session, job_id: str | None, schedule_id: str | None) -> Sequence[NotifyTargetRow]:
