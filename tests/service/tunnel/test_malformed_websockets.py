@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import random
 import socket
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from urllib.parse import urlsplit
 
 import pytest
 
+from pai_sdk._service import standby
+from pai_sdk._service.http_server import HttpServer
+from pai_sdk._service.settings import ConnectionLimits
 from tests.service.services import Client, running_service
 from tests.service.tunnel.test_tunnel_memory import raw_tunnel
 from tests.service.tunnel.tunnelling import TunnelledExecutor, running_job, tunnel
@@ -88,3 +92,27 @@ def test_bytes_that_are_no_frame_end_the_connection(operator: Client, job_id: st
     with tunnel(operator, job_id) as websocket:
         websocket.send(b"still there")
         assert websocket.recv(PATIENCE_S) == b"still there"
+
+
+def test_a_standby_responds_to_it_as_to_any_request(client_of_standby: tuple[str, int]) -> None:
+    with socket.create_connection(client_of_standby, PATIENCE_S) as end:
+        end.sendall(f"GET /api/v1/trainingjobs HTTP/1.1\r\n{HEAD}{KEY}\r\n".encode())
+        end.settimeout(PATIENCE_S)
+        head = end.recv(1 << 16).lower()
+        assert head.startswith(b"http/1.1 503")
+        assert b"retry-after: 1" in head
+
+
+@pytest.fixture
+def client_of_standby() -> Iterator[tuple[str, int]]:
+    """The address of a server as a standby has it."""
+    ready = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        server = HttpServer(standby._refuse, ConnectionLimits(), on_end=lambda: None)
+        server.on_ready = ready.set
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+        thread.start()
+        assert ready.wait(PATIENCE_S)
+        yield listener.getsockname()
+        server.should_exit = True
+        thread.join(PATIENCE_S)
