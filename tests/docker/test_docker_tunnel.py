@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import tarfile
 import threading
 import urllib.request
 from collections.abc import Iterator
@@ -32,6 +35,7 @@ from pai_sdk.errors import ObjectNotFoundError, TunnelError, TunnelRefusedError
 from tests.docker.conftest import Submit
 from tests.docker.engine import Engine
 from tests.support.waiting import PATIENCE_S, until
+from tests.unit.host.agent.tunnel.test_sftp import Client
 
 TERMINAL = {"term": "xterm-nosuch", "rows": 33, "columns": 101}
 LISTENS = """
@@ -358,6 +362,36 @@ def host_processes(sandbox: Sandbox) -> list[int]:
         if b"pai_sdk._host.execution.docker.tunnel.host_process" in words and str(sandbox.root).encode() in words:
             processes.append(int(path.parent.name))
     return processes
+
+
+def test_sftp_and_stacks(job: TrainingJob, backend: LocalBackend) -> None:
+    name = job.record.instance_names[0]
+    with backend.connect_tunnel(job.id, name) as tunnel:
+        with tunnel.open("sftp") as stream:
+            client = Client(stream)
+            assert client.send(struct.pack(">IBI", 5, 1, 3))[0] == 2
+            assert b"/ml/usercode" in client.request(16, b".")[1]
+            # A link of the job leads within the container.
+            assert job.exec(["ln", "-s", "/etc/hostname", "link"], capture=True).exit_code == 0
+            handle = client.request(3, b"link", 1, 0)[1]
+            assert name[-63:].lstrip("-").encode() in client.request(5, handle[4:], 0, 0, 100)[1]
+        with tunnel.open("stacks", native=False, timeout_s=PATIENCE_S) as stream:
+            content = b""
+            while chunk := stream.read():
+                content += chunk
+    processes = json.loads(content)["processes"]
+    assert any("serve_forever" in json.dumps(process) for process in processes)
+
+
+def test_a_copy_that_is_broken_off_leaves_nothing(job: TrainingJob, backend: LocalBackend) -> None:
+    with backend.connect_tunnel(job.id, job.record.instance_names[0]) as tunnel:
+        stream = tunnel.open("write_archive", path="/ml/output/half", mode="file", name="half")
+        member = tarfile.TarInfo("half")
+        member.size = 10_000_000
+        stream.write(member.tobuf() + bytes(3_000_000))
+        until(lambda: job.exec(["sh", "-c", "ls -A /ml/output"], capture=True).text != "")
+        stream.close()
+        until(lambda: job.exec(["sh", "-c", "ls -A /ml/output"], capture=True).text == "")
 
 
 OPENS = """

@@ -21,6 +21,7 @@ from importlib import import_module
 from pai_sdk._host.agent.tunnel.children import EVENTS, FUNCTIONS, refuse
 from pai_sdk._host.execution.docker.tunnel import namespaces
 
+_HUNG_UP = 129
 _LOADED = (errno, grp, pwd, stat, tarfile)
 
 
@@ -38,6 +39,8 @@ def main(process: int, descriptor: int, events: int) -> int:
     except OSError as error:
         return refuse("NotSupported", f"the files of the container cannot be reached from the host: {error}")
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)
+    # The client has left: a function removes its temporary files.
+    signal.signal(signal.SIGHUP, _hang_up)
     # A module that is loaded now would be one of the container.
     sys.path.clear()
     sys.path_importer_cache.clear()
@@ -50,6 +53,10 @@ def main(process: int, descriptor: int, events: int) -> int:
             break
     code: int = getattr(module, name)(request["parameters"])
     return code
+
+
+def _hang_up(*_: object) -> None:
+    raise SystemExit(_HUNG_UP)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from pai_sdk._host.agent.processes import exit_code
+
 _SPACES = {
     "cgroup": 0x02000000,
     "ipc": 0x08000000,
@@ -91,10 +93,10 @@ def enter(process: int) -> None:
     os.close(root)
     child = os.fork()
     if child:
-        # With the process ids of the host; it ends with the child.
+        # With the process ids of the host; it ends with the child, which may have to tidy up after a SIGHUP.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         os.closerange(0, 1 << 12)
-        os.waitpid(child, 0)
-        os._exit(0)
+        os._exit(exit_code(os.waitpid(child, 0)[1]))
     identity.assume()
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
