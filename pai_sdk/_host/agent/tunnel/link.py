@@ -120,6 +120,7 @@ class _Link:
         self._replies: deque[bytes] = deque()  # unnumbered frames for the current connection
         self._received = self._acked = 0
         self._received_bytes = 0  # since the last acknowledgement
+        self._is_closing = False
         self._error: Exception | None = None
         self._on_frame: Callable[[memoryview], None] = _ignore
         self._on_end: Callable[[Exception], None] = _ignore
@@ -187,6 +188,8 @@ class _Link:
                 if not self._space.wait(max(0.0, deadline - time.monotonic())):
                     break
             self._replies.append(frames.with_json(frames.BYE, content))
+            # The peer closes the connection when it gets this; that is no loss.
+            self._is_closing = True
             self._work.notify()
             while self._error is None and self._transport is not None and self._replies:
                 if not self._space.wait(max(0.0, deadline - time.monotonic())):
@@ -409,7 +412,7 @@ class ResumableLink(_Link):
                             raise
                     finally:
                         self._detach(transport)
-                if self._error is not None:
+                if self._error is not None or self._is_closing:
                     return
                 self._dial_again()
         except Exception as error:
