@@ -49,18 +49,18 @@ _DEFAULT_TERM = "xterm-256color"
 _LOCALE = ("LANG", "LC_")
 
 
-def run(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
-    """Acts as the process that a request describes."""
+def run(request: Mapping[str, Any], descriptors: Sequence[int], parent: int) -> NoReturn:
+    """Acts as the process that a request describes; `parent` has forked it."""
     code = _CANNOT_EXECUTE
     try:
         os.setsid()
-        die_with_parent()
+        _die_with(parent)
         signal.set_wakeup_fd(-1)
         for number in RESET_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, RESET_SIGNALS)
         _use(descriptors, is_terminal=bool(request.get("terminal")))
-        code = _run(request)
+        code = _run(request, parent)
     except SystemExit as error:
         code = int(error.code or 0)
     except BaseException as error:
@@ -75,14 +75,14 @@ def run(request: Mapping[str, Any], descriptors: Sequence[int]) -> NoReturn:
         os._exit(code)
 
 
-def _run(request: Mapping[str, Any]) -> int:
+def _run(request: Mapping[str, Any], parent: int) -> int:
     leader, function = int(request["leader"]), request.get("function")
     # Before it enters: the job may have put other files in place of this package.
     module = importlib.import_module(FUNCTIONS[function]) if function else None
     variables = variables_of(leader)
     enter(leader)
     # Again: a change of credentials makes the kernel forget it.
-    die_with_parent()
+    _die_with(parent)
     variables = {**variables, **request["variables"], MARKER: str(request["marker"])}
     folder = working_folder(variables, request.get("cwd"))
     try:
@@ -98,6 +98,13 @@ def _run(request: Mapping[str, Any]) -> int:
         return code
     _adapt(variables, request)
     return _execute(list(request["argv"]), variables)
+
+
+def _die_with(parent: int) -> None:
+    """Ends this process with its parent, also if that has ended already."""
+    die_with_parent()
+    if os.getppid() != parent:
+        raise SystemExit(_CANNOT_EXECUTE)
 
 
 def _hang_up(*_: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import select
 import signal
 import struct
 import termios
@@ -123,6 +124,8 @@ class _Terminal(_Program):
 
     def __init__(self, spawner: Spawner, request: Mapping[str, Any], woken: threading.Event) -> None:
         controller, terminal = os.openpty()
+        # A write that waits for a program to read is not woken by the end of that program.
+        os.set_blocking(controller, False)
         self._is_at_line_start = True
         try:
             # Before the program starts: many read it once.
@@ -139,13 +142,31 @@ class _Terminal(_Program):
 
     def write(self, data: memoryview) -> None:
         """Writes to the terminal."""
-        super().write(data)
+        self._type(data)
         if data:
             self._is_at_line_start = data[-1] in b"\r\n"
 
+    def _type(self, data: memoryview) -> None:
+        while data:
+            with self._lock:
+                # Closed: its number may be that of another file.
+                if self._stdin < 0:
+                    return
+                try:
+                    data = data[os.write(self._stdin, data) :]
+                except BlockingIOError:
+                    is_full = True
+                else:
+                    is_full = False
+                descriptor = self._stdin
+            if is_full:
+                # With a short deadline, for a descriptor that is closed meanwhile.
+                with suppress(OSError, ValueError):
+                    select.select([], [descriptor], [], _POLL_S)
+
     def end_input(self) -> None:
         """Types the end of input: within a line, the first one only ends the line."""
-        write_all(self._stdin, memoryview(_END_OF_INPUT * (1 if self._is_at_line_start else 2)))
+        self._type(memoryview(_END_OF_INPUT * (1 if self._is_at_line_start else 2)))
 
     def resize(self, rows: int, columns: int) -> None:
         """Sets the size of the terminal; the kernel tells the programs."""
@@ -196,8 +217,10 @@ def _processes_of(ancestor: int, leader: int, marker: str) -> Iterator[int]:
         with suppress(OSError, IndexError):
             # "pid (any name) state ppid group session …"
             fields = (Path("/proc") / str(process) / "stat").read_bytes().rpartition(b")")[2].split()
-            is_alive = fields[0] not in (b"Z", b"X")
-            if is_alive and (int(fields[3]) == leader or variable in _environment(process)):
+            if fields[0] in (b"Z", b"X"):
+                continue
+            # The leader itself may have been forked just now, and be in the session of its parent.
+            if process == leader or int(fields[3]) == leader or variable in _environment(process):
                 yield process
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
 import threading
 from collections.abc import Callable
@@ -39,12 +40,21 @@ def copy_out(descriptor: int, stream: Stream, channel: str) -> None:
     """Sends what is read from a descriptor, and closes it at the end or when nobody reads the stream."""
     try:
         # A terminal whose last program has exited raises EIO.
-        while data := os.read(descriptor, MAX_DATA_BYTES):
+        while data := _read(descriptor):
             stream.write(data, channel=channel)
     except (OSError, TunnelClosedError):
         pass
     finally:
         os.close(descriptor)
+
+
+def _read(descriptor: int) -> bytes:
+    while True:
+        try:
+            return os.read(descriptor, MAX_DATA_BYTES)
+        except BlockingIOError:
+            # Terminals do not block, for the sake of their writers.
+            select.select([descriptor], [], [])
 
 
 def write_all(descriptor: int, data: memoryview) -> None:

@@ -185,7 +185,7 @@ class _Loop:
         if not message:
             return False
         request = json.loads(message)
-        process = 0
+        process, parent = 0, os.getpid()
         # A signal for the new process must not run the handlers of this one there: it is blocked until the new
         # process has reset them.
         signal.pthread_sigmask(signal.SIG_BLOCK, children.RESET_SIGNALS)
@@ -193,7 +193,7 @@ class _Loop:
         with suppress(OSError):
             process = os.fork()
             if process == 0:
-                children.run(request, descriptors)
+                children.run(request, descriptors, parent)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, children.RESET_SIGNALS)
         for descriptor in descriptors:
             os.close(descriptor)

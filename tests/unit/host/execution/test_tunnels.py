@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from pai_sdk._host.agent.processes import descendants
 from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.on_demand import SOCKET
 from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
+from pai_sdk._host.execution.base import Limits
+from pai_sdk._host.execution.contract import launch_spec
 from pai_sdk.errors import TunnelClosedError, TunnelError, TunnelRefusedError
 from tests.support.waiting import until
 from tests.unit.host.execution.conftest import Jobs, make_request
@@ -132,6 +135,24 @@ def test_the_end_of_a_job_ends_its_sessions(jobs: Jobs, ending: str) -> None:
     with pytest.raises(TunnelRefusedError) as refused:
         enter(jobs)
     assert refused.value.code == "JobNotRunning"
+
+
+def test_programs_of_tunnels_have_the_memory_limit_of_an_instance(jobs: Jobs) -> None:
+    request = make_request("echo ready; sleep 1000")
+    root = jobs.root("train1")
+    jobs.roots.append(root)
+    spec = launch_spec(root, "train1", request)
+    jobs.executor.start(replace(spec, limits=Limits(memory_bytes=200 << 20)))
+    jobs.until_log("ready")
+    with enter(jobs) as tunnel:
+        stream = tunnel.open(
+            "program", argv=["python", "-c", "import time; x = b'x' * (400 << 20); time.sleep(1000)"]
+        )
+        with pytest.raises(TunnelError):
+            read_all(stream)
+    with enter(jobs) as tunnel:
+        assert run(tunnel, "echo", "again") == ("again\n", 0)
+    assert jobs.executor.state(root).phase == "running"
 
 
 def test_jobs_that_cannot_be_entered(jobs: Jobs) -> None:

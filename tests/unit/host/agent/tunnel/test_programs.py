@@ -241,6 +241,41 @@ def test_a_program_that_nobody_reads_waits_and_ends_with_its_stream(tunnel: Tunn
     until(lambda: not is_running(process), "the end of the program")
 
 
+def test_a_terminal_whose_program_does_not_read_ends_with_its_stream(running: RunningTunnel) -> None:
+    with running.open() as tunnel:
+        (server,) = Path(f"/proc/{running.server.pid}/task/{running.server.pid}/children").read_text().split()
+        threads = Path(f"/proc/{server}/task")
+        for _ in range(3):
+            stream = tunnel.open(
+                "program", argv=["sh", "-c", "stty raw; echo ready; sleep 1000"], terminal=TERMINAL
+            )
+            read_until(stream, "ready")
+            # More than a terminal has room for.
+            stream.write(bytes(200_000))
+            stream.close()
+        # The listening thread, the one for the replies of the spawner, and four of this tunnel.
+        until(lambda: len(list(threads.iterdir())) <= 6, "the end of the threads")
+
+
+def test_streams_that_are_closed_at_once_leave_nothing(tunnel: Tunnel) -> None:
+    processes = []
+    for number in range(30):
+        terminal = TERMINAL if number % 2 else None
+        stream = tunnel.open("program", argv=["sleep", "1000"], terminal=terminal)
+        processes.append(stream.result["pid"])
+        stream.close()
+    until(lambda: not any(map(is_running, processes)), "the end of the programs")
+
+
+def test_a_large_paste_into_a_terminal(tunnel: Tunnel) -> None:
+    script = "stty raw -echo; echo ready; head -c 500000 | wc -c"
+    stream = tunnel.open("program", argv=["sh", "-c", script], terminal=TERMINAL)
+    read_until(stream, "ready")
+    stream.write(bytes(500_000))
+    read_until(stream, "500000")
+    assert stream.wait_exit(20) == 0
+
+
 def test_output_after_the_end_of_input(tunnel: Tunnel) -> None:
     stream = tunnel.open("program", argv=["sh", "-c", "cat >/dev/null; echo after; sleep 0.05; echo later"])
     stream.write(b"x" * 100_000)
