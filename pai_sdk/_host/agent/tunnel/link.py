@@ -122,6 +122,7 @@ class _Link:
         self._received_bytes = 0  # since the last acknowledgement
         self._is_closing = False
         self._error: Exception | None = None
+        self._is_closing = False
         self._on_frame: Callable[[memoryview], None] = _ignore
         self._on_end: Callable[[Exception], None] = _ignore
 
@@ -184,6 +185,8 @@ class _Link:
         deadline = time.monotonic() + flush_s
         content = {"code": reason.code, "message": reason.message} if reason is not None else {}
         with self._lock:
+            # The peer closes the connection after BYE; that is no reason to dial again.
+            self._is_closing = True
             while self._error is None and self._transport is not None and self._outbox:
                 if not self._space.wait(max(0.0, deadline - time.monotonic())):
                     break
@@ -408,7 +411,7 @@ class ResumableLink(_Link):
                     try:
                         self._read(transport)
                     except Exception as error:
-                        if not _can_pass(error):
+                        if not _can_pass(error) and not self._is_closing:
                             raise
                     finally:
                         self._detach(transport)
@@ -433,7 +436,7 @@ class ResumableLink(_Link):
                 if transport is not None:
                     transport.close()
                 is_late = time.monotonic() - self._detached_at + pause_s > self.rejoin_s
-                if self._error is not None or not _can_pass(error) or is_late:
+                if self._error is not None or self._is_closing or not _can_pass(error) or is_late:
                     raise
                 with self._lock:
                     self._space.wait_for(lambda: self._error is not None, pause_s)

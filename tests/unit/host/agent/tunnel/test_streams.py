@@ -281,6 +281,13 @@ def test_a_session_waits_while_the_server_cannot_be_reached(pair: Pair) -> None:
     assert stream.read() == b"during the pause"
 
 
+def test_a_closed_tunnel_does_not_dial_again(pair: Pair) -> None:
+    for _ in range(30):
+        before = len(pair.transports)
+        pair.client().close()
+        assert len(pair.transports) == before + 1
+
+
 def greeting(session: str, epoch: int, received: int = 0, *, new: bool = True) -> bytes:
     content = {"session": session, "epoch": epoch, "received": received, "new": new}
     return frames.with_json(frames.HELLO, content)
