@@ -122,7 +122,6 @@ class _Link:
         self._received_bytes = 0  # since the last acknowledgement
         self._is_closing = False
         self._error: Exception | None = None
-        self._is_closing = False
         self._on_frame: Callable[[memoryview], None] = _ignore
         self._on_end: Callable[[Exception], None] = _ignore
 
@@ -185,8 +184,6 @@ class _Link:
         deadline = time.monotonic() + flush_s
         content = {"code": reason.code, "message": reason.message} if reason is not None else {}
         with self._lock:
-            # The peer closes the connection after BYE; that is no reason to dial again.
-            self._is_closing = True
             while self._error is None and self._transport is not None and self._outbox:
                 if not self._space.wait(max(0.0, deadline - time.monotonic())):
                     break
