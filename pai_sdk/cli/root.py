@@ -90,7 +90,7 @@ _GROUPS: dict[str, dict[str, str]] = {
     "Run jobs": {
         "pipeline": "pipelines.commands:app",
         "schedule": "service.schedule_commands:app",
-        "notify": "notify_commands:app",
+        "notify": "service.notify_commands:app",
     },
     "Compare and download results": {"trace": "traces:app"},
     "Serve jobs to others": {

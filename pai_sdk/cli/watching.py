@@ -33,7 +33,8 @@ def watch(
     notify: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="URL", help="A target of messages about findings, as in the parameter `notify`; may be repeated."
+            metavar="URL",
+            help="A target of messages about findings, as in the parameter `notify`; may be repeated.",
         ),
     ] = None,
     interval: Annotated[

@@ -6,6 +6,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -430,17 +431,12 @@ class Pipeline:
         on_interrupt: str,
         policy: FollowPolicy | None,
     ) -> PipelineRun:
+        steps, following = [*self._steps.values()], policy or FollowPolicy()
+        drive_steps = partial(
+            drive, parallel=self.parallel, show=show, on_interrupt=on_interrupt, policy=following
+        )
         with notified(self._notifications, "pipeline", self.name, {"run": records.uri}):
-            return drive(
-                [*self._steps.values()],
-                record,
-                records,
-                self._folder.cache(),
-                parallel=self.parallel,
-                show=show,
-                on_interrupt=on_interrupt,
-                policy=policy or FollowPolicy(),
-            )
+            return run_steps(steps, record, records, self._folder.cache())
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name!r}: {len(self._steps)} steps>"
