@@ -432,9 +432,7 @@ class Pipeline:
         policy: FollowPolicy | None,
     ) -> PipelineRun:
         steps, following = [*self._steps.values()], policy or FollowPolicy()
-        drive_steps = partial(
-            drive, parallel=self.parallel, show=show, on_interrupt=on_interrupt, policy=following
-        )
+        run_steps = partial(drive, parallel=self.parallel, show=show, on_interrupt=on_interrupt, policy=following)
         with notified(self._notifications, "pipeline", self.name, {"run": records.uri}):
             return run_steps(steps, record, records, self._folder.cache())
 
