@@ -45,11 +45,11 @@ from pai_sdk._client.job import UriOutput as UriOutput
 from pai_sdk._client.job import UserVpcConfig as UserVpcConfig
 from pai_sdk._client.job.entering import ExecResult as ExecResult
 from pai_sdk._client.job.follow.polling import FollowPolicy as FollowPolicy
+from pai_sdk._client.job.stacks import JobStacks as JobStacks
 from pai_sdk._client.submit.cloning import clone as clone
 from pai_sdk._client.submit.job_file import JobFile as JobFile
 from pai_sdk._client.submit.parameters import JobParameters as JobParameters
 from pai_sdk._client.submit.parameters import Role as Role
-from pai_sdk._client.job.stacks import JobStacks as JobStacks
 from pai_sdk._client.tunnel.forwarding import ForwardedPort as ForwardedPort
 from pai_sdk._client.tunnel.forwarding import PortForward as PortForward
 from pai_sdk._data.rules.rules import DiskNearlyFull as DiskNearlyFull

@@ -22,8 +22,9 @@ def expects_descriptor() -> bool:
 
 def ignore_terminal_signals() -> None:
     """Leaves the terminal's process group: Ctrl-C is for the client, which a ControlMaster outlives."""
-    with contextlib.suppress(OSError, AttributeError):  # the leader of a group; Windows
-        os.setsid()
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):  # the leader of a group
+            os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -31,7 +32,8 @@ def pass_descriptor(client: socket.socket) -> None:
     """Sends OpenSSH its end of a connection, and releases the streams, so that it does not wait for them."""
     channel = socket.socket(fileno=os.dup(_STDOUT))
     try:
-        socket.send_fds(channel, [b"\0"], [client.fileno()])
+        if sys.platform != "win32":  # see `expects_descriptor`
+            socket.send_fds(channel, [b"\0"], [client.fileno()])
     finally:
         channel.close()
         client.close()

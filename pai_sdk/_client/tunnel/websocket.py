@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import ssl
+import sys
 import threading
 import time
 from base64 import b64encode
@@ -339,7 +340,7 @@ class _Wire:
         descriptor = self._socket.fileno()
         if descriptor < 0:
             raise ConnectionError("the connection is closed")
-        if hasattr(select, "poll"):  # select() is limited to small descriptors
+        if sys.platform != "win32":  # select() is limited to small descriptors
             poll = select.poll()
             poll.register(descriptor, select.POLLOUT if for_write else select.POLLIN)
             ready: object = poll.poll(None if timeout_s is None else timeout_s * 1000)

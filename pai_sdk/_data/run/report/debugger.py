@@ -154,7 +154,7 @@ def wait_for_debugger(timeout_s: float | None = None) -> None:
     global _session
     frame = sys._getframe(1)
     context = Context.of_environment(os.environ)
-    if context is None:
+    if context is None or sys.platform == "win32":  # no Unix sockets there
         import pdb
 
         pdb.Pdb().set_trace(frame)
