@@ -120,6 +120,7 @@ class _Link:
         self._replies: deque[bytes] = deque()  # unnumbered frames for the current connection
         self._received = self._acked = 0
         self._received_bytes = 0  # since the last acknowledgement
+        self._is_sending = False  # the writer has a batch that has not left
         self._is_closing = False
         self._error: Exception | None = None
         self._on_frame: Callable[[memoryview], None] = _ignore
@@ -184,14 +185,14 @@ class _Link:
         deadline = time.monotonic() + flush_s
         content = {"code": reason.code, "message": reason.message} if reason is not None else {}
         with self._lock:
-            while self._error is None and self._transport is not None and self._outbox:
+            while self._error is None and self._transport is not None and (self._outbox or self._is_sending):
                 if not self._space.wait(max(0.0, deadline - time.monotonic())):
                     break
             self._replies.append(frames.with_json(frames.BYE, content))
             # The peer closes the connection when it gets this; that is no loss.
             self._is_closing = True
             self._work.notify()
-            while self._error is None and self._transport is not None and self._replies:
+            while self._error is None and self._transport is not None and (self._replies or self._is_sending):
                 if not self._space.wait(max(0.0, deadline - time.monotonic())):
                     break
         self.end(reason or TunnelClosedError("Closed", "the tunnel was closed"))
@@ -292,6 +293,7 @@ class _Link:
             with self._lock:
                 batch = self._next_batch()
                 transport = self._transport
+                self._is_sending = True
             if transport is None:
                 # The link has ended.
                 return
@@ -310,6 +312,7 @@ class _Link:
                 with suppress(Exception):
                     transport.close()
             with self._lock:
+                self._is_sending = False
                 if not self._outbox and not self._replies:
                     self._space.notify_all()
 

@@ -374,6 +374,9 @@ class Stream:
         with self._changed:
             if self._is_closed:
                 return
+            if not self._is_open:
+                # What nobody has accepted yet has no memory.
+                raise ProtocolError("a frame of a stream that was not confirmed")
             if name not in ("end", "exit"):
                 self._windows.receive(_EVENTS if name == "event" else _DATA, cost)
             else:

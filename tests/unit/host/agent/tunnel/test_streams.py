@@ -281,6 +281,13 @@ def test_a_session_waits_while_the_server_cannot_be_reached(pair: Pair) -> None:
     assert stream.read() == b"during the pause"
 
 
+def test_the_peer_of_a_closed_tunnel_ends_at_once(pair: Pair) -> None:
+    for _ in range(100):
+        pair.client().close()
+    eventually(lambda: len(pair.sessions) == 0)
+    assert {error.code for error in pair.errors} == {"Ended"}
+
+
 def test_a_closed_tunnel_does_not_dial_again(pair: Pair) -> None:
     for _ in range(30):
         before = len(pair.transports)
@@ -420,11 +427,25 @@ def test_a_peer_that_never_reads_cannot_cause_any_number_of_responses(
     eventually(lambda: pair.tunnels[0].is_ended and len(pair.sessions) == 0)
 
 
+def test_data_of_a_stream_that_nobody_has_accepted_end_the_session(pair: Pair) -> None:
+    """Otherwise a job could fill the memory of its clients."""
+    transport = SocketTransport(pair.connection())
+    transport.send(greeting("56" * 16, 1))
+    transport.receive(10)
+    transport.send(frames.numbered(1, frames.inner(frames.OPEN, 1, b'{"kind":"x"}')))
+    transport.send(frames.numbered(2, frames.inner(frames.DATA, 1, b"\0data")))
+    with pytest.raises(ConnectionError):
+        transport.receive(10)
+    transport.close()
+
+
 def test_more_data_than_the_window_ends_the_session(pair: Pair) -> None:
     transport = SocketTransport(pair.connection())
     transport.send(greeting("34" * 16, 1))
     transport.receive(10)
     transport.send(frames.numbered(1, frames.inner(frames.OPEN, 1, b'{"kind":"x"}')))
+    pair.tunnels[0].accept(10).confirm()
+    transport.receive(10)
     with suppress(ConnectionError):
         for number in range(2, 100):
             transport.send(
