@@ -371,6 +371,13 @@ def test_outputs_of_an_earlier_run_here_are_not_replaced(resuming: str) -> None:
     assert Path("pai-here/try/output/model/model").is_file()
 
 
+@pytest.mark.usefixtures("resuming")
+def test_a_breakpoint_of_a_run_here_is_that_of_python() -> None:
+    hook = "pai_sdk.reports.wait_for_debugger"
+    done = here("--command", "echo hook=$PYTHONBREAKPOINT", "--env", f"PYTHONBREAKPOINT={hook}", "-d", "src")
+    assert (done.returncode, "hook=\n" in done.stdout) == (0, True), done.stderr
+
+
 def test_a_run_here_shows_the_warnings_of_its_plan(resuming: str) -> None:
     assert "warning: " in here("--command", "python src/train.py").stderr
 

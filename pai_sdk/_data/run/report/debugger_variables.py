@@ -11,15 +11,15 @@ from collections.abc import Mapping
 
 FORM_VARIABLE = "PAI_DEBUGGER"
 WAIT_VARIABLE = "PAI_DEBUGGER_WAIT_S"
-_HOOK_VARIABLE = "PYTHONBREAKPOINT"
+HOOK_VARIABLE = "PYTHONBREAKPOINT"
 _HOOK = "pai_sdk.reports.wait_for_debugger"
 
 
 def debugger_variables(form: str | None) -> dict[str, str]:
     """Returns the variables of a job with a debugger; none without one."""
-    return {} if form is None else {_HOOK_VARIABLE: _HOOK, FORM_VARIABLE: form}
+    return {} if form is None else {HOOK_VARIABLE: _HOOK, FORM_VARIABLE: form}
 
 
 def has_debugger(variables: Mapping[str, object] | None) -> bool:
     """Returns whether a job with these variables needs this package for its debugger."""
-    return (variables or {}).get(_HOOK_VARIABLE) == _HOOK
+    return (variables or {}).get(HOOK_VARIABLE) == _HOOK
