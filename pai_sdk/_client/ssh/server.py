@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import signal
 import socket
 from collections.abc import Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -82,6 +83,7 @@ def serve_ssh(sock: socket.socket, tunnel: StreamTunnel, host_key: Path) -> str 
 
 
 async def _serve(sock: socket.socket, tunnel: StreamTunnel, host_key: Path) -> str | None:
+    stop = _stop_signal()
     acceptor = Acceptor(tunnel, asyncio.get_running_loop())
     events = ThreadPoolExecutor(max_workers=1, thread_name_prefix="pai-ssh events")
     try:
@@ -101,7 +103,7 @@ async def _serve(sock: socket.socket, tunnel: StreamTunnel, host_key: Path) -> s
             keepalive_interval=0,  # a tunnel that is being joined again is a pause, no end
         )
         acceptor.start()
-        return await _wait(connection, acceptor)
+        return await _wait(connection, acceptor, stop)
     except (OSError, asyncssh.Error):  # the client has gone before the login
         return None
     finally:
@@ -109,15 +111,33 @@ async def _serve(sock: socket.socket, tunnel: StreamTunnel, host_key: Path) -> s
         events.shutdown(wait=False, cancel_futures=True)
 
 
-async def _wait(connection: asyncssh.SSHServerConnection, acceptor: Acceptor) -> str | None:
-    """Waits for the end of the connection or of the tunnel; returns why the tunnel ended."""
+def _stop_signal() -> asyncio.Future[None]:
+    """Returns what a signal sets: OpenSSH sends SIGHUP at its end, and the tunnel must be closed first."""
+    loop = asyncio.get_running_loop()
+    stop = loop.create_future()
+
+    def set_result() -> None:
+        if not stop.done():
+            stop.set_result(None)
+
+    for name in ("SIGHUP", "SIGTERM"):
+        with contextlib.suppress(AttributeError, NotImplementedError, RuntimeError):  # Windows; another thread
+            loop.add_signal_handler(getattr(signal, name), set_result)
+    return stop
+
+
+async def _wait(
+    connection: asyncssh.SSHServerConnection, acceptor: Acceptor, stop: asyncio.Future[None]
+) -> str | None:
+    """Waits for the end of the connection or of the tunnel, or a signal; returns why the tunnel ended."""
     closed = asyncio.ensure_future(connection.wait_closed())
-    ends: list[asyncio.Future[Any]] = [closed, acceptor.failure]
+    ends: list[asyncio.Future[Any]] = [closed, acceptor.failure, stop]
     while not any(end.done() for end in ends):
         await asyncio.wait(ends, timeout=_WAKE_INTERVAL_S, return_when=asyncio.FIRST_COMPLETED)
         with contextlib.suppress(OSError, asyncssh.Error):
             connection.send_debug("")
-    if closed.done():
+    if closed.done() or stop.done():
+        connection.abort()
         return None
     reason = acceptor.failure.result()
     connection.disconnect(asyncssh.DISC_CONNECTION_LOST, f"pai-sdk: {reason}")

@@ -157,7 +157,18 @@ def test_a_killed_client_whose_input_nobody_reads(host: Host) -> None:
     _kill_client(host, "-T", is_shared=False, input=10 * BIG)
 
 
-def _kill_client(host: Host, terminal: str, *, is_shared: bool, input: bytes) -> None:
+def test_a_client_that_is_asked_to_end_and_has_standard_streams(host: Host) -> None:
+    # It ends its command by a signal.
+    _kill_client(host, "-oProxyUseFdpass=no", is_shared=False, input=b"", number=signal.SIGTERM)
+
+
+def test_no_byte_is_lost_by_the_standard_streams(host: Host) -> None:
+    assert host.ssh("-oProxyUseFdpass=no", "cat", input=BIG, is_shared=False).stdout == BIG
+
+
+def _kill_client(
+    host: Host, terminal: str, *, is_shared: bool, input: bytes, number: signal.Signals = signal.SIGKILL
+) -> None:
     file = host.files / f"pid{terminal}{is_shared}{len(input)}"
     # The program ignores the signal that ends most others.
     script = f"trap '' HUP; echo $$ >{file}; sleep 1000; sleep 1000"
@@ -170,7 +181,7 @@ def _kill_client(host: Host, terminal: str, *, is_shared: bool, input: bytes) ->
         feeder.start()
         until(lambda: file.exists() and file.read_text().endswith("\n"), "the program runs")
         process = psutil.Process(int(file.read_text()))
-        client.kill()
+        client.send_signal(number)
         client.wait(PATIENCE_S)
         feeder.join(PATIENCE_S)
     until(lambda: has_ended(process.pid), "the end of the program")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import select
 import shlex
 import signal
 import struct
@@ -39,7 +40,7 @@ class Terminal:
         """Reads until the output has a text, and forgets it up to there."""
         deadline = time.monotonic() + PATIENCE_S
         while text not in self.output:
-            assert time.monotonic() < deadline, self.output
+            assert select.select([self.controller], [], [], deadline - time.monotonic())[0], self.output
             self.output += os.read(self.controller, 65536)
         self.output = self.output.partition(text)[2]
 
@@ -68,7 +69,7 @@ def terminal(host: Host, *command: str) -> Iterator[Terminal]:
 
 def test_the_size_of_the_terminal_and_its_changes(host: Host) -> None:
     host.ssh("true")
-    script = "stty size; trap 'echo now $(stty size)' WINCH; while :; do sleep 0.1; done"
+    script = "trap 'echo now $(stty size)' WINCH; stty size; while :; do sleep 0.1; done"
     with terminal(host, script) as screen:
         screen.expect(b"30 100")
         screen.resize(40, 123)
