@@ -128,8 +128,8 @@ def reason_of(error: PaiError) -> PaiError:
     """Returns why a tunnel has ended: the error of the service where it is known."""
     cause = error.__cause__
     # Always a copy, which can be raised from `error` without a circle of causes.
-    is_known = isinstance(error, TunnelClosedError) and isinstance(cause, PaiError)
-    reason: PaiError = copy(cause if is_known else error)  # type: ignore[assignment]
+    has_reason = isinstance(error, TunnelClosedError) and isinstance(cause, PaiError)
+    reason: PaiError = copy(cause if has_reason else error)  # type: ignore[assignment]
     return reason
 
 
