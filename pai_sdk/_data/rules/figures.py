@@ -114,7 +114,15 @@ class FigureRules:
     def to_json(self) -> dict[str, Any]:
         """Returns the state as JSON."""
         return {
-            key: [each.name, each.instance, [*each.values], [*each.curve], each.not_finite, each.beyond, each.step]
+            key: [
+                each.name,
+                each.instance,
+                [*each.values],
+                [*each.curve][-5:],
+                each.not_finite,
+                each.beyond,
+                each.step,
+            ]
             for key, each in self._series.items()
         }
 

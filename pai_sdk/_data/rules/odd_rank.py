@@ -61,17 +61,24 @@ def odd_by_cpu(cores: Mapping[str, float]) -> str | None:
 
 def stack_rows(processes: Sequence[ProcessStack]) -> list[dict[str, object]]:
     """Returns equal stacks once, as JSON: the ranks, and the innermost frames first."""
-    return [
-        {
-            "ranks": [*group.ranks],
-            "instances": sorted({process.instance for process in group.processes}),
-            "is_odd": group.is_odd,
-            "frames": [
-                f"{each.function} ({each.file}:{each.line})" for each in reversed(group.frames[-_MAX_FRAMES:])
-            ],
-        }
-        for group in group_stacks(processes)
-    ]
+    groups = group_stacks(processes)
+    if not groups:  # a job of one instance has no ranks
+        return [_row([process]) for process in processes if process.frames]
+    return [{**_row(group.processes), "is_odd": group.is_odd} for group in groups]
+
+
+def _row(processes: Sequence[ProcessStack]) -> dict[str, object]:
+    return {
+        "ranks": [process.rank for process in processes if process.rank is not None],
+        "instances": sorted({process.instance for process in processes}),
+        "frames": [_text(frame) for frame in reversed(processes[0].frames[-_MAX_FRAMES:])],
+    }
+
+
+def position_of(process: ProcessStack | None) -> str:
+    """Returns where the code of the user is; empty if it is unknown."""
+    frame = None if process is None else process.user_frame
+    return "" if frame is None else f", in {frame.function} ({frame.file.rpartition('/')[2]}:{frame.line})"
 
 
 def _text(frame: Frame) -> str:

@@ -11,7 +11,7 @@ from pai_sdk._data.rules.rules import NoProgress
 from pai_sdk._data.rules.signals import PRINTED, Point
 
 _MAX_GAPS = 256
-_RECENT_STEPS = 5
+_RECENT_STEPS = 3
 _MIN_STEPS = 20
 
 

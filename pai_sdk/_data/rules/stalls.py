@@ -15,6 +15,7 @@ from pai_sdk._data.rules.odd_rank import (
     odd_by_cpu,
     odd_by_stacks,
     odd_by_steps,
+    position_of,
     stack_rows,
 )
 from pai_sdk._data.rules.pace import Pace
@@ -187,10 +188,12 @@ class StallRules:
             message = f"no new line, metric or step for {_duration(quiet_s)}; the limit is {_duration(limit_s)}"
             if suspect is not None and len(active) > 1:
                 message += f"; the others wait for {suspect}"
+            message += self._position(process, active)
             yield Condition(NoProgress.code, message, suspect, evidence)
         if odd is not None and OddRank.code in self.rules:
             rank = "" if process is None else f"rank {process.rank}, "
-            message = f"the stack of {rank}{odd} differs from those of all other ranks, which wait; it uses no CPU"
+            message = f"the stack of {rank}{odd} differs from those of all other ranks, which wait"
+            message += position_of(process)
             yield Condition(OddRank.code, message, odd, evidence)
 
     def _slow(self) -> Iterator[Condition]:
@@ -208,6 +211,12 @@ class StallRules:
                 **self._stack_evidence(),
             }
             yield Condition(OddRank.code, message, odd_name, evidence)
+
+    def _position(self, odd: ProcessStack | None, active: Mapping[str, InstanceSample]) -> str:
+        """Returns where the odd rank is, or the only process of a job."""
+        if odd is None and len(active) == 1 and self._stacks:
+            odd = next((process for process in self._stacks[-1].stacks if process.user_frame), None)
+        return position_of(odd)
 
     # ---- helpers ------------------------------------------------------------------------------------------
 
