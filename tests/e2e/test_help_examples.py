@@ -61,6 +61,9 @@ NOT_TYPED = {
     "serve": "it serves until it is stopped",
     "tensorboard": "it serves until it is stopped",
     "forward": "it serves until it is stopped",
+    "ssh": "its process becomes that of OpenSSH",
+    "ssh-proxy": "OpenSSH starts it, and talks to it",
+    "debug": "it waits for a breakpoint of the job",
 }
 SPEC = {"Image": "python:3.11", "Command": ["sh", "-c", "true"], "JobType": "PyTorchJob"}
 FILES = {
@@ -82,6 +85,7 @@ LAST = [
         "metrics",
         "exec",
         "shell",
+        "stacks",
         "top",
         "stop",
         "delete",
@@ -109,7 +113,12 @@ BEFORE = {  # what makes the things that an example names
     "config get": "pai-sdk config set workspace_id 1",
     "config list": "pai-sdk config set region_id cn-hangzhou --profile staging",
 }
-CODES = {"exec": 127, "doctor": None}  # there is no nvidia-smi; doctor also looks for Docker
+CODES = {
+    "exec": 127,  # there is no nvidia-smi
+    "doctor": None,  # it also looks for Docker
+    "notify": None,  # nobody listens at its targets
+    "notify test": None,
+}
 
 
 class Shell:
