@@ -52,7 +52,7 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "forward": "enter.ports:forward",
         "ssh": "ssh.commands:ssh",
         "ssh-config": "ssh.commands:ssh_config",
-        "ssh-proxy": "ssh.commands:ssh_proxy",
+        "ssh-proxy": "ssh.proxy_command:ssh_proxy",
         "stacks": "enter.stacks:stacks",
         "debug": "enter.debug:debug",
     },

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 SHELL = ("sh", "-c", "if command -v bash >/dev/null; then exec bash; else exec sh; fi")
 """Starts the best shell of an image."""
 
-_MAX_TUNNELS = 32  # opened at once; a user of a service may have 64
+_MAX_TUNNELS = 32  # opened at once; a user of a service may have 128
 _POLL_S = 0.2
 _COMPLETE_POLL_S = 10.0  # between two lists of the debuggers of all instances
 _NOT_REACHED = 255  # in place of the exit code of an instance that could not be entered, as for ssh

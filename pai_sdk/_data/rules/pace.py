@@ -48,9 +48,9 @@ class Pace:
                 self._source, self._is_printed = _source_of(point), point.rank == PRINTED
                 self._last_step = None
                 self._step_times.clear()
-        own = [point for point in timed if _source_of(point) == self._source]
+        same_source = [point for point in timed if _source_of(point) == self._source]
         # Times of lines are only sampled: many have the same time, so a mean of them counts.
-        for point in own[-1:] if self._is_printed else own:
+        for point in same_source[-1:] if self._is_printed else same_source:
             step, wall_s = point.step or 0, point.wall_s or 0.0
             if self._last_step is not None:
                 steps, elapsed_s = step - self._last_step[0], wall_s - self._last_step[1]

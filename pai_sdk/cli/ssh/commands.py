@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -18,9 +18,6 @@ from pai_sdk._client.ssh.host_key import ensure_host_key, ssh_folder
 from pai_sdk.cli.enter.instances import JobInstance, find_instance
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.errors import InvalidInputError, Problem
-
-if TYPE_CHECKING:
-    from pai_sdk._client.tunnel.opening import JobTunnel
 
 _DOMAIN = ".pai"  # the end of the names of hosts, so that a job is not confused with a machine
 _HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -73,23 +70,6 @@ def ssh_config(
         typer.echo(host.names[0])
     if not is_included(Path.home() / ".ssh" / "config", file):
         typer.echo(f"add this line at the top of ~/.ssh/config: {include_line(file)}", err=True)
-
-
-def ssh_proxy(job: JobInstance) -> None:
-    """Serve one connection of OpenSSH, which starts this as its ProxyCommand; `pai-sdk ssh-config` writes that.
-
-    Example: pai-sdk ssh-proxy train129f212o89d
-    """
-    ensure_host_key(ssh_folder())  # first, since it names the extra if asyncssh is missing
-    # Both load libraries that other commands do not need.
-    from pai_sdk._client.job.entering import EnteredJob
-    from pai_sdk._client.ssh.proxy import run_proxy
-
-    def open_tunnel() -> JobTunnel:
-        entered, instance = find_instance(job)
-        return EnteredJob(entered.backend, entered.record).connect(instance)
-
-    raise typer.Exit(run_proxy(open_tunnel, ssh_folder()))
 
 
 def _host_settings(text: str) -> HostSettings:

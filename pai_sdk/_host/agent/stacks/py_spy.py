@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-NOT_INSTALLED = "py-spy is missing where the service runs: pip install 'pai_sdk[debug]' there"
+NOT_INSTALLED = "py-spy is missing where the service runs: pip install py-spy there"
 
 # Of all calls of this process: each call reads another process with all the speed that a core has.
 _SLOTS = threading.BoundedSemaphore(2 * (os.cpu_count() or 1))

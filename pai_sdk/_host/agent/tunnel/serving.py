@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pai_sdk._host.agent.journal import Journal
+from pai_sdk._host.agent.stacks import collect_stacks
 from pai_sdk._host.agent.tunnel import ports
 from pai_sdk._host.agent.tunnel.children import FUNCTIONS
 from pai_sdk._host.agent.tunnel.functions import Functions
@@ -61,8 +62,6 @@ class _Stacks:
 
     def serve(self, stream: Stream) -> None:
         """Sends the stacks."""
-        from pai_sdk._host.agent.stacks import collect_stacks  # for weight
-
         leader_of(self._spawner, stream)
         processes = self._spawner.view.processes(stream.tunnel.instance)
         timeout_s = stream.parameters.get("timeout_s")
