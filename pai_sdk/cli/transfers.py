@@ -49,7 +49,7 @@ def cp(
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """
     # For weight: other copies do without tunnels.
-    if ":/" in source + target and resolve_name(_COPY_REMOTE)(source, target, dry_run=dry_run):
+    if ":" in source + target and resolve_name(_COPY_REMOTE)(source, target, dry_run=dry_run):
         return
     source_entry = _find(source)
     if source_entry.file is None:

@@ -53,11 +53,15 @@ def watch(
     explicit = [] if rules is None else parse_rules(_text_of(rules), "--rules")
     targets = [target_of(url, "--notify") for url in notify or ()]
     job = find_job(job_id)
+    if not as_json:
+        typer.echo(f"watching {job.id} by rules; Ctrl-C ends this, not the job", err=True)
     for finding in RuleWatch(job, explicit, interval_s=interval).findings():
         _print(job, finding, as_json=as_json)
         if finding.status == "raised" and finding.action != "observe":
             _send(job, finding, targets)
             _act(job, finding)
+    if not as_json:
+        typer.echo(f"{job.id} is {job.record.status}", err=True)
     raise typer.Exit(exit_codes.of_status(job.record.status))
 
 

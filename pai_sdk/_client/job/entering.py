@@ -78,7 +78,7 @@ class EnteredJob:
 
     def connect(self, instance: str | int | None = None) -> JobTunnel:
         """Opens a tunnel into an instance: its rank, its suffix (`worker-1`) or its full name."""
-        return self._backend.connect_tunnel(self._job_id, self._name(instance))
+        return self._backend.connect_tunnel(self._job_id, self.instance_name(instance))
 
     def exec(
         self,
@@ -90,7 +90,7 @@ class EnteredJob:
     ) -> int | ExecResult:
         """Runs a program in an instance; returns its exit code, or with `capture` its output too."""
         argv, data = _checked(command), _checked_input(input)
-        name = self._name(instance)
+        name = self.instance_name(instance)
         with self._backend.connect_tunnel(self._job_id, name) as tunnel:
             if capture:
                 return _captured(tunnel, argv, data)
@@ -141,14 +141,14 @@ class EnteredJob:
 
     def stacks(self, instance: str | int | None, *, native: bool, timeout_s: float) -> JobStacks:
         """Reads the stacks of one instance or of all."""
-        names = self._names if instance is None else [self._name(instance)]
+        names = self._names if instance is None else [self.instance_name(instance)]
         return read_stacks(self._job_id, names, self.connect, native=native, timeout_s=timeout_s)
 
     def wait_for_debugger(
         self, *, rank: int | None, instance: str | None, timeout_s: float, on_wait: Callable[[], object]
     ) -> WaitingProcess:
         """Waits until a rank waits in a debugger."""
-        name = None if instance is None else self._name(instance)
+        name = None if instance is None else self.instance_name(instance)
         names = self._names if name is None else [name]
         # Usually each instance has one rank. All are asked at times, since torchrun may start several.
         likely = [self._names[rank]] if rank is not None and rank < len(self._names) > 1 else []
@@ -188,8 +188,8 @@ class EnteredJob:
         with self.connect(instance) as tunnel:
             return _logged(copy_to(tunnel, source, path, progress=progress))
 
-    def _name(self, instance: str | int | None) -> str:
-        """Returns the full name of an instance."""
+    def instance_name(self, instance: str | int | None) -> str:
+        """Returns the full name of an instance; raises InvalidInputError if the job does not have it."""
         if isinstance(instance, bool) or not (instance is None or isinstance(instance, int | str)):
             problem = f"{instance!r} is not an instance"
             raise InvalidInputError([Problem("instance", problem, "give a rank (0) or a name ('worker-1')")])

@@ -54,7 +54,9 @@ def parse_ports(ports: Any, *, reverse: bool = False) -> list[ForwardedPort]:
     for value in values:
         port = _parse_port(value, reverse)
         if port is None:
-            problems.append(wrong_value("ports", value, "a port (6006) or LOCAL:REMOTE ('8888:80')"))
+            listening = "REMOTE" if reverse else "LOCAL"
+            expected = f"a port (6006) or LOCAL:REMOTE ('8888:80'), of which only {listening} may be 0"
+            problems.append(wrong_value("ports", value, expected))
         else:
             parsed.append(port)
     if not values:

@@ -85,7 +85,8 @@ def _not_sent(error: Exception, connections: _Connections) -> NotDeliveredError:
         return NotDeliveredError("no response in time", code="Timeout", is_transient=True)
     if isinstance(error, ValueError):  # also InvalidURL and its like
         return NotDeliveredError("the URL is not valid", code="InvalidUrl", is_transient=False)
-    return NotDeliveredError(f"no response ({type(error).__name__})", code="NoResponse", is_transient=True)
+    reason = connections.failure or type(error).__name__
+    return NotDeliveredError(f"no response ({reason})", code="NoResponse", is_transient=True)
 
 
 class _Connections:
@@ -98,6 +99,7 @@ class _Connections:
     def __init__(self, guard: AddressGuard, deadline: float) -> None:
         self._deadline = deadline
         self.refusal: NotDeliveredError | None = None
+        self.failure = ""  # the system's reason, without the URL
         self.is_expired = False
         self._guard = guard
         self._open: list[HTTPConnection] = []
@@ -190,6 +192,7 @@ def _adapter(connections: _Connections) -> requests.adapters.HTTPAdapter:
             connections.refusal = refusal
             raise NewConnectionError(connection, "refused") from None
         except OSError as error:
+            connections.failure = error.strerror or ""
             raise NewConnectionError(connection, type(error).__name__) from None
 
     class Plain(HTTPConnection):

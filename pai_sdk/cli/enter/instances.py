@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,7 +15,10 @@ from pai_sdk.errors import InvalidInputError, NotFoundError, Problem
 _NAME = r":(?P<instance>\d+|[A-Za-z][\w.-]*-\d+)"  # a rank, or a name such as `worker-1`
 _INSTANCE = re.compile(rf"(?P<job>.+){_NAME}")
 # One letter before a colon is a drive of Windows, two slashes behind it are a URI.
-_REMOTE = re.compile(rf"(?!file:)(?P<job>[^/\\:][^/:]+?)(?:{_NAME})?:(?P<path>/(?!/).*)", re.DOTALL)
+_REMOTE = re.compile(rf"(?!file:)(?P<job>-|[^/\\:][^/:]+?)(?:{_NAME})?:(?P<path>/(?!/).*)", re.DOTALL)
+# In a target, only an id or `-` is certainly a job: other files may have a colon in their names.
+_RELATIVE = re.compile(rf"(?P<job>-|[^/\\:][^/:]+?)(?:{_NAME})?:(?!/)", re.DOTALL)
+_ID = re.compile(r"-|(?:train|dlc|local)[a-z0-9-]{6,}")
 
 JobInstance = Annotated[
     str,
@@ -55,3 +59,9 @@ def split_remote(text: str) -> tuple[str, str] | None:
     if match is None:
         return None
     return f"{match['job']}:{match['instance']}" if match["instance"] else match["job"], match["path"]
+
+
+def names_relative_path(text: str, *, is_source: bool) -> bool:
+    """Returns whether a side of a copy is JOB[:RANK]: without the slash of an absolute path."""
+    match = _RELATIVE.match(text)
+    return match is not None and (is_source or _ID.fullmatch(match["job"]) is not None) and not Path(text).exists()

@@ -13,8 +13,10 @@ from typing import Annotated
 
 import typer
 
+from pai_sdk._client.job.entering import EnteredJob
 from pai_sdk._client.ssh.client_config import HostSettings, include_line, is_included, ssh_command, write_config
 from pai_sdk._client.ssh.host_key import ensure_host_key, ssh_folder
+from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.cli.enter.instances import JobInstance, find_instance
 from pai_sdk.cli.selection.backend import selected_backend
 from pai_sdk.errors import InvalidInputError, Problem
@@ -40,7 +42,7 @@ def ssh(
     if shutil.which("ssh") is None:
         problem = "the program ssh is not on PATH: install the OpenSSH client"
         raise InvalidInputError([Problem("ssh", problem, "`pai-sdk shell` needs none")])
-    settings = _host_settings(job)
+    settings = _host_settings(job, is_running=True)
     ensure_host_key(settings.folder)
     command = ssh_command(settings, arguments or [])
     if sys.platform == "win32":  # its exec starts another process, and the shell would not wait for it
@@ -72,9 +74,12 @@ def ssh_config(
         typer.echo(f"add this line at the top of ~/.ssh/config: {include_line(file)}", err=True)
 
 
-def _host_settings(text: str) -> HostSettings:
+def _host_settings(text: str, *, is_running: bool = False) -> HostSettings:
     """Returns how OpenSSH reaches JOB[:RANK]: by the id of the job, since a name may be of another job later."""
     job, instance = find_instance(text)
+    # Before OpenSSH starts: with ControlPersist it discards what its ProxyCommand prints.
+    if job.record.instance_names and (is_running or job.record.status == JobStatus.RUNNING):
+        EnteredJob(job.backend, job.record).instance_name(instance)
     option = shlex.split(selected_backend().option)
     target = job.id if instance is None else f"{job.id}:{instance}"
     suffix = _DOMAIN if instance is None else f".{instance}{_DOMAIN}"

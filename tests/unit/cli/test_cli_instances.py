@@ -125,12 +125,21 @@ def test_a_shell_is_one_of_the_job(pai: Pai, memory: FakeBackend, entry: Recorde
     assert memory.calls[-1].endswith("worker-0")
 
 
+def test_an_instance_of_the_newest_job(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
+    """`-:1` is no option, and neither is a word of the command."""
+    assert pai("exec", "-:1", "ls", "-:x").exit_code == 7
+    assert entry.commands == [["ls", "-:x"]]
+    assert memory.calls[-1].endswith("worker-0")
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("train1:/ml/a b", ("train1", "/ml/a b")),
         ("train1:0:/ml", ("train1:0", "/ml")),
         ("train1:worker-1:/ml", ("train1:worker-1", "/ml")),
+        ("-:/ml", ("-", "/ml")),
+        ("-:1:/ml", ("-:1", "/ml")),
         ("oss://bucket/a", None),
         ("file:/ml", None),
         ("C:/ml", None),
@@ -148,6 +157,8 @@ def test_paths_in_jobs(text: str, expected: tuple[str, str] | None) -> None:
         (("train1:/a", "train1:/b"), "cp"),
         (("train1:/a", "oss://models/a"), "cp"),
         (("train1:/a*", "."), "path"),
+        (("train1:a", "."), "cp"),
+        (("note.txt", "-:a"), "cp"),
     ],
 )
 def test_copies_that_cannot_be(pai: Pai, entry: Recorded, arguments: tuple[str, str], where: str) -> None:

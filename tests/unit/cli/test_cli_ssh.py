@@ -11,6 +11,7 @@ import pytest
 
 from pai_sdk.errors import InvalidInputError, MissingExtraError
 from tests.support.fake_backend import FakeBackend
+from tests.support.messages import refused
 from tests.unit.cli.conftest import Pai
 
 
@@ -54,8 +55,11 @@ def test_ssh_gets_what_follows_the_job(pai: Pai, memory: FakeBackend, monkeypatc
     pai("ssh", "train1:1", "-L", "6006:localhost:6006", "nvidia-smi", "--loop")
     assert commands[0][0] == "ssh"
     assert commands[0][-5:] == ["train1.1.pai", "-L", "6006:localhost:6006", "nvidia-smi", "--loop"]
+    memory.status, memory.lines = "Succeed", {"train1-master-0": []}
+    with refused(InvalidInputError, "JOB"):
+        pai("ssh", "train1")
     monkeypatch.setattr("shutil.which", lambda name: None)
-    with pytest.raises(InvalidInputError):
+    with refused(InvalidInputError, "ssh"):
         pai("ssh", "train1")
 
 

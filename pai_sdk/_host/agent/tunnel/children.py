@@ -120,6 +120,11 @@ def _execute(command: list[str], variables: dict[str, str]) -> int:
     except FileNotFoundError:
         os.write(2, os.fsencode(f"pai-sdk: there is no program {program!r} in the job\n"))
         return _NO_COMMAND
+    except OSError as error:
+        os.write(
+            2, os.fsencode(f"pai-sdk: the program {program!r} cannot be started in the job: {error.strerror}\n")
+        )
+        return _CANNOT_EXECUTE
 
 
 def _shell(variables: Mapping[str, str]) -> str:

@@ -91,7 +91,7 @@ def test_what_cannot_be_sent_is_a_warning_without_the_secret(
 
     ended(fake_backend, "Succeed", refused, nowhere, Broken()).wait(show_logs=False, policy=FAST)
     assert "HTTP 404" in caplog.text
-    assert "no response (ConnectionError)" in caplog.text
+    assert "no response (Connection refused)" in caplog.text
     assert len([record for record in caplog.records if "was not sent" in record.message]) == 3
     assert len(server.asked) == 1, "a refusal is not repeated"
     assert "hunter2" not in caplog.text.replace("Broken", "")
