@@ -60,11 +60,12 @@ def copy_from(tunnel: JobTunnel, path: str, target: str | os.PathLike[str], *, p
         bar.expect(int(stream.result.get("size_bytes") or 0))
         name = str(stream.result.get("name") or posixpath.basename(source) or "root")
         extraction = Extraction(_local_target(target, name), is_folder=stream.result.get("kind") == "folder")
-        incoming = _Incoming(stream, path, bar.advance)
+        incoming = IncomingArchive(stream, path, bar.advance)
         try:
-            with extraction, tarfile.open(fileobj=incoming, mode="r|", bufsize=_CHUNK_BYTES) as archive:
+            # Mode "r|" would copy all data several times.
+            with extraction, tarfile.open(fileobj=incoming, mode="r:") as archive:
                 for member in archive:
-                    extraction.add(archive, member)
+                    extraction.add(member, incoming.copy_to)
                 incoming.drain()
                 extraction.finish()
         except tarfile.TarError as error:
@@ -151,25 +152,53 @@ def _reason(error: Exception) -> PaiError:
     return reason_of(error) if isinstance(error, PaiError) else StorageError(f"the job closed the stream: {error}")
 
 
-class _Incoming(io.RawIOBase):
-    """The data of a stream as a file; events are collected."""
+class IncomingArchive(io.RawIOBase):
+    """The data of a stream as a file that is read forwards; events are collected."""
 
     def __init__(self, stream: Stream, path: str, on_data: Callable[[int], None]) -> None:
         self._stream = stream
         self._path = path
         self._on_data = on_data
         self._buffer = memoryview(b"")
+        self._position = 0
         self.skipped: dict[str, str] = {}
         self.error: PaiError | None = None
 
+    def tell(self) -> int:
+        """Returns how many bytes were read."""
+        return self._position
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        """Skips bytes."""
+        if whence != os.SEEK_SET or offset < self._position:
+            raise tarfile.ReadError("an entry of the archive refers to an earlier one")
+        for _ in self._chunks(offset - self._position):
+            pass
+        return self._position
+
     def read(self, size: int = -1) -> bytes:
-        """Returns up to `size` bytes, and nothing at the end."""
-        if not self._buffer:
-            self._buffer = memoryview(self._next())
-        limit = len(self._buffer) if size < 0 else size
-        data, self._buffer = bytes(self._buffer[:limit]), self._buffer[limit:]
-        self._on_data(len(data))
-        return data
+        """Returns `size` bytes, and less at the end."""
+        if size < 0:
+            raise tarfile.ReadError("an entry of the archive has a negative size")
+        chunks = [*self._chunks(size)]
+        return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
+
+    def copy_to(self, file: IO[bytes], size: int) -> None:
+        """Writes the next bytes to a file, and less at the end."""
+        for chunk in self._chunks(size):
+            file.write(chunk)
+
+    def _chunks(self, size: int) -> Iterator[memoryview]:
+        while size > 0:
+            if not self._buffer:
+                self._buffer = self._next()
+            if not self._buffer:
+                return
+            chunk, self._buffer = self._buffer[:size], self._buffer[size:]
+            size -= len(chunk)
+            self._position += len(chunk)
+            self._on_data(len(chunk))
+            yield chunk
 
     def drain(self) -> None:
         """Reads padding and events behind the archive; raises the error that the instance reports."""
@@ -178,12 +207,12 @@ class _Incoming(io.RawIOBase):
         if self.error is not None:
             raise self.error
 
-    def _next(self) -> bytes:
+    def _next(self) -> memoryview:
         try:
             while (message := self._stream.next_message(limit=_CHUNK_BYTES)) is not None:
                 name, content = message
                 if name == "stdout" and content:
-                    return bytes(content)
+                    return memoryview(content)
                 if name == "event":
                     if "skipped" in content:
                         self.skipped[str(content["skipped"])] = str(content.get("reason", ""))
@@ -192,7 +221,7 @@ class _Incoming(io.RawIOBase):
             self.error = reason_of(error)
         if self.error is not None:
             raise self.error
-        return b""
+        return memoryview(b"")
 
 
 class _Upload:

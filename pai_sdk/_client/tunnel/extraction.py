@@ -7,12 +7,14 @@ import posixpath
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import IO
 
 from pai_sdk.errors import PathConflictError, StorageError
 
-_CHUNK_BYTES = 1 << 20
+_BUFFER_BYTES = 1 << 17
 _PERMISSIONS = 0o777
 
 
@@ -50,8 +52,8 @@ class Extraction:
     def __exit__(self, *exc: object) -> None:
         shutil.rmtree(self._work, ignore_errors=True)
 
-    def add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
-        """Extracts a member."""
+    def add(self, member: tarfile.TarInfo, copy_to: Callable[[IO[bytes], int], None]) -> None:
+        """Extracts a member; `copy_to` writes the next bytes of the archive to a file."""
         name = self._safe_name(member.name)
         if name is None:
             self.skipped[member.name] = "its name leads out of the folder"
@@ -60,7 +62,7 @@ class Extraction:
                 (self._work / name).mkdir(parents=True, exist_ok=True)
                 self._folders.append((name, member.mode))
         elif member.isreg():
-            self._write(archive, member, name)
+            self._write(member, name, copy_to)
         elif member.issym():
             self._links.append((name, member.linkname))
         elif member.islnk():
@@ -98,15 +100,15 @@ class Extraction:
             return parts[-1] if parts[-1] != "." else None
         return normal
 
-    def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, name: str) -> None:
-        source = archive.extractfile(member)
-        if source is None or name == ".":
+    def _write(self, member: tarfile.TarInfo, name: str, copy_to: Callable[[IO[bytes], int], None]) -> None:
+        if name == "." or member.issparse():
+            # The data of a sparse file are not its content; instances send none.
             self.skipped[member.name] = "not a file"
             return
         path = self._work / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with source, path.open("wb") as file:
-            shutil.copyfileobj(source, file, _CHUNK_BYTES)
+        with path.open("wb", buffering=_BUFFER_BYTES) as file:
+            copy_to(file, member.size)
             written = file.tell()
         if written != member.size:
             raise tarfile.ReadError(f"{member.name} is incomplete")

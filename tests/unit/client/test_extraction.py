@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._client.tunnel.copying import IncomingArchive
 from pai_sdk._client.tunnel.extraction import Extraction
 from pai_sdk.errors import PathConflictError, StorageError
 
@@ -41,13 +42,24 @@ def archive_of(*members: tuple[tarfile.TarInfo, bytes]) -> bytes:
 
 
 def extracted_bytes(target: Path, data: bytes, *, is_folder: bool) -> Extraction:
-    archive = io.BytesIO(data)
+    incoming = IncomingArchive(Sent(data), "/source", lambda _: None)  # type: ignore[arg-type]
     extraction = Extraction(target, is_folder=is_folder)
-    with extraction, tarfile.open(fileobj=archive, mode="r|") as reading:
+    with extraction, tarfile.open(fileobj=incoming, mode="r:") as reading:
         for info in reading:
-            extraction.add(reading, info)
+            extraction.add(info, incoming.copy_to)
+        incoming.drain()
         extraction.finish()
     return extraction
+
+
+class Sent:
+    """A stream with an archive, in messages of odd sizes."""
+
+    def __init__(self, data: bytes) -> None:
+        self._messages = [data[start : start + 333] for start in range(0, len(data), 333)]
+
+    def next_message(self, *, limit: int) -> tuple[str, bytes] | None:
+        return ("stdout", self._messages.pop(0)) if self._messages else None
 
 
 def tree(folder: Path) -> dict[str, str]:
@@ -142,3 +154,20 @@ def test_an_incomplete_file_does_not_appear(tmp_path: Path) -> None:
     with pytest.raises((tarfile.TarError, OSError)):
         extracted_bytes(tmp_path / "big", data, is_folder=False)
     assert [*tmp_path.iterdir()] == []
+
+
+def test_entries_that_are_not_what_they_seem(tmp_path: Path) -> None:
+    """A negative size, one without an end, and a sparse file."""
+    before, after = member("before", b"before"), member("after", b"after")
+    for size in (-512, -(1 << 40), 1 << 40):
+        data = bytearray(archive_of(before, member("b" * 80, b"x" * 600), after))
+        offset = 1024 + 124
+        data[offset : offset + 12] = tarfile.itn(size, 12, tarfile.GNU_FORMAT)  # type: ignore[attr-defined]
+        header = data[1024:1536]
+        data[1024 + 148 : 1024 + 156] = b"%06o\0 " % tarfile.calc_chksums(bytes(header))[0]  # type: ignore[attr-defined]
+        with pytest.raises((tarfile.TarError, StorageError)):
+            extracted_bytes(tmp_path / "copy", bytes(data), is_folder=True)
+        assert [*tmp_path.iterdir()] == []
+    sparse = member("sparse", b"abc", pax_headers={"GNU.sparse.major": "0", "GNU.sparse.map": "0,3"})
+    assert extracted(tmp_path / "copy", before, sparse, after).skipped.keys() == {"sparse"}
+    assert tree(tmp_path / "copy") == {"before": "before", "after": "after"}
