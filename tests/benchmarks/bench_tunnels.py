@@ -33,12 +33,16 @@ EXEC = Row("pai-sdk exec to the first byte")
 SSHD_UP, SSHD_DOWN = Row("the same by sshd, up", "MB/s"), Row("the same by sshd, down", "MB/s")
 OWN_UP, OWN_DOWN = Row("pai-sdk ssh, up", "MB/s"), Row("pai-sdk ssh, down", "MB/s")
 COPY_UP, COPY_DOWN = Row("pai-sdk cp, up", "MB/s"), Row("pai-sdk cp, down", "MB/s")
+PLAIN_UP, PLAIN_DOWN = Row("job.copy_to alone, up", "MB/s"), Row("job.copy_from alone, down", "MB/s")
+PLAIN_UP_RATIO = Row("job.copy_to alone, to `ssh cat`", "times")
+PLAIN_DOWN_RATIO = Row("job.copy_from alone, to `ssh cat`", "times")
 CAT_UP, CAT_DOWN = Row("`ssh cat` of a file, up", "MB/s"), Row("`ssh cat` of a file, down", "MB/s")
 TRIP, SSHD_TRIP = Row("a byte by pai-sdk ssh", "ms"), Row("a byte by sshd", "ms")
 STREAM_TRIP = Row("a byte by a stream of the tunnel alone", "ms")
 ROWS = (
     *(SSH_UP, SSH_DOWN, CP_UP, CP_DOWN, ADDED, IDLE, STEP, NOBODY, EXEC),
     *(OWN_UP, OWN_DOWN, SSHD_UP, SSHD_DOWN, COPY_UP, COPY_DOWN, CAT_UP, CAT_DOWN, TRIP, SSHD_TRIP, STREAM_TRIP),
+    *(PLAIN_UP, PLAIN_DOWN, PLAIN_UP_RATIO, PLAIN_DOWN_RATIO),
 )
 
 MEGABYTES = 30 if is_quick() else 150
@@ -145,6 +149,8 @@ def _beside_each_other(
         COPY_UP: lambda: _rate([*PAI, "cp", str(big), f"{job.id}:{target}.there"]),
         CAT_DOWN: lambda: _rate([*fresh, f"cat {big}"], target=Path(back)),
         COPY_DOWN: lambda: _rate([*PAI, "cp", f"{job.id}:{target}", f"{back}.copy"]),
+        PLAIN_UP: lambda: _rate_of(lambda: job.copy_to(big, f"{target}.there", progress=False)),
+        PLAIN_DOWN: lambda: _rate_of(lambda: job.copy_from(target, f"{back}.copy", progress=False)),
         SSHD_TRIP: lambda: _trip_ms([*theirs, "cat"]),
         TRIP: lambda: _trip_ms([*own, "cat"]),
         STREAM_TRIP: lambda: _stream_trip_ms(job),
@@ -158,12 +164,19 @@ def _beside_each_other(
     middle = {row: statistics.median(each) for row, each in values.items()}
     ratios = {SSH_UP: (OWN_UP, SSHD_UP), SSH_DOWN: (OWN_DOWN, SSHD_DOWN)}
     ratios |= {CP_UP: (COPY_UP, CAT_UP), CP_DOWN: (COPY_DOWN, CAT_DOWN)}
+    ratios |= {PLAIN_UP_RATIO: (PLAIN_UP, CAT_UP), PLAIN_DOWN_RATIO: (PLAIN_DOWN, CAT_DOWN)}
     found: dict[str, float | str] = {row.name: value for row, value in middle.items()}
     for row, (one, other) in ratios.items():
         # Of each round, since other work slows both of a pair.
         found[row.name] = statistics.median(a / b for a, b in zip(values[one], values[other], strict=True))
     found[ADDED.name] = middle[TRIP] - middle[SSHD_TRIP]
     return found
+
+
+def _rate_of(copy: Callable[[], object]) -> float:
+    started = time.perf_counter()
+    copy()
+    return (MEGABYTES << 20) / 1e6 / (time.perf_counter() - started)
 
 
 def _rate(command: Sequence[str], *, source: Path | None = None, target: Path | None = None) -> float:
