@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp
 
 from pai_sdk._host.execution.base import Executor, ExecutorSetup
+from pai_sdk._host.execution.node_connections import NodeConnections
 from pai_sdk._host.execution.registry import open_executor
 from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.background.notifications import NotificationWorker, start_notifications
@@ -31,7 +32,7 @@ from pai_sdk._service.http.description import description_of
 from pai_sdk._service.http.foreign_cloud import AsForeignCloud
 from pai_sdk._service.http.gate import Gate
 from pai_sdk._service.http.health import health_of
-from pai_sdk._service.http.listening import info_of, listen
+from pai_sdk._service.http.listening import info_of, listen, node_address
 from pai_sdk._service.http.metrics_endpoint import metrics_of
 from pai_sdk._service.http.nonces import NonceMemory
 from pai_sdk._service.http.tls import Certificate, certificate_of
@@ -53,6 +54,7 @@ from pai_sdk._service.oss.oss_app import ObjectApp
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.process import allow_open_files, prepare_threads
 from pai_sdk._service.routes.api_app import Dispatcher, create_api
+from pai_sdk._service.routes.tunnel.node_route import NodeApp
 from pai_sdk._service.routes.tunnel.websocket_route import TunnelApp
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
 from pai_sdk._service.services.context import ServiceContext
@@ -147,10 +149,12 @@ class Service:
             folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
             Reserve.of(folder.root).require_space()
             # The lambda is called only once jobs are started, when `scheduler` exists.
-            executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
+            places = settings, folder, stack, (nodes := NodeConnections())
+            executor = self._executor or _open_executor(*places, lambda: scheduler.is_closing)
             listener = leadership.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener, executor.capabilities, certificate)
+            nodes.service = node_address(settings, listener, certificate)
             database, store = open_state(settings, folder, leadership.lease, stack)
             store.create_bucket(settings.bucket)
             jobs = Jobs(database, changes := Changes(), dedupes=settings.foreign is None)
@@ -181,7 +185,7 @@ class Service:
                 *announcing,
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
-            dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
+            dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, nodes, stack)
             app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
 
             # Before the first response: a client that gets a response reads this file to identify the service.
@@ -235,10 +239,14 @@ def _report_end(settings: ServiceSettings, loss: str | None) -> None:
 
 
 def _open_executor(
-    settings: ServiceSettings, folder: DataFolder, stack: ExitStack, is_closing: Callable[[], bool]
+    settings: ServiceSettings,
+    folder: DataFolder,
+    stack: ExitStack,
+    nodes: NodeConnections,
+    is_closing: Callable[[], bool],
 ) -> Executor:
     """Opens the executor of the settings; closed with the stack."""
-    setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
+    setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options, nodes)
     return stack.enter_context(closing(open_executor(settings.executor, setup)))
 
 
@@ -327,7 +335,9 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler, pace: 
 def _tunnels(settings: ServiceSettings, jobs: Jobs, executor: Executor, folder: DataFolder) -> Tunnels:
     """Returns the tunnels into running jobs, which use at most half of the connections."""
     limits = settings.tunnels
-    limits = replace(limits, total=min(limits.total, settings.connections.max_connections // 2))
+    # Nodes connect to the service too.
+    uses = 2 if executor.capabilities.hosts == "elsewhere" else 1
+    limits = replace(limits, total=min(limits.total, settings.connections.max_connections // (2 * uses)))
     return Tunnels(jobs, executor if executor.capabilities.tunnels else None, folder.job_dir, limits)
 
 
@@ -449,6 +459,7 @@ def _open_dispatcher(
     tables: tuple[TableStore, TableKeys],
     health: ASGIApp,
     measurements: Measurements | None,
+    nodes: NodeConnections,
     stack: ExitStack,
 ) -> Dispatcher:
     """Returns the ASGI application: the API behind its gate, objects and tables; closed with the stack."""
@@ -485,5 +496,6 @@ def _open_dispatcher(
         metrics = metrics_of(measurements.text, token=settings.metrics_token, admit=authenticator.admit)
     description = description_of(api)
     websockets = WebSocketGate(TunnelApp(context), authenticator.admit, audit=audit_into(context.audit))
-    apps = {"page": browsers, "metrics": metrics, "websockets": websockets}
+    node_app = NodeApp(nodes, settings.tunnels.stall_s)
+    apps = {"page": browsers, "metrics": metrics, "websockets": websockets, "nodes": node_app}
     return Dispatcher(front, objects, tables_app, description, health, **apps)

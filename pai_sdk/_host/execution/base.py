@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 from pai_sdk._host.agent.distributed import Instance
 from pai_sdk._host.agent.protocol import ExecutionState, InstanceState
 from pai_sdk._host.agent.sandbox import HasChannels, Sandbox
+from pai_sdk._host.execution.node_connections import NodeConnections
 from pai_sdk.errors import PaiError
 
 if TYPE_CHECKING:
@@ -69,12 +70,14 @@ class ExecutorSetup:
         jobs_dir: the folder that contains the folders of jobs.
         options: the user's options for this executor, such as the `address` of a cluster; `open` refuses unknown
             ones.
+        node_connections: the connections that nodes open to the service, for tunnels.
     """
 
     cache_dir: Path
     is_closing: Callable[[], bool] = lambda: False
     jobs_dir: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    node_connections: NodeConnections = field(default_factory=NodeConnections)
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pai_sdk._host.agent.tunnel.dialing_out import NODE_PATH
 from pai_sdk._service.http.access import AccessChecked
 from pai_sdk._service.http.content_headers import CONTENT_HEADERS, send_with
 from pai_sdk._service.http.description import PATH as DESCRIPTION_PATH
@@ -53,7 +54,9 @@ logger = logging.getLogger(__name__)
 
 _API_SCHEMES = (ACS3.encode() + b" ", b"acs ")
 
-Part: TypeAlias = Literal["api", "page", "objects", "tables", "description", "health", "metrics", "websockets"]
+Part: TypeAlias = Literal[
+    "api", "page", "objects", "tables", "description", "health", "metrics", "websockets", "nodes"
+]
 """A part of the service, which handles requests of its own."""
 
 _FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
@@ -136,6 +139,7 @@ class Dispatcher:
         page: ASGIApp | None = None,
         metrics: ASGIApp | None = None,
         websockets: ASGIApp | None = None,
+        nodes: ASGIApp | None = None,
     ) -> None:
         self._apps: dict[Part, ASGIApp] = {
             "api": api,
@@ -150,6 +154,8 @@ class Dispatcher:
             self._apps["metrics"] = metrics
         if websockets is not None:
             self._apps["websockets"] = websockets
+        if nodes is not None:
+            self._apps["nodes"] = nodes  # needs no key, but a token
         self.requests_under_way = 0
         self.requests_answered = 0
 
@@ -174,7 +180,7 @@ class Dispatcher:
     def _part_for(self, scope: Scope) -> Part:
         path: str = scope["path"]
         if scope["type"] == "websocket":
-            return "websockets"
+            return "nodes" if path == NODE_PATH and "nodes" in self._apps else "websockets"
         if is_health_check(scope):
             return "health"
         if dict(scope["headers"]).get(b"authorization", b"").startswith(b"ODPS "):

@@ -21,6 +21,7 @@ import anyio
 import anyio.to_thread
 
 from pai_sdk._host.execution.base import ExecutionState
+from pai_sdk._host.execution.node_connections import NOT_REACHABLE
 from pai_sdk._service.identity.principal import OPERATOR
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import instance_names
@@ -28,7 +29,7 @@ from pai_sdk._service.settings import TunnelLimits
 from pai_sdk._service.state.models import Job
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.status import JobStatus
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import PaiError, TunnelRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +177,8 @@ class Tunnels:
                 connection = await run(attempt.run, limiter=self._connecting, abandon_on_cancel=True)
         except (TimeoutError, OSError, PaiError) as error:
             attempt.abandon()
+            if isinstance(error, TunnelRefusedError) and error.code == NOT_REACHABLE:
+                raise WireError(400, "NotSupported", f"Instance {name} cannot be entered: {error}.") from error
             reason = "it does not respond" if isinstance(error, TimeoutError) else str(error).rstrip(".")
             message = _NOT_READY.format(name, job_id, reason)
             raise WireError(503, "InstanceNotReady", message, retry_after_s=_RETRY_AFTER_S) from error
