@@ -149,8 +149,8 @@ class Service:
             folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
             Reserve.of(folder.root).require_space()
             # The lambda is called only once jobs are started, when `scheduler` exists.
-            places = settings, folder, stack, (nodes := NodeConnections())
-            executor = self._executor or _open_executor(*places, lambda: scheduler.is_closing)
+            setup = settings, folder, stack, (nodes := NodeConnections())
+            executor = self._executor or _open_executor(*setup, lambda: scheduler.is_closing)
             listener = leadership.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener, executor.capabilities, certificate)

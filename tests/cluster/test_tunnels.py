@@ -36,9 +36,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
         cluster = request.getfixturevalue("slurm_cluster")
         return Place(cluster.folder / "service data" / uuid.uuid4().hex, {"executor": "slurm"})
     cluster = request.getfixturevalue("ray_cluster")
-    return Place(
-        tmp_path / "data", {"executor": "ray", "executor_options": {"address": cluster.client_address}}
-    )
+    return Place(tmp_path / "data", {"executor": "ray", "executor_options": {"address": cluster.client_address}})
 
 
 def running(client: Client, **fields: Any) -> TrainingJob:

@@ -142,12 +142,12 @@ class NodeConnections:
         if service is None:
             raise TunnelRefusedError(NOT_REACHABLE, _NO_SERVICE)
         if service.host not in _WILDCARDS:
-            if _is_loopback(service.host) and not is_here(node_address):
+            if _is_loopback(service.host) and not is_local(node_address):
                 raise TunnelRefusedError(NOT_REACHABLE, _LOOPBACK_ONLY.format(service.host, node_address))
             return [[service.host, service.port]]
-        own = source_address(node_address)
+        source = source_address(node_address)
         plain = [name for name in service.names if "://" not in name and name not in _WILDCARDS]
-        return [[host, service.port] for host in dict.fromkeys([*([own] if own else []), *plain])]
+        return [[host, service.port] for host in dict.fromkeys([*([source] if source else []), *plain])]
 
 
 def source_address(peer: str) -> str | None:
@@ -162,7 +162,7 @@ def source_address(peer: str) -> str | None:
     return None
 
 
-def is_here(address: str) -> bool:
+def is_local(address: str) -> bool:
     """Returns whether an address is one of this machine."""
     return _is_loopback(address) or source_address(address) == address
 

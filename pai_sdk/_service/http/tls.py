@@ -17,7 +17,7 @@ from pai_sdk.errors import ServiceStartError
 
 logger = logging.getLogger(__name__)
 
-_BEGIN, _END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
+_FIRST_LINE, _LAST_LINE = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _EXPIRED, _NOT_YET_VALID = 10, 9  # verify codes of OpenSSL
 
 
@@ -108,7 +108,7 @@ def certificate_of(settings: ServiceSettings) -> Certificate | None:
 def _load(certificate_file: Path, key_file: Path) -> _Loaded:
     """Reads the files, and verifies the certificate as a client does."""
     pem, key = _text(certificate_file), _text(key_file)
-    if _BEGIN not in pem:
+    if _FIRST_LINE not in pem:
         raise ServiceStartError(f"{certificate_file} contains no certificate in PEM")
     if "PRIVATE KEY-----" not in key:
         raise ServiceStartError(f"{key_file} contains no private key in PEM")
@@ -123,8 +123,8 @@ def _load(certificate_file: Path, key_file: Path) -> _Loaded:
         raise ServiceStartError(f"the certificate in {certificate_file} cannot be used: {error.reason}") from error
     values = (value for kind, value in fields.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
     names = tuple(_normal(value) for value in values)
-    first = pem[pem.index(_BEGIN) : pem.index(_END) + len(_END)]
-    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(first)).hexdigest()
+    certificate = pem[pem.index(_FIRST_LINE) : pem.index(_LAST_LINE) + len(_LAST_LINE)]
+    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
     return _Loaded(context, names, float(ssl.cert_time_to_seconds(fields["notAfter"])), fingerprint)
 
 

@@ -138,9 +138,10 @@ class GangFolder:
         """Returns a request and removes it; None if it is for another instance, or was withdrawn."""
         if not name.startswith(f"{_TUNNEL}{rank}-"):
             return None
-        request = self._json(name)
-        (self.path / name).unlink(missing_ok=True)
-        return request
+        try:
+            return self._json(name)
+        finally:
+            (self.path / name).unlink(missing_ok=True)
 
     def refuse_tunnel(self, name: str, refusal: Mapping[str, str]) -> None:
         """Records why an instance could not connect to the service."""

@@ -210,10 +210,12 @@ class _Task:
 
     def _connect_tunnel(self, name: str) -> None:
         """Connects this instance with the service in a thread, if the request is for it."""
-        request = self._gang.take_tunnel_request(name, self._instance.rank)
-        # The service waits no longer than that, so the token is of no use after it.
-        if request is not None and time.time() < request["expires_at"] + _CLOCK_SKEW_S:
-            threading.Thread(target=self._dial_out, args=(name, request), name=name, daemon=True).start()
+        # Whatever is wrong with a request, the instance goes on.
+        with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
+            request = self._gang.take_tunnel_request(name, self._instance.rank)
+            # The service waits no longer than that, so the token is of no use after it.
+            if request is not None and time.time() < request["expires_at"] + _CLOCK_SKEW_S:
+                threading.Thread(target=self._dial_out, args=(name, request), name=name, daemon=True).start()
 
     def _dial_out(self, name: str, request: dict[str, Any]) -> None:
         refusal = dial_out(request, self._sandbox.state_dir, self._instance.name)

@@ -12,7 +12,8 @@ import ssl
 import struct
 import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 from pai_sdk._host.agent.tunnel.frames import ProtocolError
 
@@ -26,15 +27,20 @@ _SILENCE_S = 75.0  # both ends of a tunnel send something every 20 seconds
 
 
 class WebSocket:
-    """An open WebSocket. One thread sends, another one receives, any thread may close."""
+    """An open WebSocket. One thread sends, another one receives, any thread may close.
+
+    `_lock` guards each call of the socket, since a TLS connection is no object for two threads at once; calls that
+    wait are made without it. It also guards the number of threads that use the descriptor, which is closed after
+    the last of them has left.
+    """
 
     def __init__(self, connection: socket.socket, received: bytes = b"") -> None:
         connection.setblocking(False)
         self._socket = connection
-        # A TLS connection is no object for two threads at once, so calls that do not wait are made one by one.
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         self._buffer = bytearray(received)
+        self._users = 0
         self._is_closed = False
 
     @classmethod
@@ -66,10 +72,15 @@ class WebSocket:
 
     def send(self, message: bytes) -> None:
         """Sends a binary message; raises OSError."""
-        self._send_frame(_BINARY, message)
+        with self._in_use():
+            self._send_frame(_BINARY, message)
 
     def receive(self) -> bytes:
         """Returns the next binary message; raises ConnectionError at the end, and after a long silence."""
+        with self._in_use():
+            return self._receive()
+
+    def _receive(self) -> bytes:
         message = bytearray()
         while True:
             code, content = self._read_frame()
@@ -94,9 +105,24 @@ class WebSocket:
             if self._is_closed:
                 return
             self._is_closed = True
-            # Wakes the threads that wait for the socket. Its number stays in use until they have left.
+            # Wakes the threads that wait for the socket.
             with suppress(OSError):
-                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+                self._socket.shutdown(socket.SHUT_RDWR)
+            if not self._users:
+                self._socket.close()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        with self._lock:
+            self._require_open()
+            self._users += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if self._is_closed and not self._users:
+                    self._socket.close()
 
     def _send_frame(self, code: int, content: bytes) -> None:
         mask = os.urandom(4)
@@ -211,7 +237,7 @@ def _upgrade(connection: socket.socket, address: tuple[str, int], path: str, tok
         if not content or len(response) > _MAX_RESPONSE_BYTES:
             raise ConnectionError("no WebSocket could be opened")
         response += content
-    head, _, rest = bytes(response).partition(b"\r\n\r\n")
+    head, _, remaining = bytes(response).partition(b"\r\n\r\n")
     first, *headers = head.decode("latin-1").split("\r\n")
     status = first.split(" ")[1] if " " in first else ""
     if status != _SWITCHING_PROTOCOLS:
@@ -220,4 +246,4 @@ def _upgrade(connection: socket.socket, address: tuple[str, int], path: str, tok
     values = dict(line.lower().partition(":")[::2] for line in headers)
     if values.get("sec-websocket-accept", "").strip() != accepted.lower():
         raise ConnectionError("the response is not that of a WebSocket")
-    return rest
+    return remaining

@@ -14,6 +14,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +128,9 @@ class _Mirror:
         except Exception as error:
             # Of an actor of an earlier release too, which has no such method.
             refusal = {"code": "NotReady", "message": f"its node does not respond: {error}"}
-        if refusal:
-            self._hub.refuse_tunnel(name, refusal)
+        with suppress(OSError):
+            if refusal:
+                self._hub.refuse_tunnel(name, refusal)
 
     def _exit_if_disconnected(self) -> None:
         """Exits this process if the cluster does not respond: the next one connects anew."""
