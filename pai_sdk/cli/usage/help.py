@@ -34,9 +34,9 @@ class _Command(TyperCommand):
         return _labelled(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        words = [_InstanceOfNewest(word) if word.startswith("-:") else word for word in args]
+        arguments = [_InstanceOfNewest(argument) if argument.startswith("-:") else argument for argument in args]
         with _explained(self, ctx):
-            return super().parse_args(ctx, words)
+            return super().parse_args(ctx, arguments)
 
     def get_usage(self, ctx: Any) -> str:
         return translated_usage(super().get_usage(ctx))
