@@ -23,6 +23,7 @@ from pai_sdk._client.tunnel.opening import JobTunnel
 from pai_sdk._client.tunnel.outputs import RankedOutput
 from pai_sdk._client.tunnel.programs import Streams, run_program, sink_of
 from pai_sdk._client.tunnel.terminal import has_terminal
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
@@ -267,7 +268,8 @@ def _captured(tunnel: JobTunnel, argv: Sequence[str], data: bytes | None) -> Exe
 
 def _logged(copied: Copied) -> Copied:
     for path, reason in copied.skipped.items():
-        _log.warning("not copied: %s: %s", path, reason)
+        # Names come from the job, and could control the terminal.
+        _log.warning("not copied: %s: %s", visible_text(path), visible_text(reason))
     return copied
 
 

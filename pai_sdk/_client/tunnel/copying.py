@@ -334,13 +334,21 @@ class _Outcome:
             self._failure = reason_of(error)
 
 
+def _raise_unreadable(error: OSError) -> None:
+    # A folder that was deleted meanwhile has nothing to copy.
+    if not isinstance(error, FileNotFoundError):
+        raise StorageError(f"{error.filename}: {error.strerror or error}") from error
+
+
 def _entries(local: Path) -> Iterator[tuple[str, Path, int]]:
     """Yields the entries of a local file or folder: the name in the archive, the path, and the size."""
     try:
         if not local.is_dir():
+            if not local.is_file() and local.exists():
+                raise StorageError(f"{local}: neither a file nor a folder")
             yield "", local, local.stat().st_size
             return
-        for folder, folders, files in os.walk(local):
+        for folder, folders, files in os.walk(local, onerror=_raise_unreadable):
             base = Path(folder)
             if base != local:
                 yield base.relative_to(local).as_posix(), base, 0

@@ -9,7 +9,7 @@ import tarfile
 import tempfile
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import IO
 
 from pai_sdk.errors import PathConflictError, StorageError
@@ -135,6 +135,10 @@ class Extraction:
         path = self._work / name
         if not _is_contained(name, link):
             self.skipped[name] = f"a link out of the folder, to {link}"
+            return
+        # Behind an earlier link, it would be elsewhere than its name says, and could lead out of the folder.
+        if any((self._work / folder).is_symlink() for folder in PurePosixPath(name).parents):
+            self.skipped[name] = "it is behind a link"
             return
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

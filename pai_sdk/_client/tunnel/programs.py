@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import select
 import signal
@@ -16,11 +17,13 @@ from typing import Any, Protocol
 
 from pai_sdk._client.tunnel.opening import JobTunnel, reason_of
 from pai_sdk._client.tunnel.terminal import handled, raw_terminal, terminal_parameters, terminal_size
+from pai_sdk._host.agent.tunnel.frames import MAX_JSON_BYTES
 from pai_sdk._host.agent.tunnel.streams import Stream, exit_code
-from pai_sdk.errors import TunnelClosedError, TunnelError, TunnelRefusedError
+from pai_sdk.errors import InvalidInputError, Problem, TunnelClosedError, TunnelError, TunnelRefusedError
 
 # The exit codes of a POSIX shell.
 _NO_COMMAND, _CANNOT_EXECUTE = 127, 126
+_MAX_COMMAND_BYTES = MAX_JSON_BYTES - 4096  # with its terminal and variables, a request is one frame
 _EXIT_CODES = {"NoSuchProgram": _NO_COMMAND, "NotExecutable": _CANNOT_EXECUTE}
 
 _CHUNK_BYTES = 1 << 16
@@ -60,6 +63,11 @@ def run_program(tunnel: JobTunnel, argv: Sequence[str], streams: Streams) -> int
         PaiError: the tunnel was closed by the service, or could not be opened again.
         KeyboardInterrupt: Ctrl-C was pressed repeatedly, and the program did not exit.
     """
+    if (size := len(json.dumps([*argv]))) > _MAX_COMMAND_BYTES:
+        problem = f"the command has {size:,} bytes with quotes, and {_MAX_COMMAND_BYTES:,} are possible"
+        raise InvalidInputError(
+            [Problem("COMMAND", problem, "send long input by stdin, or copy a script into the job")]
+        )
     terminal = terminal_parameters() if streams.terminal else None
     variables = {name: value for name in ("COLORTERM",) if terminal and (value := os.environ.get(name))}
     try:
@@ -210,6 +218,8 @@ class StdinReader:
 
 def sink_of(stream: Any) -> Callable[[bytes], None]:
     """Returns a function that writes bytes to a stream of text; to its buffer if it has one."""
+    if stream is None:  # this process was started without it: `>&-`
+        return lambda _data: None
     buffer = getattr(stream, "buffer", None)
 
     def write(data: bytes) -> None:

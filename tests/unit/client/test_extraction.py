@@ -114,6 +114,20 @@ def test_nothing_leaves_the_folder(tmp_path: Path) -> None:
     assert {"../out", "absolute", "hard", "hard2", "fifo", "device", "d2", "a/b/c"} <= done.skipped.keys()
 
 
+def test_links_behind_links_do_not_leave_the_folder(tmp_path: Path) -> None:
+    hostile = [
+        link("d", "."),
+        link("d/up", ".."),
+        link("up/out", "copy/payload"),
+        link("up/new/out", "payload"),
+        member("payload", b"x"),
+    ]
+    done = extracted(tmp_path / "copy", *hostile)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy"]
+    assert [path.name for path in (tmp_path / "copy").rglob("*") if path.is_symlink()] == ["d", "out", "out"]
+    assert done.skipped.keys() == {"d/up"}
+
+
 def test_a_file_replaces_an_existing_file(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("old")
     extracted(tmp_path / "a", member("anything/../name", b"new"), is_folder=False)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 import threading
 from collections.abc import Iterator
 from contextlib import closing, suppress
+from pathlib import Path
 
 import pytest
 
+from pai_sdk._client.tunnel.copying import copy_to
 from pai_sdk._client.tunnel.opening import JobTunnel, open_tunnel
 from pai_sdk._client.tunnel.outputs import RankedOutput
-from pai_sdk._client.tunnel.programs import Streams, run_program
+from pai_sdk._client.tunnel.programs import Streams, run_program, sink_of
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk.errors import (
@@ -22,6 +25,7 @@ from pai_sdk.errors import (
     NotFoundError,
     PaiError,
     PermissionDeniedError,
+    StorageError,
     TunnelClosedError,
 )
 from tests.support.fake_tunnel import FakeTunnelService
@@ -53,6 +57,37 @@ def test_a_program_with_its_input_outputs_and_exit_code(service: FakeTunnelServi
     assert request.headers["Authorization"].startswith("ACS3-HMAC-SHA256 Credential=id,")
     assert request.headers["Host"] == service.endpoint.removeprefix("http://")
     assert "Sec-WebSocket-Extensions" not in request.headers
+
+
+def test_a_command_that_is_too_long_is_the_users_error(service: FakeTunnelService) -> None:
+    with open_tunnel(service.transport(), "t-1", "t-1-worker-0") as tunnel:
+        with pytest.raises(InvalidInputError) as caught:
+            ran(tunnel, "echo", "x" * 100_000)
+        assert [problem.where for problem in caught.value.problems] == ["COMMAND"]
+        assert ran(tunnel, "printf", "%s", "x" * 60_000)[1] == b"x" * 60_000
+
+
+def test_a_process_without_stdout_discards_the_output() -> None:
+    sink_of(None)(b"output")
+
+
+def test_sources_that_are_not_readable_are_not_skipped(
+    service: FakeTunnelService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def refusing(path: str) -> object:
+        if str(path).endswith("closed"):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    (tmp_path / "data" / "closed").mkdir(parents=True)
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setattr(os, "scandir", refusing)
+    with open_tunnel(service.transport(), "t-1", "t-1-worker-0") as tunnel:
+        for source, unreadable in (("data", "data/closed"), ("fifo", "fifo")):
+            with pytest.raises(StorageError, match=str(tmp_path / unreadable)):
+                copy_to(tunnel, tmp_path / source, "/ml/output", progress=False)
 
 
 def test_no_byte_is_lost_when_connections_are_cut_off(service: FakeTunnelService) -> None:
