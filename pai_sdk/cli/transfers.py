@@ -35,16 +35,27 @@ _LOCATION_HELP = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, me
 
 
 def cp(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=_LOCATION_HELP)],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A local path, JOB[:RANK]:/path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or"
+            " another of fsspec.",
+        ),
+    ],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A local path or a URI; a folder if it ends with /.")
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A local path, JOB[:RANK]:/path, or a URI; a folder if it ends with /."
+        ),
     ],
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
     """Copy a file, or with --recursive the content of a folder. JOB:/path is a file or folder of a running job.
 
-    JOB:RANK:/path is that of one instance; a folder of a job is copied without --recursive, with its name.
+    JOB:RANK:/path is that of one instance. A folder of a job needs no --recursive; an existing TARGET gets it
+    inside.
 
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """

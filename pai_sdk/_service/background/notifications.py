@@ -161,7 +161,9 @@ class NotificationWorker:
         pause_s = self._pause_after(attempts, error.retry_after_s)
         self._queue.postpone(identity, now + pause_s, failed=group)
         if attempts == 1:
-            self._report(group, f"NotificationDelayed: {{title}} has not reached {name} and is sent again: {error}")
+            self._report(
+                group, f"NotificationDelayed: {{title}} has not reached {name}, and is sent again: {error}"
+            )
         return False
 
     def _pause_after(self, attempts: int, requested_s: float | None) -> float:
