@@ -335,8 +335,9 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler, pace: 
 def _tunnels(settings: ServiceSettings, jobs: Jobs, executor: Executor, folder: DataFolder) -> Tunnels:
     """Returns the tunnels into running jobs, which use at most half of the connections."""
     limits = settings.tunnels
-    # Nodes connect to the service too.
-    uses = 2 if executor.capabilities.hosts == "elsewhere" else 1
+    # Nodes of a cluster connect to the service too; containers do not.
+    can = executor.capabilities
+    uses = 2 if can.hosts == "elsewhere" and not can.uses_images else 1
     limits = replace(limits, total=min(limits.total, settings.connections.max_connections // (2 * uses)))
     return Tunnels(jobs, executor if executor.capabilities.tunnels else None, folder.job_dir, limits)
 

@@ -22,7 +22,7 @@ NOT_REACHABLE = "NotReachable"
 WAIT_S = 14.0
 """How long a node may take to connect."""
 
-_POLL_INTERVAL_S = 0.05
+_POLL_INTERVAL_S = 0.2  # for refusals; a connection is noticed at once
 _WILDCARDS = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _ANY_PORT = 9
 _LOOPBACK_ONLY = (

@@ -30,6 +30,8 @@ PING_TIMEOUT_S = 40.0
 # Unsigned requests are not logged one by one: anybody can send them, and they could fill the disk.
 _logger = logging.getLogger(f"{__name__}.wire")
 _logger.setLevel(logging.ERROR)
+# Of each refusal by an HTTP error, which is a complete response.
+_logger.addFilter(lambda record: "without completing handshake" not in str(record.msg))
 
 _SLICE_BYTES = 16 << 10
 _MAX_FRAGMENTS = 256
