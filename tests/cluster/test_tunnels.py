@@ -30,7 +30,7 @@ class Place(NamedTuple):
     settings: dict[str, Any]
 
 
-@pytest.fixture(params=["slurm", "ray"])
+@pytest.fixture(params=["ray", "slurm"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
     if request.param == "slurm":
         cluster = request.getfixturevalue("slurm_cluster")
