@@ -163,7 +163,7 @@ if kind == "skipped_collective":
 for step in range(last):
     time.sleep(step_s)
     if kind == "rare_lines":
-        time.sleep(extra_s / last)
+        time.sleep(0.25)
     if batches is not None and not (rank == culprit and step >= FAULT_AT):
         load_data()
     if step >= FAULT_AT and rank == culprit:
@@ -205,6 +205,8 @@ for step in range(last):
             report({"loss": 1 / (step + 1)}, step=step)
         print(f"step {step} loss={1 / (step + 1):.4f}", flush=True)
 barrier()
+if os.environ.get("TRIAL_GLOO"):
+    dist.destroy_process_group()  # else its threads may abort the process at its end
 if kind == "sleeping_chief" and rank == first:
     begin_fault()
 """

@@ -13,6 +13,8 @@ from pai_sdk._data.rules.signals import PRINTED, Point
 _MAX_GAPS = 256
 _RECENT_STEPS = 3
 _MIN_STEPS = 20
+_MIN_GAPS = 3
+_UNKNOWN_PACE_FACTOR = 2.0
 
 
 class Pace:
@@ -62,8 +64,10 @@ class Pace:
         """Returns how long the job may be quiet."""
         if not self.has_metric:
             return max(rule.first_step_s, rule.min_s)
+        # After the first metric, the next one may come as late as it does in a job that prints every N steps.
+        min_s = rule.min_s * (_UNKNOWN_PACE_FACTOR if len(self._gaps) < _MIN_GAPS else 1.0)
         gap_s = median(self._gaps) if self._gaps else 0.0
-        return max(rule.min_s, rule.factor * gap_s, rule.max_gap_factor * self.max_gap_s)
+        return max(min_s, rule.factor * gap_s, rule.max_gap_factor * self.max_gap_s)
 
     @property
     def slowdown(self) -> float:

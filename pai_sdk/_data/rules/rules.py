@@ -61,8 +61,8 @@ class NoProgress(Rule):
     """No new line, metric or step for longer than the job's own pace explains.
 
     The limit is the largest of `min_s`, `factor` times the median gap and `max_gap_factor` times the longest gap
-    between two signs of progress. Carriage returns of progress bars are progress; repeated messages about retries
-    are not.
+    between two signs of progress; until three gaps after the first metric are known, `min_s` counts twice.
+    Carriage returns of progress bars are progress; repeated messages about retries are not.
 
     Attributes:
         min_s: the smallest limit, in seconds.
