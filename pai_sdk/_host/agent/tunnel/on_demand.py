@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pai_sdk._host.agent import processes
 from pai_sdk._host.agent.tunnel import socket_paths
+from pai_sdk._host.agent.tunnel.job_view import MARKER
 
 SOCKET = "tunnel.sock"
 """The socket of a job's tunnels, in the folder of its state."""
@@ -86,6 +87,7 @@ class OnDemandServer:
         """Notes that a child of the supervisor has exited."""
         if child == self.process:
             self.process = 0
+            self._kill_remaining()
 
     @property
     def processes(self) -> list[int]:
@@ -97,6 +99,16 @@ class OnDemandServer:
         for process in reversed(self.processes):
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(process, signal.SIGKILL)
+
+    @staticmethod
+    def _kill_remaining() -> None:
+        """Kills what a killed server has left behind: children of its programs, now below the supervisor."""
+        marker = f"{MARKER}=".encode()
+        for process in processes.descendants(os.getpid()):
+            with suppress(OSError):
+                variables = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+                if any(variable.startswith(marker) for variable in variables):
+                    os.kill(process, signal.SIGKILL)
 
     def close(self) -> None:
         """Ends the server, which tells its clients that the job has ended; waits half a second at most."""

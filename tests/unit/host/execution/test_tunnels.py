@@ -110,6 +110,16 @@ def test_a_server_that_was_killed_is_started_again(jobs: Jobs) -> None:
         assert run(tunnel, "echo", "again") == ("again\n", 0)
 
 
+def test_children_of_programs_end_with_a_server_that_was_killed(jobs: Jobs) -> None:
+    start(jobs)
+    with enter(jobs) as tunnel:
+        stream = tunnel.open("program", argv=["sh", "-c", "sleep 1000 & echo $!; wait"])
+        child = int(stream.read())
+        spawner = int(Path(f"/proc/{stream.result['pid']}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(spawner, signal.SIGKILL)
+        until(lambda: not is_running(child))
+
+
 @pytest.mark.parametrize("ending", ["success", "stop"])
 def test_the_end_of_a_job_ends_its_sessions(jobs: Jobs, ending: str) -> None:
     root = start(jobs, "echo ready; while [ ! -e end ]; do sleep 0.02; done")
