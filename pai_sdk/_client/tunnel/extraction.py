@@ -42,6 +42,8 @@ class Extraction:
             raise PathConflictError(f"{target} is a file, and a folder is copied", uri=str(target))
         if not is_folder and target.is_dir():
             raise PathConflictError(f"{target} is a folder, and a file is copied", uri=str(target))
+        if target.exists() and not (target.is_file() or target.is_dir()):
+            raise PathConflictError(f"{target} is neither a file nor a folder", uri=str(target))
 
     def __enter__(self) -> Extraction:
         self.target.parent.mkdir(parents=True, exist_ok=True)

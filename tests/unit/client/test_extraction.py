@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -137,6 +138,13 @@ def test_a_file_replaces_an_existing_file(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         extracted(tmp_path / "b", is_folder=False)
     assert tree(tmp_path) == {"a": "new"}
+
+
+def test_special_files_are_not_replaced(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(PathConflictError):
+        extracted(tmp_path / "pipe", member("a", b"a"), is_folder=False)
+    assert (tmp_path / "pipe").is_fifo()
 
 
 def test_a_folder_is_merged_into_an_existing_one(tmp_path: Path) -> None:

@@ -108,6 +108,7 @@ class Extraction:
             os.close(folder)
 
     def _add_file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parent: int, name: str) -> None:
+        _check_replaceable(name, parent)
         content = archive.extractfile(member)
         if content is None:
             raise ArchiveError(f"{member.name} has no content")
@@ -165,6 +166,7 @@ class Extraction:
     @staticmethod
     def _move(temporary: str, name: str, parent: int) -> None:
         try:
+            _check_replaceable(name, parent)
             os.replace(temporary, name, src_dir_fd=parent, dst_dir_fd=parent)
         finally:
             # Two names of one file are left as they are by `replace`.
@@ -203,6 +205,14 @@ def _open_folder(name: str, parent: int) -> int:
         if error.errno in (errno.ELOOP, errno.ENOTDIR):
             raise _LinkOnTheWayError(error.errno, f"{name} is a link or a file, and no folder") from error
         raise
+
+
+def _check_replaceable(name: str, parent: int) -> None:
+    """Raises OSError if a file would replace a device, a pipe or a socket, which other programs use."""
+    with suppress(FileNotFoundError):
+        mode = os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            raise FileExistsError(errno.EEXIST, "it exists, and is neither a file nor a folder", name)
 
 
 def _parts(name: str) -> tuple[str, ...]:

@@ -70,6 +70,16 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", mode: int =
     return info
 
 
+def test_special_files_are_not_replaced(tunnel: Tunnel, folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    (event,) = send(tunnel, archive((member("a"), b"a")), folder / "pipe", mode="file", name="a")
+    assert event["error"]["code"] == "NotWritable"
+    for kind in (tarfile.REGTYPE, tarfile.SYMTYPE):
+        event = send(tunnel, archive((member("pipe", kind, "x"), b"")), folder)[0]
+        assert event["skipped"] == "pipe"
+    assert (folder / "pipe").is_fifo()
+
+
 # ---- reading ----------------------------------------------------------------------------------------------
 
 
