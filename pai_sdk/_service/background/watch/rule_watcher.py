@@ -46,6 +46,7 @@ logger = logging.getLogger(__name__)
 _SAVE_EVERY_S = 30.0
 _STACK_WINDOW_S = 1.0
 _STACK_TIMEOUT_S = 20.0
+_STACK_READERS = 4
 _MAX_EARLY_PARTS = 100
 _ENDED = ("Succeed", "Failed", "Terminated")  # of an instance
 _STATE_FILE = "watch.json"
@@ -80,7 +81,7 @@ class _WatchedJob:
 
 
 class RuleWatcher:
-    """Watches the running jobs in one thread; stacks are read by two others.
+    """Watches the running jobs in one thread; stacks are read by others.
 
     The state of a job is in its folder: a restarted service continues, and the time without it does not count. One
     attempt is one history: a job that starts again has another pace.
@@ -105,7 +106,8 @@ class RuleWatcher:
         self._notify = notify
         self._watched: dict[str, _WatchedJob] = {}
         self._early: dict[str, deque[Part]] = {}  # points before the first sample of a job
-        self._stack_readers = ThreadPoolExecutor(2, thread_name_prefix="stacks")
+        # Half of a read is a pause: several, for jobs that hang at the same time, such as by a shared disk.
+        self._stack_readers = ThreadPoolExecutor(_STACK_READERS, thread_name_prefix="stacks")
         self._task = PeriodicTask("rules", self._pause_s, self._run, retry_s=interval_s, can_act=can_act)
         # Before the collector starts: it calls them from its thread.
         collector.on_points, collector.on_watch = self._add_points, self._task.wake
