@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import statistics
 import sys
+import tempfile
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,8 @@ STEPS = 1_000
 COST = Row("step of 10 ms in a watched job, above the same with watch=False", unit="%", at_most=0.5)
 STACKS = Row("the same while its stacks are read", unit="%", at_most=0.5)
 STEP = Row("step without rules", unit="ms")
-NOISE = Row("two jobs without rules, one above the other", unit="%")
 SERVICE = Row("processor time of the service for the rules of a job", unit="% of a core", at_most=0.5)
-ROWS = (COST, STACKS, STEP, NOISE, SERVICE)
+ROWS = (COST, STACKS, STEP, SERVICE)
 
 # The time of a step without what other programs have taken: running, and waiting for anything but a processor.
 TRAINING = """
@@ -45,26 +47,31 @@ READ = (NoProgress(min_s=1, first_step_s=1, busy_s=3600), OddRank(apart_s=1))
 
 
 def measure(cache: Path) -> dict[str, float | str]:
-    """One repetition: jobs one after the other, without rules before and after those with them."""
+    """One repetition: pairs of jobs that run at the same time, so that other work slows both of them."""
     if not Path("/proc/thread-self/schedstat").exists():
         return dict.fromkeys((row.name for row in ROWS), "the kernel does not tell who waits for a processor")
-    medians: dict[str, list[float]] = {"off": [], "on": [], "stacks": []}
-    shares: dict[str, list[float]] = {"off": [], "on": [], "stacks": []}
-    texts = {"off": rules_text(False), "on": rules_text(True), "stacks": rules_text(READ)}
+    off, on, stacks = rules_text(False), rules_text(True), rules_text(READ)
     rounds = _rounds_of(0.01)
-    with running_service(Path("data").absolute()) as client:
-        _run(client, texts["off"], rounds, steps=50)  # the first job of a service pays for later ones
-        for name in ("off", "on", "stacks", "off"):
-            median_s, share = _run(client, texts[name], rounds, prints=name != "stacks")
-            medians[name].append(median_s)
-            shares[name].append(share)
-    off_s = statistics.median(medians["off"])
+    with running_service(Path("data").absolute(), slots=2) as client, ThreadPoolExecutor(2) as threads:
+        _run(client, off, rounds, steps=50)  # the first job of a service pays for later ones
+
+        def pair(rules: str, prints: bool) -> tuple[float, float]:
+            tasks = [
+                threads.submit(_run, Client(client.info), each, rounds, prints=prints) for each in (rules, off)
+            ]
+            return tasks[0].result(), tasks[1].result()
+
+        thread = next(each for each in threading.enumerate() if each.name == "rules")
+        clock = time.pthread_getcpuclockid(thread.ident or 0)
+        begun, used = time.monotonic(), time.clock_gettime(clock)
+        on_s, off_s = pair(on, prints=True)
+        share = (time.clock_gettime(clock) - used) / (time.monotonic() - begun)
+        read_s, beside_s = pair(stacks, prints=False)
     return {
-        COST.name: 100 * (statistics.median(medians["on"]) / off_s - 1),
-        STACKS.name: 100 * (statistics.median(medians["stacks"]) / off_s - 1),
+        COST.name: 100 * (on_s / off_s - 1),
+        STACKS.name: 100 * (read_s / beside_s - 1),
         STEP.name: 1000 * off_s,
-        NOISE.name: 100 * (max(medians["off"]) / min(medians["off"]) - 1),
-        SERVICE.name: 100 * (statistics.median(shares["on"]) - statistics.median(shares["off"])),
+        SERVICE.name: 100 * share,
     }
 
 
@@ -78,22 +85,17 @@ def _rounds_of(seconds: float) -> int:
     return int(100_000 * seconds / statistics.median(times))
 
 
-def _run(
-    client: Client, rules: str, rounds: int, *, steps: int = STEPS, prints: bool = True
-) -> tuple[float, float]:
-    """Runs one job; returns the median of its steps, and the processor time of the service per second."""
-    output = Path("times.json").absolute()
+def _run(client: Client, rules: str, rounds: int, *, steps: int = STEPS, prints: bool = True) -> float:
+    """Runs one job; returns the median of its steps."""
+    output = Path(tempfile.mkdtemp(dir=Path.cwd()), "times.json")
     values = f"STEPS, ROUNDS, PRINTS, OUTPUT = {steps}, {rounds}, {prints}, {str(output)!r}"
     spec: dict[str, Any] = {
         "Command": [sys.executable, "-c", f"{values}\n{TRAINING}"],
         "MetricDefinitions": [{"Name": "loss", "Regex": r"loss=([\d.]+)"}],
     }
-    begun, used = time.monotonic(), time.process_time()
     job_id = client.create(job_body(AlgorithmSpec=spec, Environments={WATCH_VARIABLE: rules}))
     job = client.until(job_id, timeout_s=250)
     assert job["Status"] == "Succeed", job
-    share = (time.process_time() - used) / (time.monotonic() - begun)
     times = json.loads(output.read_text())
-    output.unlink()
     assert len(times) == steps
-    return statistics.median(times), share
+    return float(statistics.median(times))
