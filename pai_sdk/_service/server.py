@@ -187,13 +187,11 @@ class Service:
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, nodes, stack)
             app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
-
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            idle = IdleWatch(
-                settings.idle_timeout_s, dispatcher, scheduler, *_start_workers(context, leadership, stack)
-            )
+            workers = _start_workers(context, leadership, stack)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, *workers)
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             options = changes.release, needs.must_end, certificate
             server = HttpServer(app, settings.connections, *options, has_websockets=True)
