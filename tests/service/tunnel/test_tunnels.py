@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.sessions import Sessions
 from pai_sdk._service.settings import TunnelLimits
+from pai_sdk.errors import TunnelRefusedError
 from tests.service.certificates import Authority
 from tests.service.services import Client, job_body
 from tests.service.tunnel.tunnelling import (
@@ -90,6 +91,21 @@ def test_a_job_that_does_not_run_has_no_tunnel(operator: Client, executor: Tunne
     assert refusal(operator, job_id) == (409, "JobNotRunning")
     operator.until(job_id)
     assert refusal(operator, job_id) == (409, "JobNotRunning")
+
+
+def test_a_job_of_an_earlier_release_is_refused_for_good(
+    operator: Client, executor: TunnelledExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    codes = iter(["NotSupported", "InstanceNotRunning", "NotReady"])
+
+    def connect_tunnel(root: Path, instance: str) -> socket.socket:
+        raise TunnelRefusedError(next(codes), "the job was started by a release without tunnels")
+
+    job_id = running_job(operator)
+    monkeypatch.setattr(executor, "connect_tunnel", connect_tunnel)
+    # A client repeats the others.
+    assert refusal(operator, job_id) == (400, "NotSupported")
+    assert [refusal(operator, job_id) for _ in range(2)] == 2 * [(503, "InstanceNotReady")]
 
 
 def test_a_waiting_job_has_no_tunnel(start: Callable[..., Any], executor: TunnelledExecutor) -> None:

@@ -43,6 +43,8 @@ _LENGTH_BYTES = 4
 _CONNECTING_THREADS, _CHECKING_THREADS = 16, 4
 _FLUSH_S = 5.0  # how long the last frames to an instance may take
 _END_POLL_S = 0.1
+# Of refusals that no later attempt changes; the second one is that of a job which an earlier release has started.
+_PERMANENT = (NOT_REACHABLE, "NotSupported")
 _NOT_SUPPORTED = "The executor of this service offers no tunnels into running jobs."
 _NOT_READY = "Instance {} of job {} cannot be reached yet: {}. Try again."
 _RETRY_AFTER_S = 1
@@ -177,7 +179,7 @@ class Tunnels:
                 connection = await run(attempt.run, limiter=self._connecting, abandon_on_cancel=True)
         except (TimeoutError, OSError, PaiError) as error:
             attempt.abandon()
-            if isinstance(error, TunnelRefusedError) and error.code == NOT_REACHABLE:
+            if isinstance(error, TunnelRefusedError) and error.code in _PERMANENT:
                 raise WireError(400, "NotSupported", f"Instance {name} cannot be entered: {error}.") from error
             reason = "it does not respond" if isinstance(error, TimeoutError) else str(error).rstrip(".")
             message = _NOT_READY.format(name, job_id, reason)

@@ -29,7 +29,7 @@ def connect(sandbox: Sandbox, engine_url: str, instance: str) -> socket.socket:
     """Returns a connection to the host process of a job, for frames of a tunnel into one instance.
 
     Raises:
-        TunnelRefusedError: it does not start; `code` is `NotReachable`.
+        TunnelRefusedError: it does not start; `code` is `NotReady`.
     """
     deadline = time.monotonic() + _START_TIMEOUT_S
     while True:
@@ -40,13 +40,13 @@ def connect(sandbox: Sandbox, engine_url: str, instance: str) -> socket.socket:
         # It returns when the process listens, or if another one does.
         _start(sandbox, engine_url, deadline - time.monotonic())
         if time.monotonic() > deadline:
-            raise TunnelRefusedError("NotReachable", f"the tunnel of {sandbox.root.name} does not start in time")
+            raise TunnelRefusedError("NotReady", f"the tunnel of {sandbox.root.name} does not start in time")
         time.sleep(_POLL_S)
     try:
         connection.sendall(with_length(frames.with_json(frames.SELECT, {"instance": instance})))
     except OSError as error:
         connection.close()
-        raise TunnelRefusedError("NotReachable", f"the tunnel of {sandbox.root.name} has ended") from error
+        raise TunnelRefusedError("NotReady", f"the tunnel of {sandbox.root.name} has ended") from error
     return connection
 
 
@@ -90,4 +90,4 @@ def _start(sandbox: Sandbox, engine_url: str, timeout_s: float) -> None:
         with suppress(OSError):
             text = log_file(sandbox).read_text(errors="replace")[-_MAX_LOG_CHARACTERS:].strip()
         reason = text.splitlines()[-1] if text else f"exit code {code}"
-        raise TunnelRefusedError("NotReachable", f"the tunnel of {sandbox.root.name} does not start: {reason}")
+        raise TunnelRefusedError("NotReady", f"the tunnel of {sandbox.root.name} does not start: {reason}")
