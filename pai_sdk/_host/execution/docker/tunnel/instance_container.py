@@ -43,7 +43,8 @@ class InstanceContainer:
     @property
     def is_running(self) -> bool:
         """Returns whether its first process is there, as far as that is visible here."""
-        return self.process is None or Path(f"/proc/{self.process}").exists()
+        # By more than its id, which another process may have by now.
+        return self.process is None or _is_first_process(self.process, self.instance)
 
     @property
     def job_variables(self) -> dict[str, str]:
@@ -66,9 +67,14 @@ class InstanceContainer:
 def _first_process(attributes: dict[str, Any], instance: str) -> int | None:
     """Returns the first process of a container, if this machine has it."""
     # An engine in a virtual machine has process ids of its own, which other processes may have here.
-    with suppress(OSError, KeyError, TypeError):
+    with suppress(KeyError, TypeError):
         process = int(attributes["State"]["Pid"])
-        arguments = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-        if process and instance.encode() in arguments:
+        if process and _is_first_process(process, instance):
             return process
     return None
+
+
+def _is_first_process(process: int, instance: str) -> bool:
+    with suppress(OSError):
+        return instance.encode() in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+    return False

@@ -76,6 +76,9 @@ def enter(process: int) -> None:
         OSError: this process may not enter it.
     """
     identity = Identity.of(process)
+    if Path("/proc/self/ns/pid").samefile(f"/proc/{process}/ns/pid"):
+        # Its number is that of another process by now, which may be one of root of this machine.
+        raise PermissionError("the process is not one of a container")
     if not Path("/proc/self/ns/user").samefile(f"/proc/{process}/ns/user"):
         raise PermissionError("the users of the container are not those of this machine")
     descriptors = {name: os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in _SPACES}
