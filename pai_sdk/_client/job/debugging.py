@@ -14,6 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk.errors import InvalidInputError, PaiError, Problem, TunnelError, TunnelRefusedError
 
 _MAX_TUNNELS = 32
@@ -91,7 +92,8 @@ class WaitingProcess:
 
     def __str__(self) -> str:
         file = self.file.replace("\\", "/").rpartition("/")[2]
-        return f"rank {self.rank} in {self.function} ({file}:{self.line})"
+        # Names come from the job, and could control the terminal.
+        return visible_text(f"rank {self.rank} in {self.function} ({file}:{self.line})")
 
 
 def waiting_processes(instances: Sequence[str], connect: Connect) -> list[WaitingProcess]:

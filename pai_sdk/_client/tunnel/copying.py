@@ -18,7 +18,7 @@ from pai_sdk._client.tunnel.extraction import Extraction
 from pai_sdk._client.tunnel.opening import JobTunnel, reason_of
 from pai_sdk._core.paths import parse_path
 from pai_sdk._data.storage.progress import ByteBar
-from pai_sdk._host.agent.tunnel.streams import Stream
+from pai_sdk._host.agent.tunnel.streams import Stream, exit_code
 from pai_sdk.errors import (
     FileChangedError,
     InvalidInputError,
@@ -32,6 +32,8 @@ from pai_sdk.errors import (
 )
 
 _CHUNK_BYTES = 1 << 18
+_MAX_HEADER_BYTES = 1 << 20  # of a name and other properties of one entry; the longest path has 4 KiB
+_MAX_SKIPPED = 10_000  # entries whose reasons are retained; the sender may be hostile
 _PATTERN = frozenset("*?[")
 
 
@@ -57,22 +59,25 @@ def copy_from(tunnel: JobTunnel, path: str, target: str | os.PathLike[str], *, p
     source = path.rstrip("/") or "/"
     stream = _open(tunnel, "read_archive", path=source, follow=False)
     with stream, ByteBar(f"copying {posixpath.basename(source)}", is_visible=progress) as bar:
-        bar.expect(int(stream.result.get("size_bytes") or 0))
-        name = str(stream.result.get("name") or posixpath.basename(source) or "root")
+        bar.expect(_size_in(stream.result))
+        name = str(stream.result.get("name") or posixpath.basename(posixpath.normpath(source)) or "root")
         extraction = Extraction(_local_target(target, name), is_folder=stream.result.get("kind") == "folder")
         incoming = IncomingArchive(stream, path, bar.advance)
         try:
             # Mode "r|" would copy all data several times.
             with extraction, tarfile.open(fileobj=incoming, mode="r:") as archive:
-                for member in archive:
+                while (member := archive.next()) is not None:
                     extraction.add(member, incoming.copy_to)
+                    # A job may send any number.
+                    archive.members.clear()  # type: ignore[attr-defined]
                 incoming.drain()
                 extraction.finish()
-        except tarfile.TarError as error:
-            raise incoming.error or StorageError(f"{path}: the job sent a damaged archive: {error}") from error
         except OSError as error:
             where = error.filename or extraction.target
             raise incoming.error or StorageError(f"{where}: {error.strerror or error}") from error
+        # Headers of headers exhaust the stack of the parser.
+        except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
+            raise incoming.error or StorageError(f"{path}: the job sent a damaged archive: {error}") from error
     skipped = {**incoming.skipped, **extraction.skipped}
     return Copied(str(extraction.target), extraction.num_files, extraction.size_bytes, skipped)
 
@@ -132,6 +137,11 @@ def _open(tunnel: JobTunnel, kind: str, *, path: str, **parameters: Any) -> Stre
         raise reason_of(error) from error
 
 
+def _size_in(result: dict[str, Any]) -> int:
+    size = result.get("size_bytes")
+    return size if isinstance(size, int) and size > 0 else 0  # none in a folder that takes long to read
+
+
 def _typed(code: str, message: str, path: str) -> PaiError:
     if code == "NotFound":
         return ObjectNotFoundError(message or f"{path}: no such file or folder in the job", uri=path)
@@ -146,6 +156,11 @@ def _error_in(event: dict[str, Any], path: str) -> PaiError | None:
     if not isinstance(error, dict):
         return None
     return _typed(str(error.get("code", "")), str(error.get("message", "")), path)
+
+
+def _note_skipped(event: dict[str, Any], skipped: dict[str, str]) -> None:
+    if "skipped" in event and len(skipped) < _MAX_SKIPPED:
+        skipped[str(event["skipped"])] = str(event.get("reason", ""))
 
 
 def _reason(error: Exception) -> PaiError:
@@ -180,6 +195,8 @@ class IncomingArchive(io.RawIOBase):
         """Returns `size` bytes, and less at the end."""
         if size < 0:
             raise tarfile.ReadError("an entry of the archive has a negative size")
+        if size > _MAX_HEADER_BYTES:  # contents are not read by this
+            raise tarfile.ReadError("an entry of the archive has a header that is too large")
         chunks = [*self._chunks(size)]
         return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
 
@@ -214,9 +231,12 @@ class IncomingArchive(io.RawIOBase):
                 if name == "stdout" and content:
                     return memoryview(content)
                 if name == "event":
-                    if "skipped" in content:
-                        self.skipped[str(content["skipped"])] = str(content.get("reason", ""))
+                    _note_skipped(content, self.skipped)
                     self.error = self.error or _error_in(content, self._path)
+                elif name == "exit" and (code := exit_code(content)):
+                    # Killed between two entries, it leaves an archive that looks complete.
+                    reason = f"{self._path}: the job has sent only a part: its copy ended with exit code {code}"
+                    self.error = self.error or StorageError(reason)
         except TunnelClosedError as error:
             self.error = reason_of(error)
         if self.error is not None:
@@ -327,7 +347,7 @@ class _Outcome:
         try:
             for name, content in self._stream.messages():
                 if name == "event" and "skipped" in content:
-                    self.skipped[str(content["skipped"])] = str(content.get("reason", ""))
+                    _note_skipped(content, self.skipped)
                 elif name == "event":
                     self._events.append(content)
         except TunnelClosedError as error:

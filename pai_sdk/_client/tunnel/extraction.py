@@ -115,7 +115,7 @@ class Extraction:
         if written != member.size:
             raise tarfile.ReadError(f"{member.name} is incomplete")
         path.chmod((member.mode & _PERMISSIONS) | 0o600)
-        with suppress(OSError, OverflowError):
+        with suppress(OSError, OverflowError, ValueError):
             os.utime(path, (member.mtime, member.mtime))
         self.num_files += 1
         self.size_bytes += member.size
@@ -180,6 +180,8 @@ def _merge(source: Path, target: Path) -> None:
             _merge(entry, path)
         elif path.is_dir() and not path.is_symlink():
             raise PathConflictError(f"{path} is a folder, and a file is copied", uri=str(path))
+        elif path.exists() and not (path.is_file() or path.is_symlink()):
+            raise PathConflictError(f"{path} is neither a file nor a folder", uri=str(path))
         else:
             entry.replace(path)
 

@@ -237,7 +237,7 @@ class _Reverse(_Direction):
             message = f"cannot listen on port {port.remote} of the job: {error}"
             raise InvalidInputError([Problem("ports", message, hint)]) from error
         self._cleanup.callback(listener.close)
-        bound = ForwardedPort(port.local, int(listener.result["port"]))
+        bound = ForwardedPort(port.local, _bound_port(listener.result, port.remote))
         self._ports[listener.number] = bound
         return bound
 
@@ -247,7 +247,8 @@ class _Reverse(_Direction):
             with suppress(TimeoutError):
                 stream = self._tunnel.accept(_POLL_S)
                 # The job selects only among the ports that this forward has opened.
-                port = self._ports.get(stream.parameters.get("listener", -1))
+                number = stream.parameters.get("listener")
+                port = self._ports.get(number) if isinstance(number, int) else None
                 if port is None:
                     stream.refuse("NotFound", "there is no such listener")
                 else:
@@ -263,6 +264,11 @@ class _Reverse(_Direction):
             return
         connection.settimeout(None)
         relay(connection, stream)
+
+
+def _bound_port(result: dict[str, Any], requested: int) -> int:
+    number = result.get("port")
+    return number if isinstance(number, int) else requested
 
 
 def relay(connection: socket.socket, stream: Stream) -> None:
