@@ -6,6 +6,7 @@ events what they skip; `write_archive` ends with `written` or `error`. Standard 
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -23,6 +24,7 @@ from pai_sdk._host.agent.tunnel.in_job.extraction import ArchiveError, Extractio
 _BLOCK_BYTES = tarfile.BLOCKSIZE
 _SMALL_BYTES = 64 * 1024
 _SENDFILE_BYTES = 1 << 20
+_MAX_UNSIZED_BYTES = 16 << 20
 _MAX_ESTIMATE_S = 2.0
 _STDOUT = 1
 
@@ -50,11 +52,17 @@ def read_archive(parameters: Mapping[str, Any]) -> int:
         return refuse("NotFound", f"there is no {path} in the instance")
     except OSError as error:
         return refuse("NotReadable", reason(error))
-    name = path.name or path.resolve().name
+    name = path.name if path.name not in ("", "..") else path.resolve().name
     report({"opened": {"kind": kind, "name": name, "size_bytes": size}})
     writer = _Writer(follow=follow)
     if kind == "file":
-        writer.add_file(str(path), name, follow=True)
+        try:
+            writer.add_file(str(path), name, follow=True)
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            report({"error": {"code": "NotReadable", "message": f"{path}: {reason(error)}"}})
+            return 1
     else:
         for entry, member in _entries(str(path), follow=follow):
             writer.add(entry, member)
@@ -128,14 +136,16 @@ class _Writer:
             if not stat.S_ISREG(status.st_mode):
                 _skip(member, "was replaced meanwhile")
                 return
-            header, size = _header(path, member, status), status.st_size
+            size = status.st_size
             if size <= _SMALL_BYTES:
-                content = _read(descriptor, size)
-                padding = _padded(size) - len(content)
-                _write(memoryview(header + content + bytes(padding)))
-                copied = len(content)
+                # Files of /proc have the size 0, and those of /sys the size of a page.
+                content = _read(descriptor, size or _MAX_UNSIZED_BYTES + 1)
+                copied = size = len(content)
+                if size > _MAX_UNSIZED_BYTES:
+                    raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+                _write(memoryview(_header(path, member, status, size) + content + bytes(_padded(size) - size)))
             else:
-                _write(memoryview(header))
+                _write(memoryview(_header(path, member, status, size)))
                 copied = _copy(descriptor, size)
                 _write_zeros(_padded(size) - copied)
         finally:
@@ -193,7 +203,7 @@ def _estimate(folder: Path, *, follow: bool) -> int | None:
     return size
 
 
-def _header(path: str, member: str, status: os.stat_result) -> bytes:
+def _header(path: str, member: str, status: os.stat_result, size: int = 0) -> bytes:
     info = tarfile.TarInfo(member)
     info.mode = stat.S_IMODE(status.st_mode)
     info.mtime = int(status.st_mtime)
@@ -203,7 +213,7 @@ def _header(path: str, member: str, status: os.stat_result) -> bytes:
         info.type = tarfile.SYMTYPE
         info.linkname = str(Path(path).readlink())
     else:
-        info.size = status.st_size
+        info.size = size
     return info.tobuf(tarfile.PAX_FORMAT, "utf-8", "surrogateescape")
 
 
@@ -228,10 +238,10 @@ def _copy(descriptor: int, size: int) -> int:
 
 
 def _read(descriptor: int, size: int) -> bytes:
-    content = b""
-    while len(content) < size and (data := os.read(descriptor, size - len(content))):
+    content = bytearray()
+    while len(content) < size and (data := os.read(descriptor, min(size - len(content), _SENDFILE_BYTES))):
         content += data
-    return content
+    return bytes(content)
 
 
 def _write(data: memoryview) -> None:

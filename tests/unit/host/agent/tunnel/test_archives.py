@@ -114,6 +114,25 @@ def test_a_file_and_paths_relative_to_the_working_directory(tunnel: Tunnel, fold
         assert read.contents == {"file": b"content"}
 
 
+@pytest.mark.parametrize("path", ["/proc/version", "/sys/kernel/mm/transparent_hugepage/enabled"])
+def test_files_whose_size_is_not_known_are_read_to_their_end(tunnel: Tunnel, path: str) -> None:
+    if not Path(path).exists():
+        pytest.skip("this kernel has none")
+    read = Read(tunnel, path)
+    assert (read.contents, read.events) == ({Path(path).name: Path(path).read_bytes()}, [])
+
+
+def test_a_file_that_cannot_be_read_is_an_error(tunnel: Tunnel) -> None:
+    stream = tunnel.open("read_archive", path="/proc/self/mem")
+    codes = [content["error"]["code"] for kind, content in stream.messages() if kind == "event"]
+    assert (codes, stream.wait_exit(5)) == (["NotReadable"], 1)
+
+
+def test_a_path_that_ends_with_dots_has_the_name_of_its_folder(tunnel: Tunnel, folder: Path) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    assert Read(tunnel, folder / "a" / "b" / "..").result["name"] == "a"
+
+
 def test_links_are_followed_on_request_only(tunnel: Tunnel, folder: Path, tmp_path: Path) -> None:
     (tmp_path / "outside").write_bytes(b"outside")
     (folder / "link").symlink_to(tmp_path / "outside")
