@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
 from pai_sdk._client.job.follow.polling import may_appear_later
@@ -13,6 +13,7 @@ from pai_sdk._data.rules.codec import default_rules, merged, rules_of_variables
 from pai_sdk._data.rules.evaluator import RuleEvaluator
 from pai_sdk._data.rules.rules import Rule
 from pai_sdk._data.rules.signals import Finding, InstanceSample, Point, Sample
+from pai_sdk._wire.pai.progress import max_running_s, overall_progress, remaining_s
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.pai.wire import seconds_of
@@ -98,9 +99,9 @@ class RuleWatch:
             instances,
             self._points(),
             elapsed_s=record.duration,
-            fraction=_progress(record, "OverallProgress"),
-            remaining_s=_progress(record, "RemainingTime"),
-            max_run_s=_number((record.scheduler or {}).get("MaxRunningTimeInSeconds")) or None,
+            fraction=overall_progress(record),
+            remaining_s=remaining_s(record),
+            max_run_s=max_running_s(record),
         )
 
     def _usage(self) -> Sequence[InstanceUsage]:
@@ -152,14 +153,3 @@ def _point(value: MetricPoint) -> Point:
     return Point(
         value.name or "", float(value.value or 0.0), value.instance or "", value.rank or 0, value.step, wall_s
     )
-
-
-def _progress(record: JobRecord, name: str) -> float | None:
-    """Returns a progress value that the service has read in the log."""
-    value = (record.latest_progress or {}).get(name)
-    return _number(value.get("Value") if isinstance(value, Mapping) else value)
-
-
-def _number(value: object) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number else None  # type: ignore[arg-type]

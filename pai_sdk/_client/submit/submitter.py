@@ -18,7 +18,6 @@ from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.names.lazy_names import load_modules
 from pai_sdk._core.short_traceback import short_tracebacks
-from pai_sdk._data.notify.targets import Target
 from pai_sdk.errors import InvalidInputError, JobFailed, JobStopped, NotOfferedError, Problem
 
 if TYPE_CHECKING:
@@ -238,7 +237,11 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
     def _send(self, plan: Plan) -> TrainingJob:
         job = self.resolved_session().submit(plan, instance_type=self.instance_type)
         # Targets of a class of the user; those of the plan are sent by the service, or are in the job already.
-        custom = [each for each in self.notify or () if not isinstance(each, Target | str)]
+        custom = [
+            each
+            for each in self.notify or ()
+            if not isinstance(each, str) and not getattr(each, "is_in_plans", False)
+        ]
         job.notifications = (*job.notifications, *custom)
         self.jobs.append(job)
         self._plans[job.id] = plan

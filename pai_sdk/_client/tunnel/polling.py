@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._host.agent.tunnel.frames import MAX_FRAME_BYTES
+from pai_sdk._wire.tunnels import MESSAGE_NUMBER
 from pai_sdk.errors import ApiError, ConnectionFailedError, InvalidResponseError, PaiError
 
 _ACTION = "ConnectTrainingJobInstance"
@@ -94,7 +95,7 @@ class PolledTransport:
     def _exchange(
         self, method: str, number: int | None, data: bytes | None, *, timeout_s: float = _READ_TIMEOUT_S
     ) -> bytes:
-        query = {} if number is None else {"Number": str(number)}
+        query = {} if number is None else {MESSAGE_NUMBER: str(number)}
         return self._transport.exchange(
             _ACTION, method, _PATH, self._ids, query, data=data, read_timeout_s=timeout_s
         )

@@ -56,6 +56,7 @@ class Target:
     on: Sequence[str] | None = field(default=None, kw_only=True)
 
     kind: ClassVar[str] = "webhook"
+    is_in_plans: ClassVar[bool] = True  # which the submitter checks without an import of this module
 
     def __post_init__(self) -> None:
         self._check_url()

@@ -15,6 +15,7 @@ from pai_sdk._service.services.context import ContextOf, PrincipalOf
 from pai_sdk._service.services.jobs.tunnel_sessions import MAX_MESSAGE_BYTES, TunnelSessions
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import Empty
+from pai_sdk._wire.tunnels import MESSAGE_NUMBER
 
 router = APIRouter(route_class=ActionRoute)
 
@@ -36,7 +37,9 @@ async def _sessions(request: Request, context: ContextOf, session_id: str = "") 
 
 
 SessionsOf = Annotated[TunnelSessions, Depends(_sessions)]
-NumberOf = Annotated[int, Query(alias="Number", ge=0, description="counts the messages of a direction from 0")]
+NumberOf = Annotated[
+    int, Query(alias=MESSAGE_NUMBER, ge=0, description="counts the messages of a direction from 0")
+]
 
 
 @router.get(
