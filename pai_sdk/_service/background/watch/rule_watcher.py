@@ -177,7 +177,13 @@ class RuleWatcher:
         if watched.evaluator.needs_stacks and watched.stacks is None and uses:
             watched.stacks = self._stack_readers.submit(_collect, uses)
         for finding in findings:
-            self._report(watched, finding, uses)
+            try:
+                self._report(watched, finding, uses)
+            except WireError:
+                raise  # the job was deleted since
+            except Exception:  # each is reported once: one that fails, such as on a full disk, must not end others
+                logger.exception("%s of job %s cannot be reported", finding.code, row.id)
+            self._act(watched, finding)
         if findings or time.monotonic() - watched.saved_at_s >= _SAVE_EVERY_S:
             self._save(watched)
 
@@ -236,11 +242,19 @@ class RuleWatcher:
                 evidence["stacks"] = stack_rows(_collect(uses))
             self._save_snapshot(watched, finding, evidence)
         self._notify(watched.job_id, finding.code, finding.message, _notified(finding))
+
+    def _act(self, watched: _WatchedJob, finding: Finding) -> None:
+        """Ends the attempt that a finding is about, if its rule says so."""
+        if finding.status == "cleared" or finding.action not in ("stop", "restart"):
+            return
+        # To read stacks takes a while: by now another attempt may run.
+        if self._jobs.get(watched.job_id).attempt != watched.attempt:
+            return
         rule = watched.rules[finding.code]
         if finding.action == "restart" and watched.attempt <= rule.max_restarts:
             message = f"{finding.text}. The rule starts the job again."
             self._scheduler.end_job(watched.job_id, reason_code=REASON_RESTARTED_BY_RULE, reason_message=message)
-        elif finding.action in ("stop", "restart"):
+        else:
             self._scheduler.end_job(watched.job_id, reason_code=finding.code, reason_message=finding.message)
 
     def _save_snapshot(self, watched: _WatchedJob, finding: Finding, evidence: Mapping[str, Any]) -> None:
