@@ -65,12 +65,13 @@ class Programs:
 
 
 class _Program:
-    """A running program, its input, and its outputs by channel."""
+    """A running program, its input, and its outputs by channel. One thread writes, any thread may close."""
 
     def __init__(self, child: Child, stdin: int, outputs: Mapping[str, int]) -> None:
         self.child = child
         self._lock = threading.Lock()
         self._stdin = stdin
+        self._is_writing = self._is_closed = False
         self._outputs = outputs
 
     def start_output(self, stream: Stream) -> list[threading.Thread]:
@@ -79,18 +80,31 @@ class _Program:
 
     def write(self, data: memoryview) -> None:
         """Writes to the program's standard input."""
-        write_all(self._stdin, data)
+        with self._lock:
+            self._is_writing = True
+        try:
+            write_all(self._stdin, data)
+        finally:
+            with self._lock:
+                self._is_writing = False
+                if self._is_closed:
+                    self._close()
 
     def end_input(self) -> None:
         """Closes the program's standard input."""
         self.close()
 
     def close(self) -> None:
-        """Closes the descriptor of the input."""
+        """Closes the input, after a write that is under way: another file could get its descriptor."""
         with self._lock:
-            if self._stdin >= 0:
-                os.close(self._stdin)
-            self._stdin = -1
+            self._is_closed = True
+            if not self._is_writing:
+                self._close()
+
+    def _close(self) -> None:
+        if self._stdin >= 0:
+            os.close(self._stdin)
+        self._stdin = -1
 
     def resize(self, rows: int, columns: int) -> None:
         """Sets the size of the terminal, if there is one."""

@@ -32,6 +32,7 @@ Handler = Callable[[Stream], None]
 _MAX_CONNECTIONS = 256
 _MAX_HANDLERS = 2048
 _TICK_S = 1.0
+_PAUSE_S = 0.2
 _PEER = struct.Struct("3i")  # of SO_PEERCRED: process, user, group
 
 
@@ -99,7 +100,11 @@ class TunnelServer:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
+        except BlockingIOError:
+            return
         except OSError:
+            # No descriptors: the connection waits, and `select` would return at once.
+            time.sleep(_PAUSE_S)
             return
         if not _is_permitted(connection) or not self._connections.acquire(blocking=False):
             connection.close()

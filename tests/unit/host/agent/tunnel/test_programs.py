@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pai_sdk._host.agent.tunnel import programs
+from pai_sdk._host.agent.tunnel.spawner import Child
 from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
 from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
 from tests.support.tunnels import RunningTunnel, running_tunnel
@@ -349,3 +351,26 @@ def test_the_end_of_the_server_is_reported(tmp_path: Path) -> None:
             stream.read()
         assert caught.value.code == "JobEnded"
         until(lambda: not is_running(stream.result["pid"]), "the end of the program")
+
+
+def test_a_write_that_is_under_way_reaches_no_other_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of a program closes its input, whose number the next file gets."""
+    reader, writer = os.pipe()
+    program = programs._Program(Child(lambda: None), writer, {})
+    others = []
+
+    def write_all(descriptor: int, data: memoryview) -> None:
+        program.close()
+        others.extend(os.pipe())
+        os.write(descriptor, data)
+
+    monkeypatch.setattr(programs, "write_all", write_all)
+    program.write(memoryview(b"secret"))
+    os.set_blocking(others[0], False)
+    with pytest.raises(BlockingIOError):
+        os.read(others[0], 100)
+    assert os.read(reader, 100) == b"secret"
+    # And it is closed then.
+    assert os.read(reader, 100) == b""
+    for descriptor in (reader, *others):
+        os.close(descriptor)
