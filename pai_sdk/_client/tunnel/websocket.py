@@ -11,8 +11,8 @@ import threading
 import time
 from base64 import b64encode
 from collections import deque
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from io import BytesIO
 from urllib.parse import unquote, urlsplit
@@ -283,16 +283,58 @@ def _as_requests(response: Response, path: str) -> requests.Response:
 
 
 class _Wire:
-    """A non-blocking socket, plain or TLS, for one reading and one writing thread."""
+    """A non-blocking socket, plain or TLS, for one reading and one writing thread; any thread may close it.
+
+    `_state` guards the number of threads that use the descriptor: it is closed only after the last of them has
+    left, since another file could get its number in the meantime.
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         connection.setblocking(False)
         self._socket = connection
         # One call into OpenSSL at a time: its connection objects are not thread-safe. Waits are outside of it.
         self._lock: threading.Lock | None = threading.Lock() if isinstance(connection, ssl.SSLSocket) else None
+        self._state = threading.Lock()
+        self._num_users = 0
+        self._is_closed = False
 
     def read(self, size: int, deadline: float | None) -> bytes:
         """Returns data, or b"" at its end."""
+        with self._in_use():
+            return self._read(size, deadline)
+
+    def write(self, data: bytes, deadline: float | None) -> None:
+        """Writes all of the data."""
+        with self._in_use():
+            self._write(data, deadline)
+
+    def close(self) -> None:
+        """Closes the connection, which wakes up threads that wait for it."""
+        with self._state:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            with suppress(OSError):
+                # Not that of SSLSocket, after which another thread would read encrypted bytes as data.
+                socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
+            if not self._num_users:
+                self._socket.close()
+
+    @contextmanager
+    def _in_use(self) -> Iterator[None]:
+        with self._state:
+            if self._is_closed:
+                raise ConnectionError("the connection is closed")
+            self._num_users += 1
+        try:
+            yield
+        finally:
+            with self._state:
+                self._num_users -= 1
+                if self._is_closed and not self._num_users:
+                    self._socket.close()
+
+    def _read(self, size: int, deadline: float | None) -> bytes:
         while True:
             try:
                 if self._lock is None:
@@ -308,8 +350,7 @@ class _Wire:
             except ssl.SSLError as error:
                 raise ConnectionError(str(error)) from error
 
-    def write(self, data: bytes, deadline: float | None) -> None:
-        """Writes all of the data."""
+    def _write(self, data: bytes, deadline: float | None) -> None:
         remaining = memoryview(data)
         while remaining:
             try:
@@ -326,20 +367,11 @@ class _Wire:
             except ssl.SSLError as error:
                 raise ConnectionError(str(error)) from error
 
-    def close(self) -> None:
-        """Closes the connection, which wakes up threads that wait for it."""
-        with suppress(OSError):
-            # Not that of SSLSocket, after which another thread would read encrypted bytes as data.
-            socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
-        self._socket.close()
-
     def _wait(self, for_write: bool, deadline: float | None) -> None:
         timeout_s = None if deadline is None else deadline - time.monotonic()
         if timeout_s is not None and timeout_s <= 0:
             raise TimeoutError("the connection is silent")
         descriptor = self._socket.fileno()
-        if descriptor < 0:
-            raise ConnectionError("the connection is closed")
         if sys.platform != "win32":  # select() is limited to small descriptors
             poll = select.poll()
             poll.register(descriptor, select.POLLOUT if for_write else select.POLLIN)
