@@ -13,10 +13,10 @@ from pai_sdk._data.rules.codec import default_rules, merged, rules_of_variables
 from pai_sdk._data.rules.evaluator import RuleEvaluator
 from pai_sdk._data.rules.rules import Rule
 from pai_sdk._data.rules.signals import Finding, InstanceSample, Point, Sample
-from pai_sdk._wire.pai.progress import max_running_s, overall_progress, remaining_s
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.pai.wire import seconds_of
+from pai_sdk._wire.progress import max_running_s, overall_progress, remaining_s
 from pai_sdk.errors import PaiError
 
 logger = logging.getLogger(__name__)
