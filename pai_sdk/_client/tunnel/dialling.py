@@ -49,15 +49,9 @@ class Dialler:
         self._lock = threading.Lock()
         self._current: WebSocketTransport | PolledTransport | None = None
         self._polls = False  # a proxy lets no WebSocket pass
-        self._count = 0
 
     def __repr__(self) -> str:
         return f"<Dialler {self._instance} of {self._transport.endpoint}>"
-
-    @property
-    def count(self) -> int:
-        """Returns how many connections were opened."""
-        return self._count
 
     def dial(self) -> WebSocketTransport | PolledTransport:
         """Opens a connection, in one attempt.
@@ -83,13 +77,7 @@ class Dialler:
                 if error.refused:
                     self._transport.revive()
                 raise
-            self._count += 1
             return self._current
-
-    def final_error(self) -> PaiError | None:
-        """Returns why the service has closed the tunnel for good; None if it has not."""
-        current = self._current
-        return None if current is None else self._final_error(current)
 
     def _poll(self) -> PolledTransport:
         transport = PolledTransport(self._transport, self._job_id, self._instance)

@@ -282,7 +282,8 @@ def relay(connection: socket.socket, stream: Stream) -> None:
         except (OSError, TunnelError):
             stream.close()
 
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    with suppress(OSError):  # reset by its client already
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sender = _start(send)
     try:
         while data := stream.read():

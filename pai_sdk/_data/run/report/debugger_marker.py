@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import tempfile
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +28,7 @@ FOLDER = ".pai-sdk-debug"
 _MAX_BYTES = 16 * 1024
 _MAX_MARKERS = 1024
 _MAX_TEXT = 400
+_LOCK_ATTEMPTS, _LOCK_PAUSE_S = 20, 0.01
 
 
 def debug_folder(variables: Mapping[str, str]) -> Path:
@@ -69,9 +71,7 @@ class Marker:
             if self._descriptor is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
                 self._descriptor = os.open(str(self.path), flags, 0o600)
-                if fcntl is not None:
-                    with suppress(OSError):
-                        fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(self._descriptor)
             data = json.dumps(content).encode()
             os.ftruncate(self._descriptor, 0)
             os.pwrite(self._descriptor, data, 0)
@@ -128,6 +128,22 @@ def _read(path: Path) -> dict[str, Any] | None:
         return None
     finally:
         os.close(descriptor)
+
+
+def _lock(descriptor: int) -> None:
+    """Locks a file, if its file system has locks."""
+    if fcntl is None:
+        return
+    # A reader has the lock for a moment, to see whether it is free.
+    for _ in range(_LOCK_ATTEMPTS):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            time.sleep(_LOCK_PAUSE_S)
+        except OSError:
+            return
+        else:
+            return
 
 
 def _is_unlocked(descriptor: int) -> bool:

@@ -309,6 +309,7 @@ class _Link:
                     if self._transport is transport:
                         self._transport = None
                         self._detached_at = time.monotonic()
+                        self._space.notify_all()
                 with suppress(Exception):
                     transport.close()
             with self._lock:

@@ -451,3 +451,21 @@ def test_without_an_editor_the_script_goes_on(tmp_path: Path) -> None:
     assert (code, output) == (0, ["step 21", "step 42", "done", ""])
     assert "pai-sdk debug train1:0 --editor" in log
     assert "frozen" not in log
+
+
+def test_a_reader_at_the_wrong_moment_does_not_hide_a_marker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader locks a marker for a moment, also one that is written just now."""
+    fcntl = pytest.importorskip("fcntl")
+    path = tmp_path / "7.json"
+    reader = os.open(path, os.O_RDONLY | os.O_CREAT)
+    fcntl.flock(reader, fcntl.LOCK_SH)
+    monkeypatch.setattr("time.sleep", lambda _: fcntl.flock(reader, fcntl.LOCK_UN))
+    marker = Marker(path)
+    texts = dict.fromkeys(("kind", "state", "instance", "file", "function", "working_dir"), "")
+    marker.write({"rank": 0, "pid": 7, "line": 1, **texts})
+    os.close(reader)
+    assert [each["pid"] for each in read_markers(tmp_path)] == [7]
+    marker.remove()
+    assert read_markers(tmp_path) == []
