@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ except ImportError:  # Windows
 FOLDER = ".pai-sdk-debug"
 _MAX_BYTES = 16 * 1024
 _MAX_MARKERS = 1024
+_MAX_ENTRIES = 16 * _MAX_MARKERS
 _MAX_TEXT = 400
 _LOCK_ATTEMPTS, _LOCK_PAUSE_S = 20, 0.01
 
@@ -92,12 +94,23 @@ def read_markers(folder: Path) -> list[dict[str, Any]]:
     The content is the job's: other fields and types than expected are possible, and were left out.
     """
     markers = []
-    with suppress(OSError):
-        for path in sorted(folder.glob("*.json"))[:_MAX_MARKERS]:
-            marker = _read(path)
-            if marker is not None:
-                markers.append({**marker, "socket": path.stem + ".sock"})
+    for path in _paths(folder):
+        marker = _read(path)
+        if marker is not None:
+            markers.append({**marker, "socket": path.stem + ".sock"})
     return sorted(markers, key=lambda marker: (marker["rank"], marker["pid"]))
+
+
+def _paths(folder: Path) -> list[Path]:
+    """Returns the paths of markers; of a folder with any number of files, of the first ones."""
+    paths: list[Path] = []
+    # The job may have replaced the folder by a link out of it.
+    with suppress(OSError):
+        if not folder.is_symlink():
+            with os.scandir(str(folder)) as entries:
+                names = [entry.name for entry in islice(entries, _MAX_ENTRIES)]
+            paths = [folder / name for name in sorted(names) if name.endswith(".json")]
+    return paths[:_MAX_MARKERS]
 
 
 def instance_markers(variables: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -124,7 +137,7 @@ def _read(path: Path) -> dict[str, Any] | None:
             return None
         content = json.loads(os.pread(descriptor, _MAX_BYTES, 0).decode("utf-8", "replace"))
         return _checked(content) if isinstance(content, dict) else None
-    except (OSError, ValueError):  # half written: read again later
+    except (OSError, ValueError, RecursionError):  # half written: read again later
         return None
     finally:
         os.close(descriptor)

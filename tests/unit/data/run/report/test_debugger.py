@@ -164,6 +164,21 @@ def test_a_client_sees_the_frame_and_the_script_goes_on(tmp_path: Path, version:
         assert [*job.folder.iterdir()] == []
 
 
+def test_markers_that_a_job_has_made_up_do_no_harm(tmp_path: Path) -> None:
+    folder, elsewhere = tmp_path / FOLDER, tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    real, nested = Marker(elsewhere / "1.json"), Marker(elsewhere / "2.json")
+    texts = dict.fromkeys(("kind", "state", "instance", "file", "function", "working_dir"), "x")
+    real.write({"rank": 0, "pid": 1, **texts})
+    nested.write({})
+    nested.path.write_text("[" * 16_000)
+    assert [marker["rank"] for marker in read_markers(elsewhere)] == [0]
+    folder.symlink_to(elsewhere)
+    assert read_markers(folder) == []
+    real.remove()
+    nested.remove()
+
+
 @pytest.mark.parametrize("command", ["q", "quit", "exit", "EOF", "detach", "c\nq"])
 def test_no_command_ends_the_script(tmp_path: Path, command: str) -> None:
     with started(tmp_path, TRAIN.replace("range(1, 3)", "range(1, 2)"), PAI_DEBUGGER_WAIT_S="20") as job:
