@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any, Protocol
 
+from pai_sdk._core.terminal_text import visible_text
 from pai_sdk._data.stacks.frames import Frame
 from pai_sdk._data.stacks.grouping import StackGroup, group_stacks, odd_ranks
 from pai_sdk._data.stacks.processes import ProcessStack, parse_processes
@@ -94,7 +95,8 @@ class JobStacks:
         }
 
     def __repr__(self) -> str:
-        return "\n".join(self._lines())
+        # Names and problems come from the job, and could control the terminal.
+        return "\n".join(visible_text(line) for text in self._lines() for line in text.split("\n"))
 
     def _repr_html_(self) -> str:
         parts = []
@@ -209,7 +211,7 @@ def _read_instance(
         stream.close()
     try:
         values = json.loads(content)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise TunnelClosedError("InvalidResponse", "the instance has sent no stacks") from error
     processes = parse_processes(values if isinstance(values, dict) else {}, instance=instance)
     # An instance reports its own processes only, whatever it says.

@@ -13,12 +13,14 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.job.debugging import WaitingProcess
+from pai_sdk._client.job.stacks import JobStacks, read_stacks
 from pai_sdk._client.tunnel.copying import copy_from
 from pai_sdk._client.tunnel.forwarding import ForwardedPort, PortForward
 from pai_sdk._client.tunnel.opening import open_tunnel
+from pai_sdk._data.stacks.processes import parse_processes
 from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk.cli.tables import print_error
-from pai_sdk.errors import PathConflictError, StorageError, TunnelError
+from pai_sdk.errors import PathConflictError, StorageError, TunnelClosedError, TunnelError
 from tests.support.fake_tunnel import FakeTunnelService
 
 _ESCAPE = "\x1b]52;c;aGk=\x07"
@@ -136,6 +138,27 @@ def test_connections_that_belong_to_no_listener_do_not_end_a_forward() -> None:
 def test_errors_with_text_of_a_job_do_not_control_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     print_error(f"error: {_ESCAPE}no\nsecond \x1b[2Jline")
     assert capsys.readouterr().err == "error: no\nsecond line\n"
+
+
+def test_stacks_do_not_control_the_terminal() -> None:
+    threads = [{"name": "main", "frames": [{"function": f"f{_ESCAPE}", "file": "a.py", "line": 1}]}]
+    values = {
+        "processes": [{"rank": 0, "pid": 1, "program": f"python{_ESCAPE}", "kind": "rank", "threads": threads}]
+    }
+    stacks = JobStacks("t-1", tuple(parse_processes(values, instance="w-0")), {"w-1": f"no{_ESCAPE}"})
+    assert "python" in repr(stacks)
+    assert "\x1b" not in repr(stacks)
+
+
+def test_stacks_that_exhaust_the_parser_are_an_error() -> None:
+    def send(stream: Stream) -> None:
+        stream.write(b"[" * 100_000)
+        stream.end()
+        stream.close()
+
+    with FakeTunnelService(stacks=send) as service, pytest.raises(TunnelClosedError) as caught:
+        read_stacks("t-1", ["w-0"], lambda name: open_tunnel(service.transport(), "t-1", name), timeout_s=10)
+    assert caught.value.code == "InvalidResponse"
 
 
 def test_names_in_a_debugger_do_not_control_the_terminal() -> None:
