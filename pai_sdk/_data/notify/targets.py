@@ -223,8 +223,21 @@ class AppriseTarget(Target):
     def _check_url(self) -> None:
         if not isinstance(self.url, str) or len(self.url) > _MAX_URL_LENGTH or not urlsplit(self.url).scheme:
             raise InvalidInputError([Problem("url", "is not a URL", "such as mailtos://… or slack://…")])
+        scheme = urlsplit(self.url).scheme
+        if webhook := _WEBHOOKS.get(scheme):
+            # Apprise reports messages that these robots refuse as sent.
+            problem = f"a target cannot start with {scheme}://"
+            raise InvalidInputError([Problem("url", problem, f"give the webhook of the robot: {webhook}")])
 
 
+_WECOM_WEBHOOK = "https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key=…"
+_WEBHOOKS = {
+    "dingtalk": "https://oapi.dingtalk.com/robot/send?access_token=…",
+    "feishu": "https://open.feishu.cn/open-apis/bot/v2/hook/…",
+    "lark": "https://open.larksuite.com/open-apis/bot/v2/hook/…",
+    "wecom": _WECOM_WEBHOOK,
+    "wecombot": _WECOM_WEBHOOK,
+}
 _KINDS: dict[str, type[Target]] = {each.kind: each for each in (Webhook, DingTalk, Feishu, WeCom, AppriseTarget)}
 _HOSTS = {
     "oapi.dingtalk.com": "dingtalk",

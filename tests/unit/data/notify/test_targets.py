@@ -440,3 +440,12 @@ def test_no_password_of_the_machine_is_sent(
     Webhook(server.endpoint).deliver(MESSAGE)
     Webhook(server.endpoint, {"Authorization": "Bearer mine"}).deliver(MESSAGE)
     assert [request.headers.get("authorization") for request in server.asked] == [None, "Bearer mine"]
+
+
+@pytest.mark.parametrize("scheme", ["dingtalk", "feishu", "lark", "wecom", "wecombot"])
+def test_robots_are_named_by_their_webhooks(scheme: str) -> None:
+    with pytest.raises(InvalidInputError) as caught:
+        target_of(f"{scheme}://a-secret")
+    (problem,) = caught.value.problems
+    assert "https://" in (problem.hint or "")
+    assert "a-secret" not in str(caught.value)
