@@ -99,7 +99,9 @@ def write_archive(parameters: Mapping[str, Any]) -> int:
         report({"error": {"code": "InvalidArchive", "message": str(error)}})
         return 1
     except OSError as error:
-        report({"error": {"code": "NotWritable", "message": reason(error)}})
+        # A full disk is reported without a name.
+        message = reason(error) if error.filename else f"{target}: {reason(error)}"
+        report({"error": {"code": "NotWritable", "message": message}})
         return 1
     report({"written": {"path": str(target), "files": extraction.files, "bytes": extraction.bytes}})
     return 0

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import sys
 import tarfile
 import threading
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -308,6 +311,21 @@ def test_what_cannot_be_written(tunnel: Tunnel, parameters: dict[str, object], c
     with pytest.raises(TunnelRefusedError) as caught:
         tunnel.open("write_archive", **parameters)
     assert caught.value.code == code
+
+
+def test_a_failed_write_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archives = import_module("pai_sdk._host.agent.tunnel.in_job.archives")  # Linux only
+    events = list[dict[str, Any]]()
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(archives.Extraction, "extract", fail)
+    monkeypatch.setattr(archives, "report", events.append)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    target = tmp_path / "new"
+    assert archives.write_archive({"path": str(target), "mode": "file"}) == 1
+    assert events[-1]["error"]["message"].startswith(f"{target}: ")
 
 
 def test_the_client_leaves_in_the_middle(tunnel: Tunnel, folder: Path) -> None:
