@@ -331,3 +331,5 @@ def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
     if plan.uploads:
         get_default_session().backend_for(instance_type, plan.api).upload(plan)
     typer.echo(f"saved to {plan.save(path)}; submit it with: pai-sdk submit {path}")
+    if plan.notify:
+        typer.echo("targets may be secret, and are not in it: give --notify to `pai-sdk submit`", err=True)

@@ -197,6 +197,9 @@ def test_a_missing_file_names_a_similar_one(pai: Pai, tmp_path: Path, command: s
 def test_a_saved_plan_is_submitted_as_it_is(pai: Pai, memory: FakeBackend, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     assert "pai-sdk submit" in pai("run", *OPTIONS, "-e", "TOKEN=secret", "--save", plan).stdout
+    target = "https://example.com/hook-secret"
+    assert "--notify" in pai("run", *OPTIONS, "--notify", target, "--save", tmp_path / "other.json").stderr
+    assert "hook-secret" not in (tmp_path / "other.json").read_text()
     assert memory.calls == []
     memory.list = lambda **_: iter(())  # type: ignore[method-assign, assignment]
     assert "secret" not in pai("submit", plan, "--dry-run").stdout
