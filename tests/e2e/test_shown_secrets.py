@@ -58,6 +58,9 @@ print("trained")
 # Public names that hold no value a user gave, or are functions and classes of constants.
 WITHOUT_VALUES = {
     *("Checkpoint", "CheckpointConfig", "Experiment", "FunctionRun", "JobStatus", "LocalOptions", "ReportSession"),
+    # rules: numbers, and actions
+    *("Rule", "NoProgress", "OddRank", "ProcessStopped", "NonFiniteMetric", "MetricJump", "IdleGpu", "IdleCpu"),
+    *("DiskNearlyFull", "LateEnd"),
     *("RunStore", "StopTraining", "AlgorithmEstimator", "__version__"),
     *(
         "OssUri",
@@ -100,6 +103,7 @@ WITHOUT_VALUES = {
 }
 # Commands that show nothing of a job, do not return, or are tested with secrets where they are tested.
 OTHER_COMMANDS = {
+    *("shell", "forward", "stacks", "debug", "ssh", "ssh-config", "ssh-proxy", "watch", "notify"),
     *(
         "run",
         "submit",

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,6 +35,7 @@ from pai_sdk._service.background.watch.job_signals import JobSignals, JobTimes
 from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.progress_figures import OVERALL_PROGRESS, REMAINING_TIME, latest_progress_of
+from pai_sdk._service.state.disk import is_disk_full
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Job, Progress
 from pai_sdk._service.wire_errors import WireError
@@ -78,6 +79,7 @@ class _WatchedJob:
     debug_folder: Path  # of the markers of processes that wait for a debugger
     saved_at_s: float = 0.0
     stacks: Future[list[ProcessStack]] | None = None
+    unreported: list[Finding] = field(default_factory=list)  # on a full disk
 
 
 class RuleWatcher:
@@ -176,13 +178,11 @@ class RuleWatcher:
         findings = watched.evaluator.observe(sample)
         if watched.evaluator.needs_stacks and watched.stacks is None and uses:
             watched.stacks = self._stack_readers.submit(_collect, uses)
+        unreported, watched.unreported = watched.unreported, []
+        for finding in unreported:
+            self._try_to_report(watched, finding, uses, is_first=False)
         for finding in findings:
-            try:
-                self._report(watched, finding, uses)
-            except WireError:
-                raise  # the job was deleted since
-            except Exception:  # each is reported once: one that fails, such as on a full disk, must not end others
-                logger.exception("%s of job %s cannot be reported", finding.code, row.id)
+            self._try_to_report(watched, finding, uses, is_first=True)
             self._act(watched, finding)
         if findings or time.monotonic() - watched.saved_at_s >= _SAVE_EVERY_S:
             self._save(watched)
@@ -231,6 +231,22 @@ class RuleWatcher:
             replace_file(watched.state_file, json.dumps(state))
 
     # ---- findings -----------------------------------------------------------------------------------------
+
+    def _try_to_report(
+        self, watched: _WatchedJob, finding: Finding, uses: Mapping[str, InstanceUse], *, is_first: bool
+    ) -> None:
+        """Reports a finding; on a full disk, it is reported when there is room again."""
+        try:
+            self._report(watched, finding, uses)
+        except WireError:
+            raise  # the job was deleted since
+        except Exception as error:  # one that fails must not end others
+            if not is_disk_full(error):
+                logger.exception("%s of job %s cannot be reported", finding.code, watched.job_id)
+                return
+            watched.unreported.append(finding)
+            if is_first:
+                logger.error("%s of job %s is reported later: the disk is full", finding.code, watched.job_id)
 
     def _report(self, watched: _WatchedJob, finding: Finding, uses: Mapping[str, InstanceUse]) -> None:
         self._jobs.add_event(watched.job_id, finding.text, instance=finding.instance)
