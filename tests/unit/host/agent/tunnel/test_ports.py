@@ -190,7 +190,7 @@ def test_a_socket_of_the_instance(tunnel: Tunnel, running: RunningTunnel) -> Non
 def test_sockets_outside_of_the_instance(tunnel: Tunnel, running: RunningTunnel) -> None:
     (running.folder / "link").unlink(missing_ok=True)  # of the first run, if this is another one
     (running.folder / "link").symlink_to("/run")
-    for path in ("/run/docker.sock", "../../../../../run/x", "link/x", "/var/run/x", ""):
+    for path in ("/run/docker.sock", "../" * 12 + "run/x", "link/x", "/var/run/x", ""):
         with pytest.raises(TunnelRefusedError) as caught:
             tunnel.open("socket", path=path)
         assert caught.value.code == "InvalidRequest"
