@@ -99,7 +99,9 @@ trials: $(VENV)/.dev ## long runs with random faults in logs, lost answers, kill
 	@$(BIN)/python -m tests.trials logs --seeds 200
 	@$(BIN)/python -m tests.trials create --trials 200
 	@$(BIN)/python -m tests.trials dlc --seeds 200
+	@$(BIN)/python -m tests.trials watch_faults --faults 60 --healthy 50
 	@$(BIN)/python -m tests.trials survival --kills 50 --seed 1
+	@$(BIN)/python -m tests.trials tunnels --cuts 1000 --kills 10 --seed 1
 	@$(BIN)/python -m tests.trials checkpoints --kills 50 --seed 1
 	@$(BIN)/python -m tests.trials saved_again --kills 100 --seed 1
 	@$(BIN)/python -m tests.trials checkpoint_bucket --kills 100 --seed 1

@@ -47,8 +47,6 @@ from pai_sdk._client.job.follow.polling import FollowPolicy as FollowPolicy
 from pai_sdk._client.job.gather import as_completed as as_completed
 from pai_sdk._client.job.gather import gather as gather
 from pai_sdk._client.job.gather import gather_async as gather_async
-from pai_sdk._client.job.notifications import DingTalk as DingTalk
-from pai_sdk._client.job.notifications import Webhook as Webhook
 from pai_sdk._client.job.result_lists import MetricList as MetricList
 from pai_sdk._client.job.result_lists import ResultList as ResultList
 from pai_sdk._client.job.training_job import TrainingJob as TrainingJob
@@ -80,6 +78,20 @@ from pai_sdk._client.tune.trials import TrialList as TrialList
 from pai_sdk._client.tune.tuner import Tuner as Tuner
 from pai_sdk._core.retry import RetryPolicy as RetryPolicy
 from pai_sdk._core.version import __version__ as __version__
+from pai_sdk._data.notify.targets import DingTalk as DingTalk
+from pai_sdk._data.notify.targets import Feishu as Feishu
+from pai_sdk._data.notify.targets import Webhook as Webhook
+from pai_sdk._data.notify.targets import WeCom as WeCom
+from pai_sdk._data.rules.rules import DiskNearlyFull as DiskNearlyFull
+from pai_sdk._data.rules.rules import IdleCpu as IdleCpu
+from pai_sdk._data.rules.rules import IdleGpu as IdleGpu
+from pai_sdk._data.rules.rules import LateEnd as LateEnd
+from pai_sdk._data.rules.rules import MetricJump as MetricJump
+from pai_sdk._data.rules.rules import NonFiniteMetric as NonFiniteMetric
+from pai_sdk._data.rules.rules import NoProgress as NoProgress
+from pai_sdk._data.rules.rules import OddRank as OddRank
+from pai_sdk._data.rules.rules import ProcessStopped as ProcessStopped
+from pai_sdk._data.rules.rules import Rule as Rule
 from pai_sdk._data.run.events.records import EventRecord as EventRecord
 from pai_sdk._data.run.events.records import ScalarEvent as ScalarEvent
 from pai_sdk._data.run.events.series import Point as Point  # imports numpy

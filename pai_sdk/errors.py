@@ -52,6 +52,9 @@ been carried out).
     ├── FunctionError              a function ended without a value or a report; `exit_code`
     │   └── FunctionFinished       it has ended already, and is not run a second time
     ├── RemoteTraceback            the cause of an error from another process: its traceback there
+    ├── TunnelError                a running job cannot be entered; `code`
+    │   ├── TunnelRefusedError     the service or the instance refused the tunnel, or something in it
+    │   └── TunnelClosedError      the tunnel has ended; the job may continue
     ├── ServiceStartError          the embedded service did not start
     └── LocalRunError              a job cannot run on this machine
         ├── EngineNotFoundError    no Docker engine responds
@@ -115,6 +118,9 @@ __all__ = [
     "TraceError",
     "TransferError",
     "TuningFailed",
+    "TunnelClosedError",
+    "TunnelError",
+    "TunnelRefusedError",
     "UnreachableStorageError",
     "UntrustedEndpointError",
     "UserQuotaError",
@@ -803,6 +809,39 @@ class EngineNotFoundError(LocalRunError):
 
 class ImageError(LocalRunError):
     """The image is missing and cannot be pulled, or it lacks what a job needs."""
+
+
+# ---- tunnels ----------------------------------------------------------------------------------------------
+
+
+class TunnelError(PaiError):
+    """A running job cannot be entered.
+
+    Attributes:
+        code: the machine-readable reason, such as `JobNotRunning`, `NotFound` or `ConnectionRefused`.
+    """
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, self.message)
+
+
+class TunnelRefusedError(TunnelError):
+    """The service or the instance refused a tunnel, or a program, file or port in it.
+
+    Example:
+        >>> raise TunnelRefusedError("ConnectionRefused", "nothing listens on port 6006 of the job")
+        Traceback (most recent call last):
+        ...
+        pai_sdk.errors.TunnelRefusedError: nothing listens on port 6006 of the job
+    """
+
+
+class TunnelClosedError(TunnelError):
+    """The tunnel has ended: the job has ended, access was revoked, or the connection was lost for too long."""
 
 
 # Names before the glossary; they go with 0.2.

@@ -1,4 +1,5 @@
 from pai_sdk._data.run.report.context import Context as Context
+from pai_sdk._data.run.report.debugger import wait_for_debugger as wait_for_debugger
 from pai_sdk._data.run.report.preemption import PreemptionInfo as PreemptionInfo
 from pai_sdk._data.run.report.preemption import get_preemption_info as get_preemption_info
 from pai_sdk._data.run.report.report_session import Report as Report

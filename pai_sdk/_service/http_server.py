@@ -19,6 +19,12 @@ from pai_sdk._service.http.guarded_connections import (
     close_slow_connections,
     guarded_protocol,
 )
+from pai_sdk._service.http.guarded_websockets import (
+    MAX_MESSAGE_BYTES,
+    PING_INTERVAL_S,
+    PING_TIMEOUT_S,
+    guarded_websocket,
+)
 from pai_sdk._service.http.tls import Certificate
 from pai_sdk._service.settings import ConnectionLimits
 
@@ -39,6 +45,7 @@ class HttpServer(uvicorn.Server):
         on_end: called in the event loop when it stops; it must release requests that wait, such as long polls.
         must_end: called every second.
         certificate: for TLS; its files are checked every second.
+        has_websockets: whether the application serves WebSockets; otherwise such requests are ordinary ones.
     """
 
     # Called in the event loop once it listens.
@@ -51,13 +58,19 @@ class HttpServer(uvicorn.Server):
         on_end: Callable[[], None],
         must_end: Callable[[], Awaitable[bool]] | None = None,
         certificate: Certificate | None = None,
+        *,
+        has_websockets: bool = False,
     ) -> None:
         super().__init__(
             uvicorn.Config(
                 app,
                 loop="asyncio",
                 http=guarded_protocol(limits),
-                ws="none",
+                ws=guarded_websocket(limits) if has_websockets else "none",
+                ws_max_size=MAX_MESSAGE_BYTES,
+                ws_per_message_deflate=False,
+                ws_ping_interval=PING_INTERVAL_S,
+                ws_ping_timeout=PING_TIMEOUT_S,
                 lifespan="off",
                 log_config=None,
                 access_log=False,

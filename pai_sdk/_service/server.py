@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -18,20 +19,24 @@ from urllib.parse import urlsplit
 from starlette.types import ASGIApp
 
 from pai_sdk._host.execution.base import Executor, ExecutorSetup
+from pai_sdk._host.execution.node_connections import NodeConnections
 from pai_sdk._host.execution.registry import open_executor
 from pai_sdk._service.background.metrics import MetricsCollector
+from pai_sdk._service.background.notifications import NotificationWorker, start_notifications
 from pai_sdk._service.background.scheduler import Scheduler
 from pai_sdk._service.background.schedules import ScheduleRunner
+from pai_sdk._service.background.watch.rule_watcher import RuleWatcher
 from pai_sdk._service.http.auditing import audit_into
 from pai_sdk._service.http.authentication import MAX_SKEW_S, Authenticator
 from pai_sdk._service.http.description import description_of
 from pai_sdk._service.http.foreign_cloud import AsForeignCloud
 from pai_sdk._service.http.gate import Gate
 from pai_sdk._service.http.health import health_of
-from pai_sdk._service.http.listening import info_of, listen
+from pai_sdk._service.http.listening import info_of, listen, node_address
 from pai_sdk._service.http.metrics_endpoint import metrics_of
 from pai_sdk._service.http.nonces import NonceMemory
 from pai_sdk._service.http.tls import Certificate, certificate_of
+from pai_sdk._service.http.websockets import WebSocketGate
 from pai_sdk._service.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.bucket_rights import BucketRights
@@ -49,6 +54,8 @@ from pai_sdk._service.oss.oss_app import ObjectApp
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.process import allow_open_files, prepare_threads
 from pai_sdk._service.routes.api_app import Dispatcher, create_api
+from pai_sdk._service.routes.tunnel.node_route import NodeApp
+from pai_sdk._service.routes.tunnel.websocket_route import TunnelApp
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.records import Records
@@ -60,7 +67,11 @@ from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.tunnel_sessions import TunnelSessions
+from pai_sdk._service.services.jobs.tunnels import Tunnels
 from pai_sdk._service.services.models import ModelRegistry
+from pai_sdk._service.services.notifications.queue import NotificationQueue
+from pai_sdk._service.services.notifications.sealing import Sealer
 from pai_sdk._service.services.runs.job_runs import JobRuns
 from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._service.settings import DEFAULT_DATA_DIR, Pace, ServiceInfo, ServiceSettings
@@ -138,14 +149,16 @@ class Service:
             folder = stack.enter_context(DataFolder(settings.data_dir, mark=leadership.mark))
             Reserve.of(folder.root).require_space()
             # The lambda is called only once jobs are started, when `scheduler` exists.
-            executor = self._executor or _open_executor(settings, folder, stack, lambda: scheduler.is_closing)
+            setup = settings, folder, stack, (nodes := NodeConnections())
+            executor = self._executor or _open_executor(*setup, lambda: scheduler.is_closing)
             listener = leadership.listener or stack.enter_context(listen(settings, folder))
             keys = folder.keys(settings)
             info = info_of(settings, folder, keys, listener, executor.capabilities, certificate)
+            nodes.service = node_address(settings, listener, certificate)
             database, store = open_state(settings, folder, leadership.lease, stack)
             store.create_bucket(settings.bucket)
-            changes = Changes()
-            jobs = Jobs(database, changes, dedupes=settings.foreign is None)
+            jobs = Jobs(database, changes := Changes(), dedupes=settings.foreign is None)
+            announcing = _, page = _open_notifications(jobs, keys, settings, info)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
             tables = TableStore(folder.tables_dir)
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
@@ -168,26 +181,24 @@ class Service:
                 executor.capabilities,
                 MetricPages(jobs, folder),
                 *identity,
-                page := _page_of(settings, info),
+                _tunnels(settings, jobs, executor, folder),
+                *announcing,
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
-            dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, stack)
+            dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, nodes, stack)
             app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
-
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            schedules = _start_schedules(context, leadership, stack)
-            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, schedules)
+            workers = _start_workers(context, leadership, stack)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, *workers)
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
-            server = HttpServer(app, settings.connections, changes.release, needs.must_end, certificate)
+            options = changes.release, needs.must_end, certificate
+            server = HttpServer(app, settings.connections, *options, has_websockets=True)
             self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
             if not self._stopped.is_set():  # before the server existed
                 server.run(sockets=[listener])
-            if needs.loss is None:
-                logger.info("the service on %s has ended", folder.root)
-        if needs.loss is not None:
-            raise PaiError(f"the service on {settings.data_dir} stops: {needs.loss}")
+        _report_end(settings, needs.loss)
 
     def _acquire_leadership(
         self, stack: ExitStack, certificate: Certificate | None, on_standby: Callable[[str], None] | None
@@ -218,11 +229,22 @@ def _on_started(changes: Changes, info: ServiceInfo, on_ready: Callable[[Service
         on_ready(info)
 
 
+def _report_end(settings: ServiceSettings, loss: str | None) -> None:
+    """Logs that a service has ended; raises `PaiError` if it cannot continue."""
+    if loss is not None:
+        raise PaiError(f"the service on {settings.data_dir} stops: {loss}")
+    logger.info("the service on %s has ended", settings.data_dir)
+
+
 def _open_executor(
-    settings: ServiceSettings, folder: DataFolder, stack: ExitStack, is_closing: Callable[[], bool]
+    settings: ServiceSettings,
+    folder: DataFolder,
+    stack: ExitStack,
+    nodes: NodeConnections,
+    is_closing: Callable[[], bool],
 ) -> Executor:
     """Opens the executor of the settings; closed with the stack."""
-    setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options)
+    setup = ExecutorSetup(folder.root / "cache", is_closing, folder.jobs_dir, settings.executor_options, nodes)
     return stack.enter_context(closing(open_executor(settings.executor, setup)))
 
 
@@ -236,8 +258,8 @@ def _start_scheduler(
     leadership: Leadership,
     stack: ExitStack,
 ) -> Scheduler:
-    """Starts the scheduler and the metrics collector; both stop with the stack."""
-    collector = MetricsCollector(jobs)
+    """Starts the scheduler, the metrics collector and the rules; all stop with the stack."""
+    collector = MetricsCollector(jobs, usage_interval_s=settings.pace.watch_interval_s)
     capacity = partial(capacity_now, settings, executor)
     scheduler = Scheduler(
         jobs,
@@ -250,11 +272,24 @@ def _start_scheduler(
         tables=tables,
         can_act=leadership.may_act,
     )
+    watcher = RuleWatcher(
+        jobs,
+        folder,
+        executor,
+        collector,
+        scheduler,
+        config=settings.watch,
+        interval_s=settings.pace.watch_interval_s,
+        notify=jobs.on_finding,
+        can_act=leadership.may_act,
+    )
     # Closed in reverse order: the scheduler before the collector, which it uses.
     collector.start()
     stack.callback(collector.close)
     scheduler.start()
     stack.callback(scheduler.close)
+    watcher.start()
+    stack.callback(watcher.close)
     return scheduler
 
 
@@ -295,6 +330,16 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler, pace: 
     )
 
 
+def _tunnels(settings: ServiceSettings, jobs: Jobs, executor: Executor, folder: DataFolder) -> Tunnels:
+    """Returns the tunnels into running jobs, which use at most half of the connections."""
+    limits = settings.tunnels
+    # Nodes of a cluster connect to the service too; containers do not.
+    can = executor.capabilities
+    uses = 2 if can.hosts == "elsewhere" and not can.uses_images else 1
+    limits = replace(limits, total=min(limits.total, settings.connections.max_connections // (2 * uses)))
+    return Tunnels(jobs, executor if executor.capabilities.tunnels else None, folder.job_dir, limits)
+
+
 def _table_keys(
     keys: Keys,
     users: Users,
@@ -327,6 +372,14 @@ def _registries(
     return (*registries, ScheduleTable(database), Records(database))
 
 
+def _start_workers(
+    context: ServiceContext, leadership: Leadership, stack: ExitStack
+) -> tuple[NotificationWorker, ScheduleRunner]:
+    """Starts what works beside the scheduler; it stops with the stack."""
+    notifications = start_notifications(context, leadership.may_act, stack)
+    return notifications, _start_schedules(context, leadership, stack)
+
+
 def _start_schedules(context: ServiceContext, leadership: Leadership, stack: ExitStack) -> ScheduleRunner:
     """Starts the runner that creates the jobs of schedules; it stops with the stack."""
     runner = ScheduleRunner(
@@ -337,11 +390,31 @@ def _start_schedules(context: ServiceContext, leadership: Leadership, stack: Exi
         audit=context.audit,
         disk=DiskWatch(context.info.data_dir),
         on_job=context.runner.wake,
+        on_created=context.notifications.copy_to_job,
+        on_missed=context.notifications.record_missed,
+        after_missed=context.notifications.on_change,
         can_act=leadership.may_act,
     )
     runner.task.start()
     stack.callback(runner.task.close)
     return runner
+
+
+def _open_notifications(
+    jobs: Jobs, keys: Keys, settings: ServiceSettings, info: ServiceInfo
+) -> tuple[NotificationQueue, Page | None]:
+    """Returns the queue of notifications, and the page that they link to; each end of a job adds to the queue."""
+    page = _page_of(settings, info)
+    host = urlsplit(info.endpoint).netloc
+    queue = NotificationQueue(
+        jobs.database,
+        Sealer(keys.access_key_secret),
+        link_of=lambda job_id: None if page is None else page.link(host, job_id),
+    )
+    # Before the scheduler starts, which may record ends at once. The worker sets `on_change` later.
+    jobs.record_finish, jobs.on_finish = queue.record_finish, lambda: queue.on_change()
+    jobs.on_finding = queue.enqueue
+    return queue, page
 
 
 def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
@@ -385,6 +458,7 @@ def _open_dispatcher(
     tables: tuple[TableStore, TableKeys],
     health: ASGIApp,
     measurements: Measurements | None,
+    nodes: NodeConnections,
     stack: ExitStack,
 ) -> Dispatcher:
     """Returns the ASGI application: the API behind its gate, objects and tables; closed with the stack."""
@@ -396,6 +470,7 @@ def _open_dispatcher(
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
     api.state.shares.slot_timeout_s = settings.pace.slot_timeout_s
+    api.state.tunnel_sessions = TunnelSessions(context.tunnels, context.users.is_current)
     authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
     guarded = partial(
         Gate,
@@ -418,4 +493,8 @@ def _open_dispatcher(
     metrics = None
     if measurements is not None:
         metrics = metrics_of(measurements.text, token=settings.metrics_token, admit=authenticator.admit)
-    return Dispatcher(front, objects, tables_app, description_of(api), health, page=browsers, metrics=metrics)
+    description = description_of(api)
+    websockets = WebSocketGate(TunnelApp(context), authenticator.admit, audit=audit_into(context.audit))
+    node_app = NodeApp(nodes, settings.tunnels.stall_s)
+    apps = {"page": browsers, "metrics": metrics, "websockets": websockets, "nodes": node_app}
+    return Dispatcher(front, objects, tables_app, description, health, **apps)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from pai_sdk._core.paths import EMBEDDED_SERVICE_DIR
+from pai_sdk._data.rules.codec import WatchConfig
 from pai_sdk._data.storage.base import Store
 
 DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
@@ -42,7 +43,22 @@ class Pace:
     refresh_s: float = 0.5  # of the runs of jobs
     retry_after_error_s: float = 1.0  # of the scheduler
     upload_interval_s: float = 30.0  # of the live outputs of a job
+    watch_interval_s: float = 10.0  # between two samples of running jobs, for rules
     first_retry_wait_s: float = 5.0  # between the first two attempts at a job
+
+
+@dataclass(frozen=True)
+class TunnelLimits:
+    """Limits of tunnels into running jobs."""
+
+    of_user: int = 128  # a job may have as many instances, and a command enters all of them
+    total: int = 512
+    connect_s: float = 15.0  # to an instance
+    stall_s: float = 60.0  # a job that reads nothing for so long loses its tunnel
+    idle_session_s: float = 60.0  # without a request, for clients without WebSockets
+    check_rights_s: float = 1.0  # between two checks whether the key of an open tunnel is still valid
+    check_job_s: float = 30.0  # besides each change of the job
+    last_state_s: float = 3.0  # between the end of an instance's connection and the end of its job
 
 
 @dataclass(frozen=True)
@@ -99,9 +115,13 @@ class ServiceSettings:
     tls_key: Path | None = None
     metrics_token: str | None = field(default=None, repr=False)  # opens `/metrics` for programs
     access_log: bool = False
+    # Networks (`10.0.0.0/8`) and hosts to which messages about jobs may be sent, besides public addresses.
+    notify_allow: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"  # `json`: one object per line
+    watch: WatchConfig = field(default_factory=WatchConfig)  # rules about running jobs
     foreign: ForeignCloud | None = None  # for tests
     pace: Pace = Pace()
+    tunnels: TunnelLimits = TunnelLimits()
 
 
 @dataclass(frozen=True)

@@ -41,10 +41,20 @@ _COMMANDS: dict[str, dict[str, str]] = {
         "wait": "jobs:wait",
         "why": "jobs:waiting_reason",
         "events": "jobs:events",
+        "watch": "watching:watch",
         "describe": "job_view:describe",
         "top": "instances.top:top",
-        "exec": "instances.exec_command:exec_",
         "ui": "ui:ui",
+    },
+    "Enter running jobs": {
+        "exec": "enter.programs:exec_",
+        "shell": "enter.programs:shell",
+        "forward": "enter.ports:forward",
+        "ssh": "ssh.commands:ssh",
+        "ssh-config": "ssh.commands:ssh_config",
+        "ssh-proxy": "ssh.proxy_command:ssh_proxy",
+        "stacks": "enter.stacks:stacks",
+        "debug": "enter.debug:debug",
     },
     "Stop and delete jobs": {
         "stop": "jobs:stop",
@@ -77,7 +87,11 @@ _COMMANDS: dict[str, dict[str, str]] = {
 }
 _GROUPS: dict[str, dict[str, str]] = {
     "Start here": {"config": "config_commands:app"},
-    "Run jobs": {"pipeline": "pipelines.commands:app", "schedule": "service.schedule_commands:app"},
+    "Run jobs": {
+        "pipeline": "pipelines.commands:app",
+        "schedule": "service.schedule_commands:app",
+        "notify": "service.notify_commands:app",
+    },
     "Compare and download results": {"trace": "traces:app"},
     "Serve jobs to others": {
         "service": "serve:app",
@@ -93,6 +107,7 @@ _WITHOUT_LOCAL = {"submit", "clone", "cp", "ls", "sync", "rm", "doctor", "ui", "
 _SETTINGS = {
     "run": {"allow_extra_args": True},  # which it answers by the command for a program
     "exec": {"allow_interspersed_args": False},
+    "ssh": {"allow_interspersed_args": False},
     "dlc": {"allow_interspersed_args": False, "ignore_unknown_options": True},
 }
 

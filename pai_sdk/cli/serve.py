@@ -25,6 +25,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, Json, duration_s, host_names, objects_uri, token_in
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, running_service
 from pai_sdk.cli.service import team_command, user_commands, workspace_commands
+from pai_sdk.cli.service.watch_config import read_watch_config
 from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import PaiError, ServiceStartError
@@ -134,6 +135,21 @@ def serve(
             "--executor-option address=…"
         ),
     ] = None,
+    notify_allow: Annotated[
+        list[str] | None,
+        _where(
+            metavar="CIDR|HOST",
+            help="Also send messages about jobs (`notify`) to this network or host; by default, to public "
+            "addresses only. May be repeated.",
+        ),
+    ] = None,
+    watch_config: Annotated[
+        Path | None,
+        _where(
+            metavar="FILE",
+            help="A file with rules about running jobs, for all workspaces and for some; YAML or JSON.",
+        ),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"], _where(help="Log lines of text, or JSON objects, one per line, to stderr.")
     ] = "text",
@@ -209,8 +225,10 @@ def serve(
         objects=_objects(objects, objects_endpoint, objects_region, objects_key_file),
         tls_cert=tls_cert,
         tls_key=tls_key,
+        notify_allow=tuple(notify_allow or ()),
         access_log=access_log,
         log_format=log_format,
+        watch=read_watch_config(watch_config),
         metrics_token=None if metrics_token_file is None else token_in(expanded(metrics_token_file)),
     )
     try:

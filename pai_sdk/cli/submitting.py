@@ -7,6 +7,7 @@ import re
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -22,6 +23,7 @@ from pai_sdk._client.display.terminal import TerminalDisplay
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import get_default_session
 from pai_sdk._core.names.hints import did_you_mean, nearest
+from pai_sdk._data.notify.targets import target_of
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.instances.by_hand import run_by_hand
 from pai_sdk.cli.jobs import ignore_further_interrupts, json_of, print_next_commands
@@ -70,6 +72,10 @@ MaxRunTime = Annotated[
     ),
 ]
 DryRun = Annotated[bool, _action("--dry-run", help="Print the request as JSON, and submit nothing.")]
+Notify = Annotated[
+    list[str] | None,
+    _action("--notify", metavar="URL", help="Send messages about the job to this target; may be repeated."),
+]
 Wait = Annotated[bool, _action("--wait/--no-wait", help="Show the log until the job has finished.")]
 
 
@@ -129,6 +135,7 @@ def run(
         bool, _action("--here", help="Run the command here as if it were in its job, without a service or Docker.")
     ] = False,
     wait: Wait = True,
+    notify: Notify = None,
     schema: Annotated[bool, _action("--schema", help="Print the JSON schema of job files, for editors.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -152,12 +159,18 @@ def run(
     if by_hand:
         run_by_hand(job_file)
     submitter, plan = job_file.plan()
+    plan = with_targets(plan, notify)
     if dry_run:
         print_plan(plan)
     elif save is not None:
         _upload_and_save(plan, submitter.instance_type, save)
     else:
         _submit(plan, submitter.instance_type, wait=wait, as_json=as_json)
+
+
+def with_targets(plan: Plan, urls: Sequence[str] | None) -> Plan:
+    """Returns the plan with the targets of `--notify`."""
+    return replace(plan, notify=(*plan.notify, *(target_of(url, "--notify") for url in urls or ())))
 
 
 def _extra_arguments_problem(file: Path, arguments: Sequence[str]) -> str:
@@ -207,6 +220,7 @@ def submit(
     plan_file: Annotated[Path, typer.Argument(metavar="PLAN", help="A request in JSON: what `run --save` wrote.")],
     dry_run: DryRun = False,
     wait: Wait = True,
+    notify: Notify = None,
     as_json: Json = False,
 ) -> None:
     """Submit a saved plan, exactly as it is.
@@ -214,7 +228,7 @@ def submit(
     Example: pai-sdk submit plan.json --no-wait
     """
     check_is_plan(plan_file)
-    plan = Plan.load(plan_file)
+    plan = with_targets(Plan.load(plan_file), notify)
     if dry_run:
         print_plan(plan)
     else:
@@ -317,3 +331,5 @@ def _upload_and_save(plan: Plan, instance_type: str | None, path: Path) -> None:
     if plan.uploads:
         get_default_session().backend_for(instance_type, plan.api).upload(plan)
     typer.echo(f"saved to {plan.save(path)}; submit it with: pai-sdk submit {path}")
+    if plan.notify:
+        typer.echo("targets may be secret, and are not in it: give --notify to `pai-sdk submit`", err=True)

@@ -72,6 +72,8 @@ def print_properties(
 
 def print_error(text: str) -> None:
     """Prints an error to stderr, in a terminal wrapped at words."""
+    # Parts of it come from jobs and services, and could control the terminal.
+    text = "\n".join(visible_text(line) for line in text.split("\n"))
     width = shutil.get_terminal_size().columns if sys.stderr.isatty() else _WIDE
     message = text if width >= _WIDE else "\n".join(wrapped(text, width - 1))
     typer.secho(message, fg=None if os.environ.get("NO_COLOR") else "red", err=True)

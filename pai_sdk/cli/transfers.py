@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,21 +30,38 @@ if TYPE_CHECKING:
 
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done without doing it.")]
 Recursive = Annotated[bool, typer.Option("--recursive", "-r", help="A folder with all its subfolders.")]
+_COPY_REMOTE = "pai_sdk.cli.enter.files:copy_remote"
 _LOCATION_HELP = "A local path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or another of fsspec."
 
 
 def cp(
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help=_LOCATION_HELP)],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="A local path, JOB[:RANK]:/path, or a URI: oss://, s3://, hdfs://, webhdfs://, memory:// or"
+            " another of fsspec.",
+        ),
+    ],
     target: Annotated[
-        str, typer.Argument(metavar="TARGET", help="A local path or a URI; a folder if it ends with /.")
+        str,
+        typer.Argument(
+            metavar="TARGET", help="A local path, JOB[:RANK]:/path, or a URI; a folder if it ends with /."
+        ),
     ],
     recursive: Recursive = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Copy a file, or with --recursive the content of a folder.
+    """Copy a file, or with --recursive the content of a folder. JOB:/path is a file or folder of a running job.
+
+    JOB:RANK:/path is that of one instance. A folder of a job needs no --recursive; an existing TARGET gets it
+    inside.
 
     Example: pai-sdk cp -r oss://models/digits/ ./digits
     """
+    # For weight: other copies do without tunnels.
+    if ":" in source + target and resolve_name(_COPY_REMOTE)(source, target, dry_run=dry_run):
+        return
     source_entry = _find(source)
     if source_entry.file is None:
         _need_recursive(source_entry, recursive, "cp")

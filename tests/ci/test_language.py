@@ -20,6 +20,7 @@ ALLOWED = {
     "_left_behind": PUBLIC,
     "_not_found": TERM,
     "begin": "detached actors of Ray, which outlive an upgrade, are called by this name",
+    "begin_auth": TERM,
     "begin_transaction": TERM,
     "connection_made": TERM,
     "facts": PUBLIC,

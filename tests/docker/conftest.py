@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 import signal
+import subprocess
+import tarfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
@@ -21,9 +25,12 @@ from pai_sdk._host.execution.docker.container import LABEL_JOB
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from tests.docker.engine import BASE_IMAGE, Engine, why_not
 from tests.docs.conftest import fresh_place, run_page
+from tests.support.packages import install_packages
 from tests.support.waiting import PATIENCE_S
 
 __all__ = ["LONG_GRACE", "fresh_place", "lines_of", "run_page"]  # the fixtures for the page about local jobs
+
+BUSYBOX = "pai-sdk-test:busybox"
 
 # For who saves when it is told to end, and must not be killed at it however slow the machine.
 LONG_GRACE = {"pai-sdk.local.grace_s": f"{PATIENCE_S:.0f}"}
@@ -71,6 +78,25 @@ def _left_on_this_machine(tests: Path) -> list[str]:
     points = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     ours = (f"{tests}/", *(f"/tmp/pai-{kind}-{os.getpid()}/" for kind in ("docker", "user", "podman")))
     return folders + [point for point in points if point.startswith(ours)]
+
+
+@pytest.fixture(scope="session")
+def busybox(engine: Engine) -> str:
+    """An image with Debian's static busybox and nothing else."""
+    install_packages("busybox-static", programs=("busybox",))
+    program = shutil.which("busybox")
+    assert program
+    names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        tar.add(program, "bin/busybox")
+        for name in (name for name in names if name != "busybox"):
+            link = tarfile.TarInfo(f"bin/{name}")
+            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+            tar.addfile(link)
+    with engine.client() as client:
+        client.api.import_image_from_data(archive.getvalue(), repository="pai-sdk-test", tag="busybox")
+    return BUSYBOX
 
 
 @pytest.fixture

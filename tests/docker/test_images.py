@@ -2,38 +2,13 @@
 
 from __future__ import annotations
 
-import io
-import shutil
-import subprocess
-import tarfile
-
 import pytest
 
 from pai_sdk.errors import JobFailed, JobStopped, LocalRunError
 from tests.docker.conftest import LONG_GRACE, lines_of
-from tests.support.packages import install_packages
 from tests.support.waiting import PATIENCE_S
 
-BUSYBOX = "pai-sdk-test:busybox"
 BASH = "pai-sdk-test:bash"
-
-
-@pytest.fixture(scope="module")
-def busybox(engine) -> str:
-    """An image with Debian's static busybox and nothing else."""
-    install_packages("busybox-static", programs=("busybox",))
-    program = shutil.which("busybox")
-    names = subprocess.run([program, "--list"], capture_output=True, text=True, check=True).stdout.split()
-    archive = io.BytesIO()
-    with tarfile.open(fileobj=archive, mode="w") as tar:
-        tar.add(program, "bin/busybox")
-        for name in (name for name in names if name != "busybox"):
-            link = tarfile.TarInfo(f"bin/{name}")
-            link.type, link.linkname = tarfile.SYMTYPE, "busybox"
-            tar.addfile(link)
-    with engine.client() as client:
-        client.api.import_image_from_data(archive.getvalue(), repository="pai-sdk-test", tag="busybox")
-    return BUSYBOX
 
 
 def changed(engine, name: str, changes: list[str], command: str = "true") -> str:

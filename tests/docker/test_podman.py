@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -109,3 +110,25 @@ def test_two_instances_end_together(submit):
     with pytest.raises(JobFailed, match="exit code 7"):
         job.wait(timeout=PATIENCE_S, show_logs=False)
     assert [one.status for one in job.record.instances] == ["Terminated", "Failed"]
+
+
+def test_a_running_job_is_entered(submit):
+    job = submit("echo up; python3 -m http.server 8123 --bind 127.0.0.1", Environments={"NOTE": "two words"})
+    next(iter(job.logs(follow=True)))
+    result = job.exec(["sh", "-c", 'cat; echo " $NOTE" >&2; exit 5'], input="typed", capture=True)
+    assert (result.stdout, result.stderr, result.exit_code) == (b"typed", b" two words\n", 5)
+    until(lambda: job.exec(["grep", "-q", ":1FBB ", "/proc/net/tcp"], capture=True).exit_code == 0)
+    with job.forward("0:8123") as forward:
+        url = f"http://127.0.0.1:{forward.ports[0].local}/"
+        assert urllib.request.urlopen(url, timeout=PATIENCE_S).status == 200
+    with job._enter().connect() as tunnel:
+        terminal = {"term": "xterm", "rows": 33, "columns": 101}
+        stream = tunnel.open("program", argv=["sh", "-c", "stty size; echo ready; sleep 65432"], terminal=terminal)
+        printed = b""
+        while b"ready" not in printed:
+            printed += stream.read()
+        assert b"33 101" in printed
+    until(lambda: job.exec(["sh", "-c", "grep -l 6543[2] /proc/*/cmdline"], capture=True).stdout == b"")
+    job.stop()
+    with pytest.raises(JobStopped):
+        job.wait(timeout=PATIENCE_S, show_logs=False)

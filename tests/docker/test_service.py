@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -59,6 +60,25 @@ def session(client: Client) -> Iterator[Session]:
 
 def processor(session: Session, command: str, *, image: str = BASE_IMAGE, **more: Any) -> Processor:
     return Processor(image, command, instance_type="ecs.c6.large", session=session, **more)
+
+
+def test_a_running_job_is_entered_through_its_service(session: Session, tmp_path: Path) -> None:
+    job = processor(session, "echo begun; python3 -m http.server 8123 --bind 127.0.0.1").run(
+        wait=False, show_logs=False
+    )
+    until(lambda: job.status == "Running")
+    result = job.exec(["sh", "-c", 'echo "$PAI_INSTANCE_NAME"; cat; exit 5'], input="typed", capture=True)
+    assert (result.stdout.decode(), result.exit_code) == (f"{job.record.instance_names[0]}\ntyped", 5)
+    until(lambda: job.exec(["grep", "-q", ":1FBB ", "/proc/net/tcp"], capture=True).exit_code == 0)
+    with job.forward("0:8123") as forward:
+        url = f"http://127.0.0.1:{forward.ports[0].local}/"
+        assert urllib.request.urlopen(url, timeout=PATIENCE_S).status == 200
+    (tmp_path / "file").write_text("content")
+    job.copy_to(tmp_path / "file", "/ml/usercode/copy", progress=False)
+    job.copy_from("/ml/usercode/copy", tmp_path / "back", progress=False)
+    assert (tmp_path / "back").read_text() == "content"
+    job.stop()
+    until(lambda: job.status.is_terminal)
 
 
 def test_a_training_from_its_data_to_its_model(session: Session, client: Client, tmp_path: Path) -> None:

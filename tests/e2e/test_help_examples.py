@@ -60,6 +60,10 @@ RUN = "~/.pai/pipelines/digits/runs/20261124-044926-9911a2b"
 NOT_TYPED = {
     "serve": "it serves until it is stopped",
     "tensorboard": "it serves until it is stopped",
+    "forward": "it serves until it is stopped",
+    "ssh": "its process becomes that of OpenSSH",
+    "ssh-proxy": "OpenSSH starts it, and talks to it",
+    "debug": "it waits for a breakpoint of the job",
 }
 SPEC = {"Image": "python:3.11", "Command": ["sh", "-c", "true"], "JobType": "PyTorchJob"}
 FILES = {
@@ -77,7 +81,22 @@ FILES = {
 # The order of a life: what an example needs is made by those before it. The others are typed between these.
 FIRST = ["demo", "run", "clone"]
 LAST = [
-    *("metrics", "exec", "top", "stop", "delete", "prune", "model create", "model show", "ls", "cp", "sync", "rm"),
+    *(
+        "metrics",
+        "exec",
+        "shell",
+        "stacks",
+        "top",
+        "stop",
+        "delete",
+        "prune",
+        "model create",
+        "model show",
+        "ls",
+        "cp",
+        "sync",
+        "rm",
+    ),
     *("schedule add", "schedule list", "schedule show", "schedule pause", "schedule resume", "schedule delete"),
     *("service user add", "service user key", "service user list", "service user right", "service user quota"),
     *("service workspace add", "service workspace list", "service workspace member", "service workspace members"),
@@ -94,7 +113,12 @@ BEFORE = {  # what makes the things that an example names
     "config get": "pai-sdk config set workspace_id 1",
     "config list": "pai-sdk config set region_id cn-hangzhou --profile staging",
 }
-CODES = {"exec": 127, "doctor": None}  # there is no nvidia-smi; doctor also looks for Docker
+CODES = {
+    "exec": 127,  # there is no nvidia-smi
+    "doctor": None,  # it also looks for Docker
+    "notify": None,  # nobody listens at its targets
+    "notify test": None,
+}
 
 
 class Shell:

@@ -19,6 +19,7 @@ import pai_sdk
 from pai_sdk import (
     DingTalk,
     Estimator,
+    Feishu,
     HuggingFaceEstimator,
     ModelScopeEstimator,
     Pipeline,
@@ -29,6 +30,7 @@ from pai_sdk import (
     TrainingJob,
     Tuner,
     Webhook,
+    WeCom,
     compare,
     gather,
 )
@@ -56,6 +58,9 @@ print("trained")
 # Public names that hold no value a user gave, or are functions and classes of constants.
 WITHOUT_VALUES = {
     *("Checkpoint", "CheckpointConfig", "Experiment", "FunctionRun", "JobStatus", "LocalOptions", "ReportSession"),
+    # rules: numbers, and actions
+    *("Rule", "NoProgress", "OddRank", "ProcessStopped", "NonFiniteMetric", "MetricJump", "IdleGpu", "IdleCpu"),
+    *("DiskNearlyFull", "LateEnd"),
     *("RunStore", "StopTraining", "AlgorithmEstimator", "__version__"),
     *(
         "OssUri",
@@ -98,6 +103,7 @@ WITHOUT_VALUES = {
 }
 # Commands that show nothing of a job, do not return, or are tested with secrets where they are tested.
 OTHER_COMMANDS = {
+    *("shell", "forward", "stacks", "debug", "ssh", "ssh-config", "ssh-proxy", "watch", "notify"),
     *(
         "run",
         "submit",
@@ -277,7 +283,9 @@ def test_no_public_value_shows_a_secret(planted: Planted) -> None:
         "spec": spec,
         "definition": AlgorithmDefinition.of(spec),
         "DingTalk": DingTalk(f"https://oapi.dingtalk.com/robot/send?access_token={MARK}", secret=MARK),
+        "Feishu": Feishu(f"https://open.feishu.cn/open-apis/bot/v2/hook/{MARK}", secret=MARK),
         "Webhook": Webhook(f"https://hooks.example.com/{MARK}"),
+        "WeCom": WeCom(f"https://qyapi.weixin.qq.com/cgi-bin/webhook/send?key={MARK}"),
     }
     runs = RunsOfJobs(lambda: planted.jobs)
     with RunManager(records=runs, opener=runs.open) as manager:

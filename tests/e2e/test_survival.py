@@ -16,7 +16,7 @@ from pai_sdk._service.embedded import ensure_running
 from tests.support import ml
 from tests.support.service_process import wait_until_gone
 from tests.support.waiting import PATIENCE_S
-from tests.trials import checkpoint_bucket, checkpoints, saved_again, survival
+from tests.trials import checkpoint_bucket, checkpoints, saved_again, survival, tunnels
 
 
 @pytest.mark.timeout(600)
@@ -72,6 +72,15 @@ def test_nothing_is_lost_and_nothing_runs_twice_when_it_is_killed_under_load(tmp
     assert report.faults == []
     assert report.kills == 3
     assert sum(report.jobs.values()) >= 3
+
+
+@pytest.mark.timeout(600)
+def test_a_tunnel_whose_connections_are_cut_loses_nothing(tmp_path: Path) -> None:
+    """The short form of `python -m tests.trials tunnels`."""
+    report = tunnels.run(tmp_path / "trial", cuts=40, kills=1, seed=7, silent=8)
+    assert report.faults == []
+    assert report.kills == 1
+    assert report.reconnections >= 20
 
 
 @pytest.mark.timeout(600)

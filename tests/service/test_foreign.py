@@ -22,7 +22,7 @@ def listed(client: Client) -> list[str]:
 
 
 def test_dedupe_is_announced_where_there_is_some(service: Client, start: Callable[..., Any]) -> None:
-    offers = "submission-dedupe, runs, changes, roles"
+    offers = "submission-dedupe, runs, changes, roles, notifications"
     assert service.call("GET", "/trainingjobs").headers["x-pai-offers"] == offers
     assert service.call("POST", "/trainingjobs", body=BODY).headers["x-pai-offers"] == offers
     with start(foreign=ForeignCloud()) as client:

@@ -48,7 +48,7 @@ def test_a_clock_that_is_put_back_makes_nobody_use_more_than_there_is(
     assert max(percent) < 250.0  # times of processes are counted in hundredths of a second
 
 
-def test_a_look_that_takes_long_makes_nobody_use_more_than_there_is(
+def test_a_look_that_takes_long_makes_nobody_use_more_than_there_is(  # noqa: C901 - small fakes
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As on a machine that is so busy that the meter stands still between its clock and the processes."""
@@ -59,6 +59,12 @@ def test_a_look_that_takes_long_makes_nobody_use_more_than_there_is(
 
         def environ(self) -> dict[str, str]:
             return {"PAI_INSTANCE_NAME": "job-master-0"}
+
+        def status(self) -> str:
+            return "running"
+
+        def name(self) -> str:
+            return "python"
 
         def oneshot(self) -> AbstractContextManager[None]:
             return nullcontext()

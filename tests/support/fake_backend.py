@@ -6,9 +6,10 @@ import random
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pai_sdk._client.api.responses import api_error
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan, Purpose
+from pai_sdk._client.backend.base import JobChanges, Plan, Purpose
 from pai_sdk._client.backend.specs import Capabilities
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._core.retry import RetryPolicy
@@ -19,6 +20,10 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.spec import CodeDir
 from pai_sdk.errors import ConnectionFailedError, NotFoundError
 from tests.support.waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from pai_sdk._client.tunnel.opening import JobTunnel
+    from tests.support.fake_tunnel import FakeInstance
 
 FAST = FollowPolicy(
     hold_s=0.2,
@@ -49,7 +54,7 @@ class FakeBackend:
         self.says_times = False
         self.calls: list[str] = []
         self.used: list[InstanceUsage] = []
-        self.entry: InstanceEntry
+        self.instance: FakeInstance  # entered by tunnels
         self._random = random.Random(seed)
         self._lock = threading.Lock()
 
@@ -102,9 +107,11 @@ class FakeBackend:
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         return self.used
 
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        from pai_sdk._client.tunnel.opening import JobTunnel
+
         self.calls.append(f"enter {instance}")
-        return self.entry
+        return JobTunnel(self.instance.dial, job_id, instance)
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         return self.info

@@ -40,6 +40,7 @@ COMES_WITH = {
     "starlette": "fastapi",
     "anyio": "fastapi",
     "pydantic_core": "pydantic",
+    "pydevd": "debugpy",
     "oss2": "oss2",  # which the pip of Python 3.11.2 installs without a list of its files
     "ray": "ray",  # which the tests on other Pythons do without
 }

@@ -11,6 +11,7 @@ from pai_sdk._client.api.resource import Resource, number_of
 from pai_sdk._client.api.responses import ApiResponse, read_item, read_items, read_model
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
+from pai_sdk._wire.notifications import OFFER as NOTIFICATIONS_OFFER
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint, RecordSource
 from pai_sdk._wire.pai.spec import Label
 from pai_sdk._wire.training_jobs import (
@@ -61,6 +62,9 @@ class TrainingJobs(Resource):
         super().__init__(transport)
         # True after the service has announced the action of `changes`.
         self.offers_changes = False
+        # Likewise, that the service sends messages about its jobs. Not by `Transport.offers`: those of the last
+        # response of any action, such as a page of a log in another thread, have fewer offers.
+        self.offers_notifications = False
 
     def create_once(self, body: Mapping[str, Any], *, response_timeout_s: float | None = None) -> str:
         """Sends CreateTrainingJob, again only if it cannot have arrived; `_client.submission` does the rest."""
@@ -134,9 +138,13 @@ class TrainingJobs(Resource):
         ]
         return Changed(records, changed.missing)
 
+    def _record_offers(self, offers: frozenset[str]) -> None:
+        self.offers_changes = "changes" in offers
+        self.offers_notifications = NOTIFICATIONS_OFFER in offers
+
     def _marked(self, record: JobRecord, offers: frozenset[str], etag: str | None) -> JobRecord:
         """Sets the offers of the service and the ETag of a snapshot."""
-        self.offers_changes = "changes" in offers
+        self._record_offers(offers)
         return record.from_source(
             RecordSource(etag, "all-instances" in offers, "wait" in offers, "reported-metrics" in offers)
         )
@@ -216,7 +224,7 @@ class TrainingJobs(Resource):
         )
         action = "ListTrainingJobs"
         response = self._transport.call(action, "GET", _JOBS, query=query)
-        self.offers_changes = "changes" in offers_of(response)
+        self._record_offers(offers_of(response))
         records = [*read_items(JobRecord, [response.json.get(items_key(JobList)) or []], action)]
         return JobPage(records, number_of(response.json.get(TOTAL_COUNT)))
 

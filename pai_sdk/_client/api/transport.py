@@ -7,6 +7,7 @@ import logging
 import secrets
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl, urlsplit
@@ -14,6 +15,7 @@ from urllib.parse import parse_qsl, urlsplit
 import requests
 from requests import PreparedRequest
 from requests.auth import AuthBase
+from requests.utils import select_proxy
 
 from pai_sdk._client.api.responses import ApiResponse, read_body, read_response
 from pai_sdk._core.config.credentials import CredentialsProvider
@@ -87,6 +89,16 @@ _USER_AGENT = f"pai-sdk/{__version__}"
 _POOL = 256
 # A proxy's page or a truncated response may be temporary. A wrong endpoint stays wrong, so the attempts are few.
 _MAX_STRANGE_RESPONSES = 5
+
+
+@dataclass(frozen=True)
+class UpgradeRequest:
+    """A signed request that opens a WebSocket, and how the service is reached."""
+
+    url: str  # http:// or https://
+    headers: Mapping[str, str]
+    proxy: str | None  # the URL of a proxy
+    verify: bool | str  # the CA bundle, as for requests
 
 
 class Transport:
@@ -188,6 +200,54 @@ class Transport:
                 return ApiResponse({}, error.status_code, request_id=error.request_id, action=action)
             raise
 
+    def upgrade_request(self, action: str, path_template: str, path_params: Mapping[str, str]) -> UpgradeRequest:
+        """Returns a request for a WebSocket, signed now; it can be sent once."""
+        url = self.endpoint + path_of(path_template, path_params)
+        auth = Acs3Auth(self._credentials, action, self._version)
+        headers = {"Accept": "application/json", "User-Agent": _USER_AGENT}
+        prepared = self._session.prepare_request(requests.Request("GET", url, headers=headers, auth=auth))
+        settings = self._session.merge_environment_settings(url, proxies={}, stream=None, verify=None, cert=None)
+        proxy = select_proxy(url, settings["proxies"])
+        names = ("connection", "accept-encoding")  # of an ordinary request
+        signed = {name: str(value) for name, value in prepared.headers.items() if name.lower() not in names}
+        verify = settings["verify"]
+        return UpgradeRequest(str(prepared.url), signed, proxy, True if verify is None else verify)
+
+    def exchange(
+        self,
+        action: str,
+        method: str,
+        path_template: str,
+        path_params: Mapping[str, str],
+        query: Mapping[str, Any],
+        *,
+        data: bytes | None,
+        read_timeout_s: float,
+    ) -> bytes:
+        """Sends bytes and returns those of the response, in one attempt; its errors are those of `call`.
+
+        Only a GET returns bytes; other responses must be JSON.
+        """
+        request = requests.Request(
+            method,
+            headers={"Accept": "*/*", "User-Agent": _USER_AGENT},
+            auth=Acs3Auth(self._credentials, action, self._version),
+            data=data,
+        )
+        if data is not None:
+            request.headers["Content-Type"] = "application/octet-stream"
+        path = path_of(path_template, path_params) + query_of(query)
+        limits = (self.timeout_s[0], read_timeout_s), self.max_response_bytes
+        attempt = _Attempt(self._session, action, self._endpoint, path, request, *limits)
+        if method == "GET":
+            return attempt.send_bytes()
+        attempt()
+        return b""
+
+    def revive(self) -> None:
+        """Finds a service again at whose endpoint nothing listens."""
+        self._endpoint.revive()
+
     def _attempt_until_response(
         self, attempt: _Attempt, repeatable: bool, final_codes: Collection[str]
     ) -> ApiResponse:
@@ -261,6 +321,18 @@ class _Attempt:
             raise
 
     def _send(self) -> ApiResponse:
+        response, body, host = self._exchange()
+        return read_response(response, body, action=self._action, host=host)
+
+    def send_bytes(self) -> bytes:
+        """Returns the body of a response that is no JSON; errors are JSON all the same."""
+        response, body, host = self._exchange()
+        if response.status_code != 200:
+            read_response(response, body, action=self._action, host=host)
+        return body
+
+    def _exchange(self) -> tuple[requests.Response, bytes, str]:
+        """Sends the request; returns the response, its body and the host."""
         started = time.monotonic()
         url = self._endpoint.url
         self.request.url, host = url + self._path, url.partition("://")[2]
@@ -292,7 +364,7 @@ class _Attempt:
             response.status_code,
             (time.monotonic() - started) * 1000,
         )
-        return read_response(response, body, action=self._action, host=host)
+        return response, body, host
 
 
 _T = TypeVar("_T")

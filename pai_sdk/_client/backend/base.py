@@ -17,6 +17,7 @@ from pai_sdk._client.display.card import plan_card_html
 from pai_sdk._core.names.aliases import Aliased
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.notify.targets import Target
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.dlc.masking import public_body
 from pai_sdk._wire.dlc.names import is_new_job
@@ -29,6 +30,7 @@ from pai_sdk._wire.pai.wire import problems_of
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
+    from pai_sdk._client.tunnel.opening import JobTunnel
     from pai_sdk._data.run.store.resume import ResumePoint
     from pai_sdk._data.storage.store import Store
 
@@ -69,6 +71,7 @@ class Plan(Aliased):
         loaded_from: the file it was read from, if any; its uploads are then those of an earlier submission.
         resume: the checkpoint to resume from, if requested; it is copied before the job is created.
         fallbacks: the resources to request without capacity, in this order.
+        notify: the targets of messages about the job; they are no part of the request, since they may be secret.
         warnings: probable mistakes; shown with the plan, and when it is submitted.
         notes: behaviour of the job that may surprise the user; shown with the plan, and when it is submitted.
         api: how the job is described to the service: `trainingjob` or `dlc`.
@@ -88,6 +91,7 @@ class Plan(Aliased):
     loaded_from: Path | None = field(default=None, compare=False)
     resume: ResumePoint | None = field(default=None, compare=False)
     fallbacks: tuple[ComputeResource, ...] = field(default=(), compare=False)
+    notify: tuple[Target, ...] = field(default=(), compare=False)
     warnings: tuple[str, ...] = field(default=(), compare=False)
     notes: tuple[str, ...] = field(default=(), compare=False)
     api: str = field(default="trainingjob", compare=False)
@@ -163,12 +167,13 @@ class Plan(Aliased):
         return "\n".join([json.dumps(self.masked_body(), ensure_ascii=False, indent=2), *self.remarks()])
 
     def remarks(self) -> list[str]:
-        """Returns a line for each upload, copy, fallback, warning and note: what the body does not say."""
+        """Returns a line for each upload, copy, fallback, target, warning and note: what the body does not say."""
         lines = [f"upload: {line}" for line in self._upload_lines()]
         if self.resume is not None:
             lines.append(f"resume: {self.resume}")
         kinds = [f"{each.ecs_spec}{' spot' if each.spot_spec else ''}" for each in self.fallbacks]
         lines += [f"without capacity: {', then '.join(kinds)}"] if kinds else []
+        lines += [f"notify: {target!r}" for target in self.notify]
         lines += [f"warning: {warning}" for warning in self.warnings]
         lines += [f"note: {note}" for note in self.notes]
         return lines
@@ -210,14 +215,6 @@ class UpdatesJobs(Protocol):
 
     def update(self, job_id: str, changes: JobUpdates) -> None:
         """Changes an existing job; raises InvalidInputError where a change has no effect."""
-        ...
-
-
-class InstanceEntry(Protocol):
-    """An entry to a running instance of a job."""
-
-    def run(self, command: Sequence[str]) -> int:
-        """Runs a command in the instance, with the terminal of this process; returns its exit code."""
         ...
 
 
@@ -350,11 +347,13 @@ class Backend(Protocol):
         """Returns the current resource usage of a job's instances; instances without data are left out."""
         ...
 
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to a running instance, by its full name; it runs commands there.
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        """Opens a tunnel into a running instance, by its full name.
 
         Raises:
-            InvalidInputError: the instance cannot be entered from this machine; the error has the reason.
+            InvalidInputError: instances of this backend cannot be entered; the error has the reason.
+            TunnelRefusedError: the instance refuses, or does not run.
+            ApiError: the service refuses.
         """
         ...
 

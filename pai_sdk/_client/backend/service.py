@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pkgutil import resolve_name
@@ -14,18 +13,20 @@ from pai_sdk._client.api.job_logs import JobLogs
 from pai_sdk._client.api.page_links import new_page_link
 from pai_sdk._client.api.training_jobs import BEGINNING, TrainingJobs
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
+from pai_sdk._client.backend.base import JobChanges, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.many_jobs import changes_of_many, page_of_list
 from pai_sdk._client.backend.oss_files import OssFiles
 from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import ServiceMetrics, usage_of
 from pai_sdk._client.backend.specs import Capabilities, backend_for_type
+from pai_sdk._client.backend.tunnels import not_entered, open_tunnel
 from pai_sdk._core.config.credentials import CredentialsProvider
 from pai_sdk._core.config.rules import api_region_of
 from pai_sdk._core.config.settings import Settings
 from pai_sdk._core.endpoint import Endpoint
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._wire.notifications import NOTIFICATIONS
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.secret_values import with_secrets
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.api.service_runs import ServiceRuns
     from pai_sdk._client.api.users import ServiceUsers
     from pai_sdk._client.api.workspaces import Workspaces
+    from pai_sdk._client.tunnel.opening import JobTunnel
 
 _log = logging.getLogger(__name__)
 
@@ -103,7 +105,12 @@ class ServiceBackend(OssFiles):
         """Returns the capabilities of the service."""
         # Only the services of this package restart interrupted jobs, and run roles.
         is_cloud = api_region_of(self.endpoint) is not None
-        return Capabilities(uses_images=self._connection.uses_images, retries=not is_cloud, roles=not is_cloud)
+        return Capabilities(
+            uses_images=self._connection.uses_images,
+            retries=not is_cloud,
+            roles=not is_cloud,
+            notifies=not is_cloud and self._jobs.offers_notifications,
+        )
 
     @property
     def endpoint(self) -> str:
@@ -140,6 +147,8 @@ class ServiceBackend(OssFiles):
         # Before any upload: it would be in vain.
         workspace_id = plan.request.workspace_id or self._settings.workspace_id
         _refuse_roles(plan.request, self._transport, lambda: self._jobs.list_page(1, workspace_id=workspace_id))
+        if plan.notify and not self._jobs.offers_notifications and api_region_of(self.endpoint) is None:
+            self._jobs.list_page(1, workspace_id=workspace_id, page_size=1)  # lists of jobs have the offers
         if plan.request.workspace_id is None:
             self._settings.require("workspace_id")
         if plan.loaded_from is not None:
@@ -148,7 +157,14 @@ class ServiceBackend(OssFiles):
 
     def create(self, plan: Plan, *, progress: bool = True) -> str:
         """Calls CreateTrainingJob, in the workspace of the settings unless the request names one."""
-        return self._jobs.create_once(self._body(plan.request), response_timeout_s=self._create_timeout_s)
+        body = {**self._body(plan.request), **self._notifications(plan)}
+        return self._jobs.create_once(body, response_timeout_s=self._create_timeout_s)
+
+    def _notifications(self, plan: Plan) -> dict[str, Any]:
+        """Returns the field with the targets of messages, for a service that sends them; never part of a plan."""
+        if not plan.notify or not self.capabilities.notifies:
+            return {}
+        return {NOTIFICATIONS: [target.to_wire().to_wire() for target in plan.notify]}
 
     def _body(self, request: TrainingJobRequest) -> dict[str, Any]:
         """Returns the body of a request, with its workspace and the values of secrets."""
@@ -220,7 +236,7 @@ class ServiceBackend(OssFiles):
             raise InvalidInputError(problems)
         body = self._body(plan.request)  # a missing secret is reported before anything is uploaded
         self.upload(plan)
-        return body
+        return {**body, **self._notifications(plan)}
 
     @property
     def instance_types(self) -> InstanceTypes:
@@ -290,17 +306,11 @@ class ServiceBackend(OssFiles):
         quotas = Quotas(self._transport) if api_region_of(self.endpoint) is not None else None
         return read_reason(self._transport, quotas, record)
 
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to an instance that this user's service runs locally, as a process or a container."""
-        if sys.platform != "win32":
-            from pai_sdk._host.execution.entering import find_entry  # for weight: submissions do without
-
-            entry = find_entry(job_id, instance)
-            if entry is not None:
-                return entry
-        problem = f"{instance} of {self.endpoint} does not run on this machine, or belongs to another user"
-        hint = "run the command there; for jobs of Alibaba Cloud, PAI's console opens terminals"
-        raise InvalidInputError([Problem("JOB", problem, hint)])
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        """Opens a tunnel through the service."""
+        if api_region_of(self.endpoint) is not None:
+            raise not_entered(self.endpoint)
+        return open_tunnel(self._transport, job_id, instance)
 
     # ---- shared helpers
 

@@ -31,6 +31,7 @@ class Capabilities:
     api: str = "trainingjob"  # how jobs are described to the service
     roles: bool = True  # False: all instances of a job are alike
     updates_jobs: bool = False  # it has `update`: the priority of an existing job
+    notifies: bool = False  # the service itself sends the messages about jobs (`notify`)
     on_interrupt: Literal["detach", "stop"] = "detach"  # effect of Ctrl-C on a job that is waited for
 
 

@@ -18,9 +18,9 @@ from pai_sdk._client.display.base import Display, Silent, duration_text, elapsed
 from pai_sdk._client.display.choice import prints_lines
 from pai_sdk._client.job.failure.explain import job_failure, stopped_error
 from pai_sdk._client.job.follow.polling import FollowPolicy
-from pai_sdk._client.job.follow.stream import LogStream, select_instances
+from pai_sdk._client.job.follow.stream import LogStream
 from pai_sdk._client.job.notebook_card import NotebookCard
-from pai_sdk._client.job.notifications import Notification, notify_all
+from pai_sdk._client.job.notifications import notify_all
 from pai_sdk._client.job.outputs import download_output, output_uri, trace_of
 from pai_sdk._client.job.result_lists import MetricList
 from pai_sdk._client.job.waiting import Waiting, wait_async
@@ -30,6 +30,7 @@ from pai_sdk._core.names.hints import name_hint, wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.paths import parse_path
 from pai_sdk._core.short_traceback import short_tracebacks
+from pai_sdk._data.notify.targets import Notification
 from pai_sdk._wire.body import received
 from pai_sdk._wire.pai.arguments import check_choice, check_labels, seconds_or_none
 from pai_sdk._wire.pai.record import ErrorInfo, InstanceUsage, JobRecord
@@ -46,6 +47,9 @@ from pai_sdk.errors import (
 if TYPE_CHECKING:
     from pai_sdk._client.backend.base import UpdatesJobs
     from pai_sdk._client.job.board import Board
+    from pai_sdk._client.job.entering import EnteredJob, ExecResult
+    from pai_sdk._client.job.stacks import JobStacks
+    from pai_sdk._client.tunnel.forwarding import PortForward, PortSpec
     from pai_sdk._data.storage.store import Store
     from pai_sdk._data.trace.trace_data import TraceData
 
@@ -84,7 +88,7 @@ class TrainingJob(Aliased):
         id: the job's id.
         backend: the backend that runs the job.
         last_record: the last snapshot of the job; None before the first request.
-        notifications: the destinations to which `wait()` reports the end, once: `Webhook`, `DingTalk`.
+        notifications: the targets to which `wait()` reports the end, once: such as `Webhook`.
 
     Example:
         >>> def finish(job: TrainingJob) -> Path:
@@ -423,35 +427,219 @@ class TrainingJob(Aliased):
         """
         return self.backend.usage(self.id)
 
-    def exec(self, command: Sequence[str], *, instance: str | None = None) -> int:
-        """Run a command in the environment of the job, with the terminal of this process.
+    @overload
+    def exec(self, command: Sequence[str], *, instance: str | int | None = None) -> int: ...
 
-        The command sees `/ml`, the working directory and the variables of the instance. That works for local jobs
-        in Docker, and for jobs of a service that the same user runs on this machine.
+    @overload
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        instance: str | int | None = None,
+        all_instances: Literal[False] = False,
+        input: bytes | str | None = None,
+        capture: Literal[True],
+    ) -> ExecResult: ...
+
+    @overload
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        instance: None = None,
+        all_instances: Literal[True],
+        input: bytes | str | None = None,
+        capture: Literal[True],
+    ) -> Sequence[ExecResult]: ...
+
+    @overload
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        instance: str | int | None = None,
+        all_instances: bool = False,
+        input: bytes | str | None = None,
+        capture: bool = False,
+    ) -> int | ExecResult | Sequence[ExecResult]: ...
+
+    def exec(
+        self,
+        command: Sequence[str],
+        *,
+        instance: str | int | None = None,
+        all_instances: bool = False,
+        input: bytes | str | None = None,  # as in `subprocess.run`
+        capture: bool = False,
+    ) -> int | ExecResult | Sequence[ExecResult]:
+        """Run a command in the environment of the running job: its `/ml`, working directory and variables.
+
+        Without `input` and `capture`, the command has the terminal and the streams of this process. A lost
+        connection is opened again meanwhile, and no output is lost.
 
         Args:
             command: the program and its arguments.
-            instance: its full name or suffix (`master-0`); the first instance otherwise.
+            instance: its rank, its suffix (`worker-1`) or its full name; rank 0 otherwise.
+            all_instances: run the command in all instances. Lines of the output start with the rank.
+            input: the standard input of the command; it is empty otherwise where the output is captured.
+            capture: return the output instead of writing it.
 
         Returns:
-            The exit code of the command.
+            The exit code of the command, of several the highest: 128 and the number of the signal that ended it,
+            127 if the job has no such program, 126 if it cannot be started. With `capture` an `ExecResult`, for
+            all instances a list in the order of their ranks.
 
         Raises:
-            InvalidInputError: the job is not running, has no such instance, or cannot be entered from here.
+            InvalidInputError: the job is not running, has no such instance, or its service offers no tunnels.
+            TunnelClosedError: the connection was lost for two minutes, or the instance has ended.
+            JobError: the job has ended before the command.
 
         Example:
             >>> job.exec(["df", "-h", "/ml"])  # doctest: +SKIP
             0
+            >>> job.exec(["hostname"], instance="worker-0", capture=True).text  # doctest: +SKIP
+            'train1-worker-0'
         """
-        if isinstance(command, str) or not command:
-            message = f"{command!r} is not a list of a program and its arguments"
-            raise InvalidInputError([Problem("command", message, "give a list: ['sh', '-c', 'echo hello']")])
-        record = self.refresh()
-        names = record.instance_names
-        if record.status != JobStatus.RUNNING or not names:
-            reason = f"job {self.id} is {record.status}; commands run only in running instances"
-            raise InvalidInputError([Problem("JOB", reason)])
-        return self.backend.enter(self.id, select_instances(instance or None, self.id, names)[0]).run(command)
+        if not all_instances:
+            return self._enter().exec(command, instance, input=input, capture=capture)
+        if instance is not None:
+            raise InvalidInputError([Problem("instance", "is given with all_instances", "leave out one of them")])
+        return self._enter().exec_all(command, input=input, capture=capture)
+
+    def shell(self, *, instance: str | int | None = None) -> int:
+        """Open a shell in the running job, with the terminal of this process; returns its exit code.
+
+        Args:
+            instance: its rank, its suffix (`worker-1`) or its full name; rank 0 otherwise.
+
+        Raises:
+            InvalidInputError: as `exec`.
+            TunnelClosedError: as `exec`.
+
+        Example:
+            >>> job.shell(instance=1)  # doctest: +SKIP
+            0
+        """
+        return self._enter().shell(instance)
+
+    def forward(
+        self, ports: PortSpec | Sequence[PortSpec], *, instance: str | int | None = None, reverse: bool = False
+    ) -> PortForward:
+        """Forward ports of this machine to the running job: TensorBoard, a notebook server, a debugger in it.
+
+        The ports are open on 127.0.0.1 until `close()` or the end of a `with` block. A lost connection to the job
+        is opened again, and open connections continue.
+
+        Args:
+            ports: a port (6006), `"LOCAL:REMOTE"` or `(LOCAL, REMOTE)`, or a list of these. The port that listens
+                may be 0 for any free one.
+            instance: its rank, its suffix (`worker-1`) or its full name; rank 0 otherwise.
+            reverse: listen in the job, and connect to the ports of this machine.
+
+        Raises:
+            InvalidInputError: a port is invalid or in use; otherwise as `exec`.
+
+        Example:
+            >>> def read_board(job: TrainingJob) -> bytes:
+            ...     with job.forward("0:6006") as forward:
+            ...         return urlopen(f"http://127.0.0.1:{forward.ports[0].local}/").read()
+        """
+        return self._enter().forward(ports, instance, reverse=reverse)
+
+    def stacks(
+        self, *, native: bool = False, instance: str | int | None = None, timeout: float = 60.0
+    ) -> JobStacks:
+        """Read what the ranks of the running job do at this moment: their Python stacks, use of CPU and waits.
+
+        All instances are read at once, from outside by py-spy, and go on meanwhile. The result prints equal stacks
+        once, and first the ranks that differ from all others: those that the others wait for.
+
+        Args:
+            native: read functions of compiled libraries, too; this pauses each process for some 40 ms.
+            instance: only one instance, by its rank, its suffix (`worker-1`) or its full name.
+            timeout: seconds, after which processes that were not read have a `problem` instead of a stack.
+
+        Raises:
+            InvalidInputError: as `exec`, or `timeout` is no positive number.
+            TunnelClosedError: no instance could be read.
+
+        Example:
+            >>> job.stacks().odd_ranks  # doctest: +SKIP
+            (2,)
+        """
+        timeout_s = seconds_or_none(timeout)
+        if not timeout_s:
+            raise InvalidInputError([wrong_value("timeout", timeout, "a positive number of seconds")])
+        return self._enter().stacks(instance, native=native, timeout_s=timeout_s)
+
+    def copy_from(
+        self,
+        path: str,
+        target: str | Path = ".",
+        *,
+        instance: str | int | None = None,
+        progress: bool = True,
+    ) -> Path:
+        """Copy a file or a folder of the running job to this machine.
+
+        A file becomes visible when it is complete. Existing files are replaced; other files of a folder stay.
+
+        Args:
+            path: the absolute path in the job, such as `/ml/output/model`.
+            target: the new local path; an existing folder, or a path with a slash at its end, gets the copy
+                inside.
+            instance: its rank, its suffix (`worker-1`) or its full name; rank 0 otherwise.
+            progress: display a progress bar.
+
+        Returns:
+            The local path of the copy.
+
+        Raises:
+            ObjectNotFoundError: the job has no such file.
+            StorageError: it cannot be read or written.
+            InvalidInputError: as `exec`.
+
+        Example:
+            >>> job.copy_from("/ml/output/model/config.json")  # doctest: +SKIP
+            PosixPath('config.json')
+        """
+        return Path(self._enter().copy_from(path, target, instance, progress=progress).target)
+
+    def copy_to(
+        self,
+        source: str | Path,
+        path: str,
+        *,
+        instance: str | int | None = None,
+        progress: bool = True,
+    ) -> str:
+        """Copy a local file or folder into the running job; `copy_from` has the rules.
+
+        Args:
+            source: the local file or folder.
+            path: the absolute path in the job; an existing folder, or a path with a slash at its end, gets the
+                copy inside.
+            instance: its rank, its suffix (`worker-1`) or its full name; rank 0 otherwise.
+            progress: display a progress bar.
+
+        Returns:
+            The path of the copy in the job.
+
+        Raises:
+            ObjectNotFoundError: there is no such local file.
+            StorageError: it cannot be read or written.
+            InvalidInputError: as `exec`.
+
+        Example:
+            >>> job.copy_to("eval.py", "/ml/usercode/")  # doctest: +SKIP
+            '/ml/usercode/eval.py'
+        """
+        return self._enter().copy_to(source, path, instance, progress=progress).target
+
+    def _enter(self) -> EnteredJob:
+        from pai_sdk._client.job.entering import EnteredJob  # for weight: loads the library of WebSockets
+
+        return EnteredJob(self.backend, self.refresh())
 
     def error_info(self) -> ErrorInfo | None:
         """The reason of the failure, as reported by the service; None if the job did not fail."""

@@ -6,11 +6,13 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk._client.backend.base import Plan
 from pai_sdk._client.job.follow.polling import FollowPolicy
+from pai_sdk._client.job.notifications import checked_targets, notified
 from pai_sdk._client.pipeline.checks import (
     Placeholders,
     check_parameters,
@@ -42,6 +44,7 @@ from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
     from pai_sdk._client.session import Session
+    from pai_sdk._data.notify.targets import Notification
 
 _NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,63}")
 _NAME_HINT = "letters, digits, '_', '.' and '-'; maximum 64"
@@ -122,6 +125,7 @@ class Pipeline:
             `~/.pai/pipelines/<name>`.
         parallel: how many calls and jobs run at once.
         session: whose keys open a store in OSS.
+        notify: targets of a message about the end of a run, which this process sends; as for jobs.
 
     Raises:
         InvalidInputError: an argument is not usable.
@@ -146,6 +150,7 @@ class Pipeline:
         store: str | Path | None = None,
         parallel: int = 8,
         session: Session | None = None,
+        notify: Sequence[Notification | str] | None = None,
     ) -> None:
         problems = []
         if not isinstance(name, str) or not _NAME.fullmatch(name):
@@ -156,6 +161,7 @@ class Pipeline:
             raise InvalidInputError(problems)
         self.name = name
         self.parallel = parallel
+        self._notifications = checked_targets(notify)
         self._folder = PipelineFolder(store or Path.home() / ".pai" / "pipelines" / name, session)
         self._steps = _Steps()
         self._parameters: dict[str, PipelineParameter] = {}
@@ -425,16 +431,10 @@ class Pipeline:
         on_interrupt: str,
         policy: FollowPolicy | None,
     ) -> PipelineRun:
-        return drive(
-            [*self._steps.values()],
-            record,
-            records,
-            self._folder.cache(),
-            parallel=self.parallel,
-            show=show,
-            on_interrupt=on_interrupt,
-            policy=policy or FollowPolicy(),
-        )
+        steps, following = [*self._steps.values()], policy or FollowPolicy()
+        run_steps = partial(drive, parallel=self.parallel, show=show, on_interrupt=on_interrupt, policy=following)
+        with notified(self._notifications, "pipeline", self.name, {"run": records.uri}):
+            return run_steps(steps, record, records, self._folder.cache())
 
     def __repr__(self) -> str:
         return f"<Pipeline {self.name!r}: {len(self._steps)} steps>"

@@ -384,7 +384,10 @@ class Session(Aliased):
         backend = self.backend_for(instance_type or (compute.ecs_spec if compute else None), plan.api)
         resume = plan.resume
         prepare = (lambda: None) if resume is None else (lambda: resume.copy_to_target(self))
-        return TrainingJob(submission.submit(plan, backend, prepare=prepare), backend)
+        job = TrainingJob(submission.submit(plan, backend, prepare=prepare), backend)
+        # After the create: its response announces what the service does itself.
+        job.notifications = () if backend.capabilities.notifies else plan.notify
+        return job
 
     @checks_keywords
     def get_job(self, job_id: str) -> TrainingJob:

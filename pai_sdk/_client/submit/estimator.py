@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pai_sdk._client.submit.parameters import Description, ResumeSource
 from pai_sdk._client.submit.submitter import CHECKPOINTS, EstimatorBase, training_outputs
@@ -56,6 +56,8 @@ class Estimator(EstimatorBase):
             or the URI or path of checkpoints: the newest complete one there, copied to the new job's checkpoints
             before it starts. If `checkpoints_path` has one that is not older, the job resumes from that.
         allow_secrets: upload files that look like keys, too (`.env`, `*.pem`).
+        debugger: what `breakpoint()` in the job waits for: `terminal` for `pai-sdk debug JOB:rank`, `debugpy` for
+            an editor; that needs debugpy in the image or the requirements. None leaves it to Python.
 
     Example:
         >>> estimator = Estimator(
@@ -81,6 +83,7 @@ class Estimator(EstimatorBase):
     checkpoints_path: str | None = field(default=None, kw_only=True)
     allow_secrets: bool = field(default=False, kw_only=True)
     resume: ResumeSource = field(default=None, kw_only=True)
+    debugger: Literal["terminal", "debugpy"] | None = field(default=None, kw_only=True)
 
     @classmethod
     def from_function(cls, function: Callable[..., Any], **parameters: Any) -> FunctionEstimator:
@@ -132,6 +135,7 @@ class Estimator(EstimatorBase):
             allow_secrets=self.allow_secrets,
             job_type=self.job_type,
             resume=self.resume,
+            debugger=self.debugger,
         )
 
 

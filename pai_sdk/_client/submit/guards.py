@@ -7,6 +7,7 @@ from typing import Any
 
 from pai_sdk._client.backend.specs import backend_for_type
 from pai_sdk._client.submit.problems import Problems
+from pai_sdk._data.notify.targets import Notification, Target, target_of
 from pai_sdk._wire.pai.compute import ComputeResource, SpotSpec, SpotStrategy
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
@@ -47,6 +48,16 @@ def fallbacks(
             changes = {"ecs_spec": instance_type, "spot_spec": spot, "use_spot_instance": True if spot else None}
             resources.append(compute.model_copy(update=changes))
     return tuple(resources)
+
+
+def targets(notify: Sequence[Notification | str] | None, problems: Problems) -> tuple[Target, ...]:
+    """Returns the targets of messages about a job, without those that are classes of the user."""
+    values: list[Target] = []
+    for number, each in enumerate(notify or ()):
+        with problems.under(f"notify[{number}]"):
+            if isinstance(each, Target) or not isinstance(each, Notification):
+                values.append(target_of(each, ""))
+    return tuple(values)
 
 
 def check_cost(

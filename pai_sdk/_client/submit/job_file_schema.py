@@ -23,6 +23,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.job_file import KINDS, parameters_of
 from pai_sdk._client.submit.parameters import JobParameters, Role
 from pai_sdk._client.submit.submitter import JobSubmitter
+from pai_sdk._data.rules.rules import RULES, Rule
 from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
 from pai_sdk._wire.pai.secret_values import Secret
 from pai_sdk._wire.pai.spec import AlgorithmSpec, Channel, MetricDefinition
@@ -75,6 +76,8 @@ def _kind_schema(kind: type[JobSubmitter], definitions: dict[str, Any]) -> dict[
             schema, description = _FILE_KEYS[name]
         elif name == "roles":
             schema, description = _roles_schema(definitions), described[name]
+        elif name == "watch":
+            schema, description = _rules_schema(definitions), described[name]
         elif name in ("input_channels", "output_channels"):
             schema, description = (
                 _schema(Sequence[str | Channel], definitions),
@@ -105,12 +108,32 @@ def _roles_schema(definitions: dict[str, Any]) -> dict[str, Any]:
     return {"type": "object", "additionalProperties": {"$ref": "#/$defs/Role"}}
 
 
+def _rules_schema(definitions: dict[str, Any]) -> dict[str, Any]:
+    """Returns the schema of rules; the key `rule` names the kind of each one."""
+    for rule in RULES:
+        described = _descriptions(Rule) | _descriptions(rule)
+        properties = {
+            name: {**_schema(_of_files(hint), definitions), "description": described[name]}
+            for name, hint in get_type_hints(rule).items()
+            if name != "code"
+        }
+        definitions[rule.__name__] = {
+            "title": rule.__name__,
+            "type": "object",
+            "properties": {"rule": {"const": rule.code}, **properties},
+            "required": ["rule"],
+            "additionalProperties": False,
+        }
+    rules = {"type": "array", "items": {"anyOf": [{"$ref": f"#/$defs/{rule.__name__}"} for rule in RULES]}}
+    return {"anyOf": [{"type": "boolean"}, rules]}
+
+
 def _hints(kind: type[JobSubmitter] | type[Role]) -> dict[str, Any]:
     names: dict[str, Any] = {
         each.__name__: each for each in (ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig)
     }
     names |= {each.__name__: each for each in (AlgorithmSpec, Channel, DlcOptions, MetricDefinition, Experiment)}
-    names |= {each.__name__: each for each in (Role, Secret, TrainingJob)}
+    names |= {each.__name__: each for each in (Role, Rule, Secret, TrainingJob)}
     absent = dict.fromkeys(("Session", "AlgorithmChoice", "Notification", "Plan"), Any)
     return get_type_hints(kind, localns={**names, **absent})
 

@@ -9,7 +9,6 @@ from copy import copy
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
-from pai_sdk._client.job.notifications import Notification
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.submit.parameters import JobParameters
 from pai_sdk._client.submit.problems import Problems
@@ -55,9 +54,13 @@ _TYPES: dict[str, _ParameterType] = {
     ),
     "requirements": _ParameterType(_is_list, "a list: such as ['numpy==2.1', 'tqdm']"),
     **dict.fromkeys(("metric_definitions", "fallback", "retry_on"), _LIST),
+    "watch": _ParameterType(
+        lambda value: isinstance(value, bool) or _is_list(value),
+        "a list of rules, or False: such as [NoProgress(min_s=600)]",
+    ),
     "notify": _ParameterType(
-        lambda value: _is_list(value) and all(isinstance(each, Notification) for each in value),
-        "a list of notifications: such as [Webhook(url), DingTalk(url, secret)]",
+        _is_list,  # `guards.targets` checks the entries
+        "a list of URLs and targets: such as ['mailtos://…', Webhook(url), DingTalk(url, secret)]",
     ),
     "source_dir": _ParameterType(
         # An empty text would be the current folder, with all that lies in it.
@@ -75,6 +78,7 @@ _TYPES: dict[str, _ParameterType] = {
         "True, a job or its id, or the URI or path of checkpoints",
     ),
     **dict.fromkeys(("allow_secrets", "git_labels"), _BOOL),
+    "debugger": _ParameterType(lambda value: value in ("terminal", "debugpy"), "'terminal' or 'debugpy'"),
 }
 # Whole numbers of numpy and similar libraries are converted.
 _INTEGERS = ("instance_count", "max_run_time", "max_retries", "priority")

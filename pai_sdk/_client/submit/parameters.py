@@ -7,15 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from inspect import cleandoc
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from pai_sdk._client.backend.dlc.options import DlcOptions
     from pai_sdk._client.experiment import Experiment
-    from pai_sdk._client.job.notifications import Notification
     from pai_sdk._client.job.training_job import TrainingJob
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.registered import AlgorithmChoice
+    from pai_sdk._data.notify.targets import Notification
+    from pai_sdk._data.rules.rules import Rule
     from pai_sdk._wire.pai.compute import ExperimentConfig, InstanceSpec, Settings, SpotSpec, UserVpcConfig
     from pai_sdk._wire.pai.secret_values import Secret
     from pai_sdk._wire.pai.spec import Channel, MetricDefinition
@@ -47,6 +48,7 @@ class Description:
     job_type: str = "PyTorchJob"
     algorithm: AlgorithmChoice | None = None  # defines image and command, if it is set
     resume: ResumeSource = None
+    debugger: Literal["terminal", "debugpy"] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,6 +119,8 @@ class JobParameters:
             resume from its newest checkpoint; the pause before a restart doubles. Not on Alibaba Cloud.
         retry_on: reason codes to restart after; by default those that are no fault of the job: `Preempted`,
             `NodeLost`, `EngineRestarted`, `SupervisorLost`.
+        watch: rules about the running job, such as `[NoProgress(min_s=600, action="stop")]`, or mappings as in
+            files; they replace the default ones of their kind. False switches all rules off.
         settings: advanced settings of the service.
         priority: priority of the job in its quota.
         role_arn: the RAM role the job assumes: `acs:ram::<account>:role/<name>`.
@@ -125,7 +129,7 @@ class JobParameters:
         max_cost: maximum cost of a job, in the currency of the prices; requires `max_run_time` and prices.
         prices: maps an instance type, or `TYPE spot`, to its price per instance and hour; adds to the settings.
         fallback: alternatives without capacity: types, `on-demand`, dicts of `instance_type`, `spot_spec`.
-        notify: notifications when a job finishes that this process waits for: `Webhook`, `DingTalk`.
+        notify: targets of messages about the end of a job: URLs, `Webhook`, `DingTalk`, `Feishu`, `WeCom`.
         idempotency_key: a second submission with the same key returns the first job.
         git_labels: label jobs with repository, commit and branch of their code, if it is in git.
         api: API for the jobs: `trainingjob`, or `dlc` for DLC jobs; by default that of the session's settings.
@@ -149,6 +153,7 @@ class JobParameters:
     experiment_config: Experiment | ExperimentConfig | Mapping[str, Any] | None = None
     max_retries: int | None = None
     retry_on: Sequence[str] | None = None
+    watch: Sequence[Rule | Mapping[str, Any]] | bool | None = None
     settings: Settings | Mapping[str, Any] | None = None
     priority: int | None = None
     role_arn: str | None = None
@@ -157,7 +162,7 @@ class JobParameters:
     max_cost: float | None = None
     prices: Mapping[str, float] | None = None
     fallback: Sequence[str | Mapping[str, Any]] | None = None
-    notify: Sequence[Notification] | None = None
+    notify: Sequence[Notification | str] | None = None
     idempotency_key: str | None = None
     git_labels: bool = True
     api: str | None = None

@@ -33,12 +33,14 @@ from pai_sdk._client.submit.parameters import Description, JobParameters
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk._core.reasons import image_unused_message
+from pai_sdk._data.run.report.debugger_variables import debugger_variables, has_debugger
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._data.storage.uri import OssUri, is_remote_uri
 from pai_sdk._wire.pai.compute import ExperimentConfig, Settings, UserVpcConfig
 from pai_sdk._wire.pai.job_retries import JobRetries
 from pai_sdk._wire.pai.names import variable_name
 from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.secret_values import Secret
 from pai_sdk._wire.pai.spec import AlgorithmSpec, Channel, CodeDir, InputChannel, OutputChannel
 from pai_sdk.errors import InvalidInputError
 
@@ -75,7 +77,8 @@ def make_plan(
     input_channels = resolver.resolve_inputs(inputs, description.input_channels)
     user_command = command
     if algorithm is None:
-        command = _ship_package(command, code_uploads, input_channels, resolver)
+        needs_package = description.debugger is not None or has_debugger(parameters.environments)
+        command = _ship_package(command, code_uploads, input_channels, resolver, is_needed=needs_package)
     input_definitions = _definitions(description.input_channels, input_channels)
     output_channels = resolver.resolve_outputs(
         outputs,
@@ -151,12 +154,13 @@ def _guarded(plan: Plan, parameters: JobParameters, session: Session, backend: B
         with problems.under("idempotency_key"):
             request = with_key(request, parameters.idempotency_key)
     fallbacks = guards.fallbacks(parameters.fallback, request.compute_resource, problems)
+    notify = guards.targets(parameters.notify, problems)
     prices = {**session.settings.prices, **(parameters.prices or {})}
     guards.check_cost(parameters.max_cost, prices, request, fallbacks, problems)
     problems.raise_if_any()
     image = "" if request.algorithm_spec is None else request.algorithm_spec.image
     notes = (image_unused_message(image),) if image and not backend.capabilities.uses_images else ()
-    return replace(plan, request=request, fallbacks=fallbacks, notes=notes)
+    return replace(plan, request=request, fallbacks=fallbacks, notify=notify, notes=notes)
 
 
 def _warnings(plan: Plan, command: Sequence[str], tree: FileTree | None, source_dir: object) -> tuple[str, ...]:
@@ -221,7 +225,9 @@ def _values(
         "hyperparameters": request_fields.hyperparameters(
             description.hyperparameters, description.hyperparameters_name, problems
         ),
-        "environments": request_fields.environment(parameters.environments, problems),
+        "environments": request_fields.with_rules(
+            request_fields.environment(_environment(parameters, description), problems), parameters.watch, problems
+        ),
         "python_requirements": request_fields.requirement_list(parameters.requirements, problems),
         "labels": request_fields.labels(parameters.labels, problems),
         "scheduler": request_fields.scheduler(parameters.max_run_time, problems),
@@ -240,6 +246,11 @@ def _values(
                 value = value.config
             values[wire_name] = None if value is None else model.model_validate(value)
     return values
+
+
+def _environment(parameters: JobParameters, description: Description) -> dict[str, str | Secret]:
+    """Returns the variables of the user, and before them those of the debugger."""
+    return {**debugger_variables(description.debugger), **(parameters.environments or {})}
 
 
 def _settings(parameters: JobParameters, backend: Backend, problems: Problems) -> Settings | None:
@@ -304,12 +315,17 @@ def with_git_labels(labels: Mapping[str, str] | None, folder: Path) -> dict[str,
 
 
 def _ship_package(
-    command: Sequence[str], code: Sequence[Upload], input_channels: list[InputChannel], resolver: ChannelResolver
+    command: Sequence[str],
+    code: Sequence[Upload],
+    input_channels: list[InputChannel],
+    resolver: ChannelResolver,
+    *,
+    is_needed: bool,
 ) -> Sequence[str]:
     """Adds an input channel and a command with which code that mentions pai_sdk can import it in every image."""
     tree = code[0].tree if code else None
     is_used = any(variable_name(channel.name) == variable_name(CHANNEL) for channel in input_channels)
-    if is_used or not command or not mentions_pai_sdk(tree, command):
+    if is_used or not command or not (is_needed or mentions_pai_sdk(tree, command)):
         return command
     before = len(resolver.uploads)
     input_channels += resolver.resolve_inputs({CHANNEL: job_package()}, ())

@@ -26,6 +26,8 @@ from pai_sdk._client.submit.parameters import Role
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import name_hint, nearest, type_problem, wrong_value
 from pai_sdk._core.names.peer_names import value_hint
+from pai_sdk._data.rules.codec import WATCH_VARIABLE, parse_rule, rules_text
+from pai_sdk._data.rules.rules import Rule
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai import roles as roles_wire
 from pai_sdk._wire.pai.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
@@ -214,6 +216,24 @@ def environment(variables: Mapping[str, str | Secret] | None, problems: Problems
         else:
             values[name] = value.placeholder if isinstance(value, Secret) else value
     return values or None
+
+
+def with_rules(
+    variables: dict[str, str] | None, watch: Sequence[Rule | Mapping[str, Any]] | bool | None, problems: Problems
+) -> dict[str, str] | None:
+    """Returns the variables with the rules of the job among them; every API accepts variables."""
+    if watch is None or watch is True or watch == []:
+        return variables
+    rules: list[Rule] = []
+    for number, row in enumerate([] if watch is False else watch):
+        if isinstance(row, Rule):
+            rules.append(row)
+            continue
+        try:
+            rules.append(parse_rule(row, f"watch[{number}]"))
+        except InvalidInputError as error:
+            problems.entries += error.problems
+    return {**(variables or {}), WATCH_VARIABLE: rules_text(False if watch is False else rules)}
 
 
 # The name as pip reads it; with an address behind "@" it is what the address has.

@@ -236,7 +236,13 @@ class JobSubmitter(_ChannelBuilder, Aliased, JobParameters):
 
     def _send(self, plan: Plan) -> TrainingJob:
         job = self.resolved_session().submit(plan, instance_type=self.instance_type)
-        job.notifications = tuple(self.notify or ())
+        # Targets of a class of the user; those of the plan are sent by the service, or are in the job already.
+        custom = [
+            each
+            for each in self.notify or ()
+            if not isinstance(each, str) and not getattr(each, "is_in_plans", False)
+        ]
+        job.notifications = (*job.notifications, *custom)
         self.jobs.append(job)
         self._plans[job.id] = plan
         return job

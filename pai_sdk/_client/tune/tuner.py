@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal
 
+from pai_sdk._client.job.notifications import checked_targets, notified
 from pai_sdk._client.submit.job_names import base_of_command
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._client.submit.submitter import EstimatorBase
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.session import Session
     from pai_sdk._client.submit.channels import InputSource
     from pai_sdk._client.tune.study import EarlierTrial, Study
+    from pai_sdk._data.notify.targets import Notification
 
 _TRIALS, _PARALLEL, _MAX_FAILURES = 20, 4, 5
 _MAX_NAME_LENGTH = 60
@@ -78,6 +80,7 @@ class Tuner(Aliased):
         warm_start: trials to start with: the URI of another study or of a run store, a `Tuner`, jobs, or a list of
             them.
         session: the session whose keys are used for `oss://`; that of the estimator by default.
+        notify: targets of a message about the end of the search, which this process sends; as for jobs.
 
     Attributes:
         study: the URI of the study.
@@ -115,7 +118,9 @@ class Tuner(Aliased):
         trial_timeout: float | None = None,
         warm_start: Any = None,
         session: Session | None = None,
+        notify: Sequence[Notification | str] | None = None,
     ) -> None:
+        self._notifications = checked_targets(notify)
         search_module = _search_module()
         problems = Problems()
         self._estimator = estimator
@@ -302,7 +307,8 @@ class Tuner(Aliased):
         elif inputs is not None:
             raise InvalidInputError([Problem("inputs", "are for jobs, and the trials are calls of a function")])
         search = _search_module().Search(self._store, self._name, self._rules, self._limits, show, session)
-        with search.study() as study:
+        notifying = notified(self._notifications, "search", self._name, {"study": self.study})
+        with search.study() as study, notifying:
             self._running = study
             try:
                 if not isinstance(self._estimator, EstimatorBase):

@@ -46,6 +46,7 @@ from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import DISK_IS_FULL, ExecutionState, InstanceState, Phase
 from pai_sdk._host.agent.requirement_lists import pip_problem
 from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.agent.tunnel.on_demand import OnDemandServer
 
 _CHECK_INTERVAL_S = 1.0
 # A disk with less free space is full. The reserve that the service frees on a full disk is half of it.
@@ -117,6 +118,7 @@ class JobExecution:
         self._ended_at: float | None = None
         self._ending: _Ending | None = None
         self._alarm: Alarm | None = None
+        self._tunnels: OnDemandServer | None = None
         self._limit_s: float | None = job["max_running_s"]
         self._deadline = time.monotonic() + self._limit_s if self._limit_s else None
         self._next_check = 0.0
@@ -127,7 +129,8 @@ class JobExecution:
         """Runs the job until it has finished."""
         # Also after an error no process remains, and the state has the outcome.
         try:
-            self._alarm = Alarm(self._journal.open_control())
+            self._tunnels = OnDemandServer(self._sandbox.state_dir)
+            self._alarm = Alarm(self._journal.open_control(), self._tunnels)
             self._run()
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
@@ -240,6 +243,8 @@ class JobExecution:
             self._terminate_all()
         for group in self._live_groups():
             processes.signal_group(group, signal.SIGKILL)
+        if self._tunnels is not None:
+            self._tunnels.close()
         for child, exit_code in processes.kill_descendants():
             self._record(child, exit_code)
         self._logs.sample(time.time())
@@ -275,8 +280,9 @@ class JobExecution:
     def _live_groups(self) -> list[int]:
         """Returns the process groups of the job."""
         # Programs such as `timeout` and `setsid` create groups of their own. The groups of the instances come
-        # first, because a shell whose command is killed starts the next command.
-        groups = dict.fromkeys([*self._alive, *processes.groups_below(os.getpid())])
+        # first, because a shell whose command is killed starts the next command. Nothing waits for tunnels.
+        tunnels = self._tunnels.process if self._tunnels is not None else 0
+        groups = dict.fromkeys([*self._alive, *processes.groups_below(os.getpid(), without=tunnels)])
         return [group for group in groups if group != os.getpgrp()]
 
     # ---- while children run ----
@@ -302,6 +308,8 @@ class JobExecution:
 
     def _reap(self) -> None:
         for child, exit_code in processes.reap():
+            if self._tunnels is not None:
+                self._tunnels.record_exit(child)
             self._record(child, exit_code)
 
     def _record(self, child: int, exit_code: int) -> None:
@@ -361,6 +369,10 @@ class JobExecution:
             if memory.exceeds(worker.memory_limit_bytes, tree):
                 worker.exceeds_memory_limit = True
                 processes.signal_group(child, signal.SIGKILL)
+        # Programs that were started through tunnels have the limit of an instance, all of them together.
+        limit = max((worker.memory_limit_bytes or 0 for worker in self._workers), default=0)
+        if limit and self._tunnels is not None and memory.exceeds(limit, self._tunnels.processes):
+            self._tunnels.kill()
 
     def _check_end_conditions(self) -> None:
         # The order decides if several hold: a stop request has the most specific reason.
@@ -384,7 +396,8 @@ class JobExecution:
 class Alarm:
     """Handles the signals of this process; `wait` returns as soon as something has happened."""
 
-    def __init__(self, control: int) -> None:
+    def __init__(self, control: int, tunnels: OnDemandServer) -> None:
+        self._tunnels = tunnels
         reader, writer = os.pipe()
         os.set_blocking(reader, False)
         # A signal handler writes to the pipe, and must never block; a full pipe wakes `select` as well as one
@@ -401,8 +414,12 @@ class Alarm:
 
     def wait(self, timeout_s: float) -> None:
         """Sleeps until something happens, at most `timeout_s` seconds."""
-        for ready in select.select(self._wakeups, [], [], max(0.0, timeout_s))[0]:
-            os.read(ready, 4096)
+        connections = self._tunnels.descriptors
+        for ready in select.select(self._wakeups + connections, [], [], max(0.0, timeout_s))[0]:
+            if ready in connections:
+                self._tunnels.start()
+            else:
+                os.read(ready, 4096)
 
     def _on_signal(self, *_: object) -> None:
         self.got_signal = True

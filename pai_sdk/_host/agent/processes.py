@@ -43,7 +43,7 @@ def spawn(
             # In the new process.
             before_exec()
             # Again: a change of credentials makes the kernel forget it.
-            _die_with_parent()
+            die_with_parent()
             os.execve(arguments[0], list(arguments), dict(environment))  # noqa: S606 - a shell is the program
         except Exception as error:
             os.write(writer, (str(error) or repr(error)).encode()[:4000])
@@ -71,8 +71,8 @@ def spawn_call(function: Callable[[], int], *, log: int) -> int:
     try:
         # A session and group of its own, so that killpg reaches all of its processes.
         os.setsid()
-        _die_with_parent()
-        # The parent exited before _die_with_parent took effect.
+        die_with_parent()
+        # The parent exited before die_with_parent took effect.
         if os.getppid() != parent:
             os._exit(code)
         # The wake-up pipe belongs to the parent.
@@ -116,8 +116,8 @@ def session_leaders(*started_with: str) -> Iterator[tuple[Path, list[str]]]:
                 yield process, arguments
 
 
-def descendants(ancestor: int) -> list[int]:
-    """Returns all processes below one, nearest first."""
+def descendants(ancestor: int, *, without: int = 0) -> list[int]:
+    """Returns all processes below one, nearest first, `without` one of them and all below it."""
     children: dict[int, list[int]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
@@ -127,7 +127,7 @@ def descendants(ancestor: int) -> list[int]:
     processes: list[int] = []
     level = [ancestor]
     while level:
-        level = [child for parent in level for child in children.get(parent, ())]
+        level = [child for parent in level for child in children.get(parent, ()) if child != without]
         processes += level
     return processes
 
@@ -207,10 +207,10 @@ def _has_ml_root(process: Path, ml_id: tuple[int, int] | None) -> bool:
     return (status.st_dev, status.st_ino) == ml_id
 
 
-def groups_below(ancestor: int) -> list[int]:
-    """Returns the process groups of all processes below one, each once, nearest first."""
+def groups_below(ancestor: int, *, without: int = 0) -> list[int]:
+    """Returns the process groups of all processes below one, each once, nearest first; see `descendants`."""
     groups: dict[int, None] = {}
-    for process in descendants(ancestor):
+    for process in descendants(ancestor, without=without):
         with suppress(OSError):
             groups[os.getpgid(process)] = None
     return [*groups]
@@ -224,7 +224,8 @@ def _has_children() -> bool:
     return True
 
 
-def _die_with_parent() -> None:
+def die_with_parent() -> None:
+    """Makes the kernel kill this process when its parent, more exactly the thread that forked it, exits."""
     if _IS_LINUX:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

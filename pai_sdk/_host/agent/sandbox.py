@@ -10,6 +10,8 @@ root/logs/<instance>.log           what an instance printed; .times: see logs/ti
 root/resumed                       what the outputs held before the job began; see execution/initial_outputs.py
 root/attempt                       how often the job was begun, where that is more than once
 root/state/                        the executor's own
+root/watch.json                    how far the rules about the running job have come
+root/snapshots/                    what rules with the action `snapshot` have saved
 root/shared/                       what the containers of a job share with their executor
 """
 

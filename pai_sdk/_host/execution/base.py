@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeAlias
 from pai_sdk._host.agent.distributed import Instance
 from pai_sdk._host.agent.protocol import ExecutionState, InstanceState
 from pai_sdk._host.agent.sandbox import HasChannels, Sandbox
+from pai_sdk._host.execution.node_connections import NodeConnections
+from pai_sdk.errors import PaiError
 
 if TYPE_CHECKING:
     from pai_sdk._data.logs.reader import InstanceLog
@@ -46,6 +49,7 @@ class ExecutorCapabilities:
         roles: jobs may have unlike roles.
         mounts: jobs may have mounts.
         sets_shared_memory: `InstanceSpec.SharedMemory` is the size of `/dev/shm`.
+        tunnels: `connect_tunnel` reaches running instances.
     """
 
     uses_images: bool
@@ -53,6 +57,7 @@ class ExecutorCapabilities:
     sets_shared_memory: bool = False
     roles: bool = False
     mounts: bool = False
+    tunnels: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,12 +70,14 @@ class ExecutorSetup:
         jobs_dir: the folder that contains the folders of jobs.
         options: the user's options for this executor, such as the `address` of a cluster; `open` refuses unknown
             ones.
+        node_connections: the connections that nodes open to the service, for tunnels.
     """
 
     cache_dir: Path
     is_closing: Callable[[], bool] = lambda: False
     jobs_dir: Path | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    node_connections: NodeConnections = field(default_factory=NodeConnections)
 
 
 @dataclass(frozen=True)
@@ -248,6 +255,8 @@ class Executor(Protocol):
         9. *Renew.* After `renew`, a finished job is `absent`, and `start` starts another attempt. The new attempt
            finds the files as the last one left them, and appends to the same logs. An interrupted `renew` can be
            called again.
+        10. *Tunnels.* With the capability, `connect_tunnel` connects to the `TunnelServer` of a running instance.
+           It has a deadline, and may be called often.
 
     Assumptions:
         1. The sandbox is filled before `start`, and nothing but the executor writes to `Sandbox.state_dir`.
@@ -325,3 +334,16 @@ class Executor(Protocol):
     def capacity(self) -> ClusterCapacity | None:
         """Returns the capacity of the cluster; None if it is not known, or if jobs run on this machine only."""
         return None
+
+    def connect_tunnel(self, root: Path, instance: str) -> socket.socket:
+        """Returns a connection to a running instance, for frames behind their length in 4 bytes (10).
+
+        Args:
+            root: the job's folder.
+            instance: the complete name of the instance.
+
+        Raises:
+            PaiError: the instance cannot be reached, for example because it has not started yet.
+            OSError: the same.
+        """
+        raise PaiError("this executor offers no tunnels into running jobs")

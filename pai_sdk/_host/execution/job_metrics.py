@@ -44,6 +44,10 @@ class JobMetrics:
         self._sources: dict[str, tuple[Any, ...]] = {}  # by metric: sort key of the source of the latest value
         self._has_long_lines = False
 
+    def call_not_finite(self, function: Callable[[Part], object]) -> None:
+        """Calls a function with points that are NaN or infinite, which no part has."""
+        self._points.on_not_finite = function
+
     def write(self, patterns: Sequence[Pattern], *, is_final: bool) -> Iterator[Mapping[str, float]]:
         """Writes new values of the logs, see `LogMetrics.read_on`."""
         yield from self._logs.read_on(patterns, is_final=is_final)

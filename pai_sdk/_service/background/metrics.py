@@ -12,7 +12,7 @@ from typing import Any
 import regex
 
 from pai_sdk._data.logs.times import LogTimes
-from pai_sdk._data.run.events.points import valid_time
+from pai_sdk._data.run.events.points import Part, valid_time
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.contract import instances
 from pai_sdk._host.execution.job_metrics import JobMetrics
@@ -106,28 +106,31 @@ class MetricsCollector:
     acquired.
     """
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: Jobs, *, usage_interval_s: float = 10.0) -> None:
         self._jobs = jobs
+        # Set before `start`: called with the new points of a job, and after a job was added.
+        self.on_points: Callable[[str, Part], object] = lambda job_id, part: None
+        self.on_watch: Callable[[], object] = lambda: None
         self._watched: dict[str, _WatchedJob] = {}
         self._lock = threading.Lock()
-        self._usage = UsageMeter()
+        self.usage = UsageMeter(every_s=usage_interval_s)
         # A job that is watched after this was read has woken the task.
         self._task = PeriodicTask("metrics", lambda: _PAUSE_S if self._watched else None, self._run)
 
     def start(self) -> None:
         """Starts the threads."""
-        self._usage.task.start()
+        self.usage.task.start()
         self._task.start()
 
     def close(self) -> None:
         """Stops the threads; unread metrics are read after the next start."""
         self._task.close()
-        self._usage.task.close()
+        self.usage.task.close()
 
     def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
         """Watches a job: reads its metrics from where the last service stopped, and samples its usage."""
         names = [instance.name for instance in instances(job_id, request)]
-        self._usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
+        self.usage.watch(job_id, {name: sandbox.log_file(name) for name in names})
         definitions = [] if request.algorithm_spec is None else _definitions(request.algorithm_spec)
         metrics = JobMetrics(
             job_id,
@@ -137,13 +140,21 @@ class MetricsCollector:
             now=time.time,
         )
         watched = _WatchedJob(job_id, definitions, metrics)
+        metrics.call_not_finite(lambda part: self.on_points(job_id, part))
         with self._lock:
             self._watched.setdefault(job_id, watched)
         self._task.wake()
+        self.on_watch()
+
+    @property
+    def job_ids(self) -> list[str]:
+        """Returns the watched jobs."""
+        with self._lock:
+            return [*self._watched]
 
     def finish(self, job_id: str, *, is_cancelled: Callable[[], bool] = lambda: False) -> bool:
         """Reads the remaining metrics of a job and stops watching it; returns False if it was cancelled."""
-        self._usage.finish(job_id)
+        self.usage.finish(job_id)
         with self._lock:
             watched = self._watched.get(job_id)
         if watched is not None and not self._read(watched, is_final=True, is_cancelled=is_cancelled):
@@ -176,6 +187,7 @@ class MetricsCollector:
         try:
             yield from self._read_logs(watched, is_final=is_final)
             for part, is_latest in watched.metrics.read_latest():
+                self.on_points(watched.job_id, part)
                 if is_latest:
                     wall, step, value = next(part.rows(-1))
                     watched.latest[part.name] = {

@@ -149,6 +149,10 @@ class Scheduler:
         self._has_news = True
         self._task.wake()
 
+    def end_job(self, job_id: str, *, reason_code: str, reason_message: str) -> None:
+        """Ends the current attempt of a job for this reason; has no effect on one that has finished."""
+        self._executor.stop(self._folder.job_dir(job_id), reason_code=reason_code, reason_message=reason_message)
+
     def discard(self, job_id: str) -> None:
         """Deletes the folder of a deleted job in the background."""
         self._trash.put(self._folder.job_dir(job_id))

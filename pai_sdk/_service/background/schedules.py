@@ -69,6 +69,9 @@ class ScheduleRunner:
         audit: AuditLog,
         disk: DiskWatch,
         on_job: Callable[[], None] = lambda: None,
+        on_created: Callable[[Session, str, str], None] = lambda session, schedule_id, job_id: None,
+        on_missed: Callable[[Session, ScheduleRow, str], None] = lambda session, schedule, reason: None,
+        after_missed: Callable[[], object] = lambda: None,
         can_act: Callable[[], bool] = lambda: True,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -79,6 +82,9 @@ class ScheduleRunner:
         self._audit = audit
         self._disk = disk
         self._on_job = on_job
+        # In the transaction that records the outcome of a due time.
+        self._on_created, self._on_missed = on_created, on_missed
+        self._after_missed = after_missed
         self._can_act = can_act  # True while no other service can hold the lease
         self._now = now
         self._next_time: float | None = None
@@ -165,6 +171,7 @@ class ScheduleRunner:
         row = _unchanged(session, due.row)
         row.next_time, row.last_time = due.next_at, due.at
         row.last_job_id, row.last_error = job_id, None
+        self._on_created(session, row.id, job_id)
         self._audit.record_in(session, owner, "POST", _PATH, 200, row.id, job_id)
 
     def _skip(self, due: _Due, reason: str, *, refused: tuple[Principal, int] | None = None) -> None:
@@ -173,16 +180,20 @@ class ScheduleRunner:
             row = _unchanged(session, due.row)
             row.next_time = due.next_at
             row.last_error = f"No job was created for {wire_time(due.at)}: {reason}"
+            self._on_missed(session, row, row.last_error)
             if refused is not None:
                 owner, status = refused
                 self._audit.record_in(session, owner, "POST", _PATH, status, row.id)
+        self._after_missed()
 
     def _disable(self, expected: ScheduleRow, reason: str) -> None:
         with self._table.transaction() as session:
             row = _unchanged(session, expected)
             row.next_time = None
             row.last_error = f"The schedule was disabled: {reason}"
+            self._on_missed(session, row, row.last_error)
             self._audit.record_in(session, Principal(row.owner, "", "read"), "POST", _PATH, 403, row.id)
+        self._after_missed()
 
 
 def _unchanged(session: Session, expected: ScheduleRow) -> ScheduleRow:

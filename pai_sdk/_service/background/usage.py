@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from pai_sdk._core.files import append_to
+from pai_sdk._service.background.watch.process_states import ProcessState, state_of
 from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.services.usage import usage_file
 
@@ -28,6 +29,15 @@ _MARK = "PAI_INSTANCE_NAME"  # a variable in the environment of all processes of
 
 
 @dataclass(frozen=True)
+class InstanceUse:
+    """What an instance has used since the sample before the last one, and its processes at the last one."""
+
+    cores: float  # CPU time per second
+    io_bytes_per_s: float
+    processes: tuple[ProcessState, ...]
+
+
+@dataclass(frozen=True)
 class _Used:
     """Resources that one process has used since it started."""
 
@@ -35,6 +45,7 @@ class _Used:
     cpu_s: float = 0.0
     read_bytes: int = 0
     written_bytes: int = 0
+    state: ProcessState | None = None
 
 
 @dataclass
@@ -45,6 +56,7 @@ class _Watched:
     polled_at_s: float  # monotonic time
     used: dict[tuple[int, float], _Used] = field(default_factory=dict)
     has_processes: bool = False
+    use: InstanceUse | None = None  # at the last sample; None before the first one
 
 
 class UsageMeter:
@@ -71,6 +83,12 @@ class UsageMeter:
             self._watched[job_id] = {name: _Watched(usage_file(log), now) for name, log in logs.items()}
             self._sample_at = min(self._sample_at, now + self._first_s)
         self.task.wake()
+
+    def uses(self, job_id: str) -> dict[str, InstanceUse]:
+        """Returns the last use of each instance of a job that has processes on this machine."""
+        with self._lock:
+            watched = self._watched.get(job_id, {})
+            return {name: each.use for name, each in watched.items() if each.use is not None}
 
     def finish(self, job_id: str) -> None:
         """Stops sampling a job."""
@@ -113,6 +131,8 @@ def _sample(instances: Mapping[str, _Watched]) -> None:
                 memory_bytes[name] += rss_bytes
     # From the start of one sample to the end of the next: a slow sample must not result in more than 100 %.
     finished_s = time.monotonic()
+    for name in instances.keys() - usages.keys():
+        instances[name].use = None
     for name, processes in usages.items():
         elapsed_s = max(finished_s - instances[name].polled_at_s, 0.001)
         instances[name].polled_at_s, instances[name].has_processes = started_s, True
@@ -128,6 +148,7 @@ def _used_by(process: psutil.Process) -> _Used:
         times.user + times.system,
         io.read_bytes if io else 0,
         io.write_bytes if io else 0,
+        state_of(process),
     )
 
 
@@ -141,6 +162,8 @@ def _append_sample(instance: _Watched, processes: Sequence[_Used], memory_bytes:
         read_bytes += used.read_bytes - before.read_bytes
         written_bytes += used.written_bytes - before.written_bytes
     instance.used = {used.process: used for used in processes}
+    states = tuple(used.state for used in processes if used.state is not None)
+    instance.use = InstanceUse(cpu_s / elapsed_s, (read_bytes + written_bytes) / elapsed_s, states)
     values = (
         100 * cpu_s / elapsed_s / (os.cpu_count() or 1),
         100 * memory_bytes / psutil.virtual_memory().total,

@@ -7,6 +7,7 @@ algorithms of workspaces that they are no member of.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Protocol
 
 from fastapi import Depends, Request
@@ -25,6 +26,13 @@ _READ_ONLY_POSTS = (
     "/api/v1/pagelinks",
     "/api/v1/runs/{run_id:path}/downloads",
 )
+TUNNEL_PATH = "/api/v1/trainingjobs/{job_id}/instances/{instance}/tunnel"
+"""The path of the WebSocket into an instance."""
+
+TUNNEL_SESSION_PATH = TUNNEL_PATH + "/sessions/{session_id}"
+"""The path of the same by ordinary requests, for clients behind a proxy that refuses WebSockets."""
+
+_CHANGING_GETS = (TUNNEL_PATH, TUNNEL_SESSION_PATH)  # a tunnel runs programs in the job
 _JOB_NAMES = ("job_id", "run_id")
 
 # The changes that a signed-in browser can make. A sign-in lasts a week, so it opens nothing that lasts longer: no
@@ -56,7 +64,9 @@ def required_right(method: str, path: str) -> Right:
 def is_read_only_request(method: str, path: str) -> bool:
     """Returns whether a request changes nothing; `path` is that of the route, with names of parameters."""
     # Not the path of the request: the name of a user can be that of an action.
-    return method in ("GET", "HEAD", "OPTIONS") or (method == "POST" and path in _READ_ONLY_POSTS)
+    if method in ("GET", "HEAD", "OPTIONS"):
+        return path not in _CHANGING_GETS
+    return method == "POST" and path in _READ_ONLY_POSTS
 
 
 def is_open_to_pages(method: str, path: str) -> bool:
@@ -72,14 +82,21 @@ async def _check_access(request: Request, context: ContextOf, principal: Princip
     if getattr(request.state, PAGE_SESSION, False) and not is_open_to_pages(request.method, path):
         message = "A signed-in browser cannot do this; it needs a request that is signed with an access key."
         raise WireError(403, "NotForPages", message)
-    right = required_right(request.method, path)
+    await require_access(context, principal, request.method, path, request.path_params)
+
+
+async def require_access(
+    context: ServiceContext, principal: Principal, method: str, path: str, parameters: Mapping[str, str]
+) -> None:
+    """Refuses a request that its user is not allowed to make; `path` is that of the route."""
+    right = required_right(method, path)
     principal.require(right)
     needs_owner = right != "read" and not path.endswith("/rerun")  # that creates another job
     for name in _JOB_NAMES:
-        if (job_id := request.path_params.get(name)) is not None:
+        if (job_id := parameters.get(name)) is not None:
             await run_in_threadpool(context.jobs.require_visible, job_id, principal, changes=needs_owner)
     for name, registry in _registries(context).items():
-        if (resource_id := request.path_params.get(name)) is not None:
+        if (resource_id := parameters.get(name)) is not None:
             await run_in_threadpool(registry.require_visible, resource_id, principal, right)
 
 

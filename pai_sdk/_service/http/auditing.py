@@ -13,7 +13,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Scope
 
-from pai_sdk._service.http.access import is_read_only_request
+from pai_sdk._service.http.access import TUNNEL_SESSION_PATH, is_read_only_request
 from pai_sdk._service.http.gate import CLAIMED_KEY, REFUSED_AS, Audit
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.principal import NOT_SIGNED_IN, Principal
@@ -49,7 +49,11 @@ def audit_into(log: AuditLog) -> Audit:
             principal = replace(principal, key_id=state.get(CLAIMED_KEY, ""))
         else:
             route = scope.get("route")  # none for an unknown path
-            if status != 403 and is_read_only_request(method, "" if route is None else route.path):
+            pattern = "" if route is None else route.path
+            if status != 403 and is_read_only_request(method, pattern):
+                return
+            # Of the many requests of a tunnel, only the one that opens it.
+            if pattern == TUNNEL_SESSION_PATH and status < 300 and _CREATED_ID not in state:
                 return
         created_id = state.get(_CREATED_ID, "") if status < 300 else ""
         # Before the response is sent: each confirmed request is in the log.

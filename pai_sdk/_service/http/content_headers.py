@@ -16,6 +16,9 @@ A browser gives a document with `sandbox` an opaque origin, without scripts, for
 both headers.
 """
 
+RESPONSE_STARTS = ("http.response.start", "websocket.http.response.start")
+"""The messages that start a response; the second one starts that to a refused WebSocket."""
+
 
 def with_missing_headers(message: Message, headers: Iterable[tuple[bytes, bytes]]) -> None:
     """Adds headers to the start of a response, except those that the application has set."""
@@ -29,7 +32,7 @@ def send_with(send: Send, headers: Iterable[tuple[bytes, bytes]]) -> Send:
     """Returns a `send` that adds the missing headers to the response."""
 
     async def send_with_headers(message: Message) -> None:
-        if message["type"] == "http.response.start":
+        if message["type"] in RESPONSE_STARTS:
             with_missing_headers(message, headers)
         await send(message)
 

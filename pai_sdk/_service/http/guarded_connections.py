@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 import httptools
 from starlette.requests import ClientDisconnect
@@ -333,14 +333,22 @@ def guarded_protocol(limits: ConnectionLimits) -> type[asyncio.Protocol]:
     return Limited
 
 
+class _Guarded(Protocol):
+    """A connection with limits: one of HTTP, or a WebSocket."""
+
+    def close_if_slow(self, now: float, /) -> None: ...
+
+    def close_for_shutdown(self) -> None: ...
+
+
 def close_slow_connections(connections: set[Any]) -> None:
     """Closes those connections that are too slow."""
     now = time.monotonic()
     for connection in list(connections):
-        cast("GuardedProtocol", connection).close_if_slow(now)
+        cast("_Guarded", connection).close_if_slow(now)
 
 
 def close_all_for_shutdown(connections: set[Any]) -> None:
     """Closes all connections after the grace period."""
     for connection in list(connections):
-        cast("GuardedProtocol", connection).close_for_shutdown()
+        cast("_Guarded", connection).close_for_shutdown()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from pai_sdk._core.version import __version__
 from pai_sdk._host.execution.base import ExecutorCapabilities
+from pai_sdk._host.execution.node_connections import ServiceAddress
 from pai_sdk._service.http.tls import Certificate
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings
 from pai_sdk._service.state.folder import DataFolder, Keys
@@ -74,6 +75,18 @@ def url_of(host: str, port: int, certificate: Certificate | None = None, names: 
         host = certificate.name_for(host, [name.rpartition("://")[2] for name in names])
     scheme = "http" if certificate is None else "https"
     return f"{scheme}://{f'[{host}]' if ':' in host and not host.startswith('[') else host}:{port}"
+
+
+def node_address(
+    settings: ServiceSettings, listener: socket.socket, certificate: Certificate | None = None
+) -> ServiceAddress:
+    """Returns where nodes of a cluster connect to the service."""
+
+    def fingerprint() -> str:
+        # Asked anew for each connection: the certificate may have been renewed.
+        return "" if certificate is None else certificate.fingerprint
+
+    return ServiceAddress(settings.host, listener.getsockname()[1], tuple(settings.names), fingerprint)
 
 
 def info_of(

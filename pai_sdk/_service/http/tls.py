@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import ipaddress
 import logging
 import ssl
@@ -16,6 +17,7 @@ from pai_sdk.errors import ServiceStartError
 
 logger = logging.getLogger(__name__)
 
+_FIRST_LINE, _LAST_LINE = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 _EXPIRED, _NOT_YET_VALID = 10, 9  # verify codes of OpenSSL
 
 
@@ -26,6 +28,7 @@ class _Loaded:
     context: ssl.SSLContext
     names: tuple[str, ...]
     expires_at: float
+    fingerprint: str
 
 
 class Certificate:
@@ -47,6 +50,11 @@ class Certificate:
     def expires_at(self) -> float:
         """The time of expiry, in seconds since 1970."""
         return self._loaded.expires_at
+
+    @property
+    def fingerprint(self) -> str:
+        """SHA-256 of the certificate, in hexadecimal."""
+        return self._loaded.fingerprint
 
     def name_for(self, host: str, preferred: Iterable[str] = ()) -> str:
         """Returns the name that clients use for the server: the first of `host` and `preferred` it covers."""
@@ -100,7 +108,7 @@ def certificate_of(settings: ServiceSettings) -> Certificate | None:
 def _load(certificate_file: Path, key_file: Path) -> _Loaded:
     """Reads the files, and verifies the certificate as a client does."""
     pem, key = _text(certificate_file), _text(key_file)
-    if "-----BEGIN CERTIFICATE-----" not in pem:
+    if _FIRST_LINE not in pem:
         raise ServiceStartError(f"{certificate_file} contains no certificate in PEM")
     if "PRIVATE KEY-----" not in key:
         raise ServiceStartError(f"{key_file} contains no private key in PEM")
@@ -115,7 +123,9 @@ def _load(certificate_file: Path, key_file: Path) -> _Loaded:
         raise ServiceStartError(f"the certificate in {certificate_file} cannot be used: {error.reason}") from error
     values = (value for kind, value in fields.get("subjectAltName", ()) if kind in ("DNS", "IP Address"))
     names = tuple(_normal(value) for value in values)
-    return _Loaded(context, names, float(ssl.cert_time_to_seconds(fields["notAfter"])))
+    certificate = pem[pem.index(_FIRST_LINE) : pem.index(_LAST_LINE) + len(_LAST_LINE)]
+    fingerprint = hashlib.sha256(ssl.PEM_cert_to_DER_cert(certificate)).hexdigest()
+    return _Loaded(context, names, float(ssl.cert_time_to_seconds(fields["notAfter"])), fingerprint)
 
 
 def _text(file: Path) -> str:

@@ -27,6 +27,7 @@ from sqlalchemy import Engine, event
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk._core.version import __version__
+from pai_sdk._service.http.content_headers import RESPONSE_STARTS
 from pai_sdk._service.http.guarded_connections import TRANSFERRED_IN, TRANSFERRED_OUT
 from pai_sdk._service.oss.oss_request import bucket_in_host, host_of
 from pai_sdk._service.routes.api_app import part_of
@@ -41,6 +42,7 @@ _DATABASE_BUCKETS_S = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5,
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
 _LONG_POLL = re.compile(rb"\bwait\s*=")
 _NO_RESPONSE = "none"
+_SWITCHING_PROTOCOLS = 101
 
 
 class Measurements:
@@ -167,8 +169,8 @@ class MeasuredRequests:
 
         async def count_sent(message: Message) -> None:
             nonlocal status, response_s, is_stream, is_long_poll
-            if message["type"] == "http.response.start":
-                status, response_s = str(message["status"]), time.perf_counter() - received_at
+            if (start := status_of(message)) is not None:
+                status, response_s = str(start), time.perf_counter() - received_at
                 is_stream, has_waited = _kind_of(message)
                 is_long_poll |= has_waited
                 if is_stream:
@@ -211,6 +213,14 @@ class MeasuredRequests:
         if key not in self._timers:
             self._timers[key] = self._measurements.request_seconds.labels(*key)
         return self._timers[key]
+
+
+def status_of(message: Message) -> int | None:
+    """Returns the status of the response that a message starts; 101 for an accepted WebSocket."""
+    if message["type"] in RESPONSE_STARTS:
+        status: int = message["status"]
+        return status
+    return _SWITCHING_PROTOCOLS if message["type"] == "websocket.accept" else None
 
 
 def route_of(scope: Scope) -> str:

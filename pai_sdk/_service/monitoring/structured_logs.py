@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pai_sdk._service.http.guarded_connections import TRANSFERRED_OUT
 from pai_sdk._service.identity.principal import LOCAL_USER, Principal
-from pai_sdk._service.monitoring.measurements import route_of
+from pai_sdk._service.monitoring.measurements import route_of, status_of
 from pai_sdk._service.routes.api_app import part_of
 from pai_sdk._service.settings import ServiceSettings
 
@@ -95,12 +95,12 @@ class LoggedRequests:
 
         async def record_and_send(message: Message) -> None:
             nonlocal status, size_bytes, request_id
-            if message["type"] == "http.response.start":
-                status = message["status"]
+            if (start := status_of(message)) is not None:
+                status = start
                 ids = (value.decode("latin-1") for name, value in message["headers"] if name in _ID_HEADERS)
                 request_id = next(ids, "")
             else:
-                size_bytes += len(message.get("body", b""))
+                size_bytes += len(message.get("body") or message.get("bytes") or b"")
             await send(message)
 
         try:

@@ -10,6 +10,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from pai_sdk._host.agent.tunnel.dialing_out import NODE_PATH
 from pai_sdk._service.http.access import AccessChecked
 from pai_sdk._service.http.content_headers import CONTENT_HEADERS, send_with
 from pai_sdk._service.http.description import PATH as DESCRIPTION_PATH
@@ -39,6 +40,7 @@ from pai_sdk._service.routes import (
 from pai_sdk._service.routes.dlc import routers as dlc_routers
 from pai_sdk._service.routes.json_responses import add_refusals, refusal
 from pai_sdk._service.routes.runs.routers import ROUTERS
+from pai_sdk._service.routes.tunnel import routers as tunnel_routers
 from pai_sdk._service.routes.workspace import capacity, code_sources, datasets
 from pai_sdk._service.services.budgets import Shares
 from pai_sdk._service.services.context import ServiceContext
@@ -52,7 +54,9 @@ logger = logging.getLogger(__name__)
 
 _API_SCHEMES = (ACS3.encode() + b" ", b"acs ")
 
-Part: TypeAlias = Literal["api", "page", "objects", "tables", "description", "health", "metrics"]
+Part: TypeAlias = Literal[
+    "api", "page", "objects", "tables", "description", "health", "metrics", "websockets", "nodes"
+]
 """A part of the service, which handles requests of its own."""
 
 _FULL = "The disk of the service is full; nothing was changed. Delete jobs or outputs that are not needed."
@@ -86,7 +90,8 @@ def create_api(context: ServiceContext) -> FastAPI:
         datasets,
         code_sources,
     )
-    routers = [*dlc_routers.ROUTERS, *(module.router for module in resources), users.audit_router, *ROUTERS]
+    further = users.audit_router, tunnel_routers.router
+    routers = [*dlc_routers.ROUTERS, *(module.router for module in resources), *further, *ROUTERS]
     for router in routers:
         app.include_router(router, dependencies=[AccessChecked, TokenChecked])
     app.state.routes = [route for router in routers for route in router.routes]
@@ -133,6 +138,8 @@ class Dispatcher:
         *,
         page: ASGIApp | None = None,
         metrics: ASGIApp | None = None,
+        websockets: ASGIApp | None = None,
+        nodes: ASGIApp | None = None,
     ) -> None:
         self._apps: dict[Part, ASGIApp] = {
             "api": api,
@@ -145,11 +152,15 @@ class Dispatcher:
             self._apps["page"] = page  # behind the guard for browsers, with the API as its scripts use it
         if metrics is not None:
             self._apps["metrics"] = metrics
+        if websockets is not None:
+            self._apps["websockets"] = websockets
+        if nodes is not None:
+            self._apps["nodes"] = nodes  # needs no key, but a token
         self.requests_under_way = 0
         self.requests_answered = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Handles one request."""
+        """Handles one request, or a WebSocket from its request to its end."""
         part = self._part_for(scope)
         scope.setdefault("state", {})["part"] = part
         app = self._apps[part]
@@ -168,6 +179,8 @@ class Dispatcher:
 
     def _part_for(self, scope: Scope) -> Part:
         path: str = scope["path"]
+        if scope["type"] == "websocket":
+            return "nodes" if path == NODE_PATH and "nodes" in self._apps else "websockets"
         if is_health_check(scope):
             return "health"
         if dict(scope["headers"]).get(b"authorization", b"").startswith(b"ODPS "):

@@ -22,9 +22,12 @@ from pai_sdk._service.services.jobs.changes import Changes
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
+from pai_sdk._service.services.jobs.tunnels import Tunnels
 from pai_sdk._service.services.models import ModelRegistry
+from pai_sdk._service.services.notifications.queue import NotificationQueue
 from pai_sdk._service.services.runs.source import RunSource
 from pai_sdk._service.settings import ServiceInfo, ServiceSettings
+from pai_sdk._wire.notifications import OFFER as NOTIFICATIONS_OFFER
 
 
 class JobRunner(Protocol):
@@ -75,6 +78,8 @@ class ServiceContext:
     bucket_rights: BucketRights
     audit: AuditLog
     workspaces: WorkspaceTable
+    tunnels: Tunnels
+    notifications: NotificationQueue
     page: PageAddresses | None = None
 
     @property
@@ -82,7 +87,9 @@ class ServiceContext:
         """The offers of actions that PAI's API does not have; none in the test mode of a foreign cloud."""
         if self.settings.foreign is not None:
             return ()
-        return ("changes", "roles") if self.executor.roles and self.executor.mounts else ("changes",)
+        roles = ("roles",) if self.executor.roles and self.executor.mounts else ()
+        notifications = (NOTIFICATIONS_OFFER,) if self.notifications.sealer.is_available else ()
+        return ("changes", *roles, *notifications)
 
     def workspace_for(self, principal: Principal, workspace_id: str | None) -> str:
         """Returns the workspace that a request names, or the default one, if the user may submit jobs there."""

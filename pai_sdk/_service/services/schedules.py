@@ -16,6 +16,7 @@ from pai_sdk._wire.schedules import NewSchedule
 
 def create_schedule(context: ServiceContext, new: NewSchedule, principal: Principal) -> ScheduleRow:
     """Creates a schedule, whose request is checked as a job is."""
+    targets = context.notifications.take_targets(new.request)
     job = _checked_job(context, new, principal)
     return context.schedules.create(
         new.name,
@@ -24,6 +25,9 @@ def create_schedule(context: ServiceContext, new: NewSchedule, principal: Princi
         cron=new.cron,
         zone=new.time_zone,
         request=job.request.to_wire(),
+        in_transaction=lambda session, schedule_id: context.notifications.attach(
+            session, targets, schedule_id=schedule_id
+        ),
     )
 
 

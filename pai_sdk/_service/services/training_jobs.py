@@ -63,12 +63,16 @@ def create_job(
     dlc_job: NewDlcJob | None = None,
 ) -> tuple[str, str]:
     """Creates a job of a user; returns its id and the notice about it. The options are those of `NewJob`."""
+    targets = context.notifications.take_targets(body)
+
+    def record(session: Session, job_id: str) -> None:
+        in_transaction(session, job_id)
+        context.notifications.attach(session, targets, job_id=job_id)
+
     job = check_job(context, body, principal, is_of_dlc=dlc_job is not None)
     notice = unused_notice(job.request, context.executor)
     notices = (notice, image_notice(job.request, context.executor))
-    submission = NewJob(
-        job.request, job.workspace_id, principal.user, job.algorithm_id, notices, in_transaction, dlc_job
-    )
+    submission = NewJob(job.request, job.workspace_id, principal.user, job.algorithm_id, notices, record, dlc_job)
     job_id = context.jobs.create(submission)
     return job_id, notice
 

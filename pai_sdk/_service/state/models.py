@@ -313,6 +313,39 @@ class ScheduleRow(Base):
     modified_at: Mapped[float]
 
 
+class NotifyTargetRow(Base):
+    """A target of messages about a job, or about the jobs of a schedule. Its URL and secrets are encrypted."""
+
+    __tablename__ = "notify_targets"
+    __table_args__ = ({"sqlite_autoincrement": True},)
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    schedule_id: Mapped[str | None] = mapped_column(ForeignKey("schedules.id", ondelete="CASCADE"), index=True)
+    identity: Mapped[str]  # equal for equal addresses: their messages share one rate
+    occasions: Mapped[str]  # with commas between them; empty for all
+    sealed: Mapped[str] = mapped_column(Text)
+
+
+class QueuedMessageRow(Base):
+    """A message to a target that has not been delivered."""
+
+    __tablename__ = "queued_messages"
+    __table_args__ = (
+        Index("queued_messages_by_target", "identity", "next_at"),
+        {"sqlite_autoincrement": True},
+    )
+
+    number: Mapped[int] = mapped_column(primary_key=True)
+    target: Mapped[int] = mapped_column(ForeignKey("notify_targets.number", ondelete="CASCADE"), index=True)
+    identity: Mapped[str]
+    job_id: Mapped[str | None] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), index=True)
+    message: Mapped[dict[str, Any]]
+    attempts: Mapped[int]
+    next_at: Mapped[float] = mapped_column(index=True)
+    created_at: Mapped[float]
+
+
 class ExperimentLabel(Base):
     """A label of an experiment."""
 

@@ -94,6 +94,9 @@ class JobRetries:
 
     def allow(self, attempt: int, reason_code: str | None) -> bool:
         """Returns True if another attempt follows this one, which counts from 1, after such an outcome."""
+        # Its rule has its own maximum number of restarts.
+        if reason_code == reasons.REASON_RESTARTED_BY_RULE:
+            return True
         return attempt <= self.num_retries and reason_code in self.on
 
     def wait_s(self, attempt: int) -> float:

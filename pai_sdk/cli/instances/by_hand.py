@@ -17,6 +17,7 @@ import typer
 
 from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._data.run.report.debugger_variables import HOOK_VARIABLE, has_debugger
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._data.storage.stores.local import path_of_file_uri
 from pai_sdk._host.agent.distributed import Rendezvous, free_ports, rendezvous_variables
@@ -67,6 +68,9 @@ def run_by_hand(described: JobFile) -> None:
         **environment(job_id, request, instance, input_files=files).at(str(root)),
         **rendezvous_variables(instance, Rendezvous.on_loopback(free_ports(2)), job_type=job_type(request)),
     }
+    if has_debugger(variables):
+        # Nothing leads to a rank without a job; Python's own debugger has this terminal.
+        del variables[HOOK_VARIABLE]
     typer.echo(f"outputs: {root.relative_to(Path.cwd()) / 'output'}", err=True)
     command = request.algorithm_spec.command if request.algorithm_spec else []
     hyperparameters = {parameter.name: parameter.value for parameter in request.hyperparameters}

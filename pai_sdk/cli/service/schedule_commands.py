@@ -12,7 +12,7 @@ from pai_sdk._client.session import get_default_session
 from pai_sdk._core.tables.table import Column, Table
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import with_backend_options
-from pai_sdk.cli.submitting import Env, Set, job_file_of
+from pai_sdk.cli.submitting import Env, Notify, Set, job_file_of, with_targets
 from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.cli.usage.help import Commands
 
@@ -46,6 +46,7 @@ def add(
     ] = None,
     values: Set = None,
     env: Env = None,
+    notify: Notify = None,
     as_json: Json = False,
 ) -> None:
     """Create a schedule: the service creates the job of a file by a cron expression.
@@ -53,6 +54,7 @@ def add(
     Example: pai-sdk schedule add job.yaml --cron "0 3 * * *" --zone Europe/Berlin
     """
     _, plan = job_file_of({"file": file, "values": values, "env": env}).plan()
+    plan = with_targets(plan, notify)
     created = get_default_session().schedules.create(name or file.stem, cron, plan, time_zone=zone)
     print_schedule(created, as_json=as_json)
 

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any
+from typing import Any, SupportsIndex
 
 import typer
 from typer.core import TyperCommand, TyperGroup
@@ -19,13 +19,24 @@ from pai_sdk.cli.usage.mistakes import UsageError, command_hint, explain_missing
 _VALUES = (("int", "NUMBER"), ("float", "NUMBER"), ("Path", "PATH"))  # by the name of the type
 
 
+class _InstanceOfNewest(str):
+    """`-:1`, an instance of the newest job. Options are recognized by their first character, which this hides."""
+
+    __slots__ = ()
+
+    def __getitem__(self, key: SupportsIndex | slice) -> str:
+        part = super().__getitem__(key)
+        return "" if part == "-" else part
+
+
 class _Command(TyperCommand):
     def get_params(self, ctx: Any) -> list[Any]:
         return _labelled(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        arguments = [_InstanceOfNewest(argument) if argument.startswith("-:") else argument for argument in args]
         with _explained(self, ctx):
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, arguments)
 
     def get_usage(self, ctx: Any) -> str:
         return translated_usage(super().get_usage(ctx))

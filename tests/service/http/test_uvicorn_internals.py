@@ -1,4 +1,4 @@
-"""The internals of uvicorn that `GuardedProtocol` and `HttpServer` build on, and the versions that have them."""
+"""The internals of uvicorn that the guarded connections and `HttpServer` build on, and the versions with them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from typing import Any
 import uvicorn
 from packaging.requirements import Requirement
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 
 ROOT = Path(__file__).resolve().parents[3]
 ADVICE = (
     f"uvicorn {uvicorn.__version__} differs from what pai_sdk/_service/http builds on: adapt"
-    " guarded_connections.py and http_server.py, or narrow the range of uvicorn in pyproject.toml"
+    " guarded_connections.py, guarded_websockets.py and http_server.py, or narrow its range in pyproject.toml"
 )
 OVERRIDDEN = {
     HttpToolsProtocol: {
@@ -27,6 +28,16 @@ OVERRIDDEN = {
         "on_headers_complete": [],
         "on_message_complete": [],
         "send_400_response": ["msg"],
+    },
+    WebSocketsSansIOProtocol: {
+        "data_received": ["data"],
+        "handle_cont": ["event"],
+        "handle_ping": [],
+        "handle_parser_exception": [],
+        "receive": [],
+        "run_asgi": [],
+        "send": ["message"],
+        "shutdown": [],
     },
     uvicorn.Server: {"startup": ["sockets"], "shutdown": ["sockets"]},
 }
@@ -59,6 +70,14 @@ USED = {
     ),
     "flow": ("read_paused",),
 }
+USED_OF_WEBSOCKETS = (
+    *("close_sent", "conn", "frames", "handle_parser_exception", "handshake_initiated", "logger", "queue"),
+    *("read_paused", "scope", "transport", "writable"),
+)
+OPENING = (
+    b"GET /path HTTP/1.1\r\nHost: a\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+    b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n"
+)
 
 
 class RecordingTransport(asyncio.Transport):
@@ -111,6 +130,38 @@ async def missing_attributes() -> list[str]:
     await asyncio.gather(*protocol.tasks)
     assert transport.written.startswith(b"HTTP/1.1 204"), ADVICE
     return missing
+
+
+def test_a_websocket_waits_for_its_client_and_has_the_attributes_that_are_used() -> None:
+    written, missing = asyncio.run(serve_websocket())
+    assert missing == [], ADVICE
+    assert written.startswith(b"HTTP/1.1 101"), ADVICE
+    assert written.endswith(b"\x82\x04sent"), ADVICE
+
+
+async def serve_websocket() -> tuple[bytes, list[str]]:
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        assert scope["type"] == "websocket"
+        assert (await receive())["type"] == "websocket.connect"
+        await send({"type": "websocket.accept"})
+        protocol.pause_writing()
+        sending = asyncio.create_task(send({"type": "websocket.send", "bytes": b"sent"}))
+        await asyncio.sleep(0)
+        assert not sending.done(), ADVICE
+        protocol.resume_writing()
+        await sending
+
+    config = uvicorn.Config(app, lifespan="off", log_config=None, ws="websockets-sansio", ws_ping_interval=None)
+    config.ws_per_message_deflate = False
+    config.load()
+    assert config.ws_protocol_class is WebSocketsSansIOProtocol
+    protocol = WebSocketsSansIOProtocol(config, ServerState(), {})
+    protocol.connection_made(transport := RecordingTransport())
+    protocol.data_received(OPENING)
+    missing = [name for name in USED_OF_WEBSOCKETS if not hasattr(protocol, name)]
+    missing += [name for name in ("close_sent", "fail", "handshake_exc") if not hasattr(protocol.conn, name)]
+    await asyncio.gather(*protocol.tasks)
+    return transport.written, missing
 
 
 def test_uvicorn_has_an_upper_bound_and_the_installed_one_is_in_the_range() -> None:

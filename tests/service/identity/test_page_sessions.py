@@ -27,12 +27,14 @@ OPEN_CHANGES = {
     "POST /api/v1/hparams/diff",
     "POST /api/v1/runs/{run_id}/downloads",
 }
+SESSION = "/sessions/{session_id}"
 CLOSED_READS = {
     "GET /api/v1/tokens",
     "GET /api/v1/users",
     "GET /api/v1/users/{name}",
     "GET /api/v1/users/{name}/quota",
     "GET /api/v1/audit",
+    *(f"GET /api/v1/trainingjobs/{{job_id}}/instances/{{instance}}/tunnel{rest}" for rest in ("", SESSION)),
 }
 
 

@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 
 import pytest
 
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk._wire.pai.record import InstanceUsage
+from pai_sdk.cli.enter.instances import split_remote
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
+from tests.support.fake_tunnel import FakeInstance
 from tests.support.messages import refused
 from tests.unit.cli.conftest import Pai
 
 
-class Recorded:
-    """A way into an instance that notes the commands, and ends with 7."""
+class Recorded(FakeInstance):
+    """An instance that notes the commands; each exits with its rank and 7."""
 
     def __init__(self) -> None:
+        super().__init__(program=self.run)
         self.commands: list[list[str]] = []
 
-    def run(self, command: Sequence[str]) -> int:
-        self.commands.append(list(command))
-        return 7
+    def run(self, stream: Stream) -> None:
+        self.commands.append(stream.parameters["argv"])
+        stream.write(b"output\n")
+        stream.send_exit({"code": 6 + len(self.commands)})
+        stream.close()
 
 
 @pytest.fixture
 def entry(memory: FakeBackend) -> Recorded:
     memory.lines = {"train1-master-0": [], "train1-worker-0": []}
-    memory.entry = found = Recorded()
+    memory.instance = found = Recorded()
     return found
 
 
@@ -72,6 +77,8 @@ def test_jobs_beyond_the_limit_are_announced(
         (("--instance", "worker-0", "train1", "--", "ls", "--all"), "worker-0", ["ls", "--all"]),
         (("-", "sh", "-c", "echo $RANK; exit 7"), "master-0", ["sh", "-c", "echo $RANK; exit 7"]),
         (("fake", "--", "--help"), "master-0", ["--help"]),
+        (("train1:1", "ls"), "worker-0", ["ls"]),
+        (("train1:worker-0", "ls"), "worker-0", ["ls"]),
     ],
 )
 def test_a_command_goes_to_the_instance_as_it_is(
@@ -95,4 +102,65 @@ def test_what_cannot_be_entered(pai: Pai, memory: FakeBackend, entry: Recorded) 
     memory.status = "Queuing"
     with refused(InvalidInputError, "JOB"):
         pai("exec", "train1", "ls")
+    memory.status = "Running"
+    with refused(InvalidInputError, "instance"):
+        pai("exec", "train1:2", "ls")
+    with refused(InvalidInputError, "JOB"):
+        pai("exec", "--instance", "0", "train1:1", "ls")
+    with refused(InvalidInputError, "COMMAND"):
+        pai("exec", "--all", "train1")
     assert entry.commands == []
+
+
+def test_a_command_in_all_instances(pai: Pai, entry: Recorded) -> None:
+    result = pai("exec", "--all", "train1", "--", "ls")
+    assert result.exit_code == 8
+    assert entry.commands == [["ls"], ["ls"]]
+    assert result.stdout == "[0] output\n[1] output\n"
+
+
+def test_a_shell_is_one_of_the_job(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
+    assert pai("shell", "train1:1").exit_code == 7
+    assert entry.commands[0][0] == "sh"
+    assert memory.calls[-1].endswith("worker-0")
+
+
+def test_an_instance_of_the_newest_job(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
+    """`-:1` is no option, and neither is a word of the command."""
+    assert pai("exec", "-:1", "ls", "-:x").exit_code == 7
+    assert entry.commands == [["ls", "-:x"]]
+    assert memory.calls[-1].endswith("worker-0")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("train1:/ml/a b", ("train1", "/ml/a b")),
+        ("train1:0:/ml", ("train1:0", "/ml")),
+        ("train1:worker-1:/ml", ("train1:worker-1", "/ml")),
+        ("-:/ml", ("-", "/ml")),
+        ("-:1:/ml", ("-:1", "/ml")),
+        ("oss://bucket/a", None),
+        ("file:/ml", None),
+        ("C:/ml", None),
+        ("./a:/ml", None),
+        ("a:b", None),
+    ],
+)
+def test_paths_in_jobs(text: str, expected: tuple[str, str] | None) -> None:
+    assert split_remote(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("arguments", "where"),
+    [
+        (("train1:/a", "train1:/b"), "cp"),
+        (("train1:/a", "oss://models/a"), "cp"),
+        (("train1:/a*", "."), "path"),
+        (("train1:a", "."), "cp"),
+        (("note.txt", "-:a"), "cp"),
+    ],
+)
+def test_copies_that_cannot_be(pai: Pai, entry: Recorded, arguments: tuple[str, str], where: str) -> None:
+    with refused(InvalidInputError, where):
+        pai("cp", *arguments)

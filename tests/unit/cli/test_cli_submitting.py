@@ -197,6 +197,9 @@ def test_a_missing_file_names_a_similar_one(pai: Pai, tmp_path: Path, command: s
 def test_a_saved_plan_is_submitted_as_it_is(pai: Pai, memory: FakeBackend, tmp_path: Path) -> None:
     plan = tmp_path / "plan.json"
     assert "pai-sdk submit" in pai("run", *OPTIONS, "-e", "TOKEN=secret", "--save", plan).stdout
+    target = "https://example.com/hook-secret"
+    assert "--notify" in pai("run", *OPTIONS, "--notify", target, "--save", tmp_path / "other.json").stderr
+    assert "hook-secret" not in (tmp_path / "other.json").read_text()
     assert memory.calls == []
     memory.list = lambda **_: iter(())  # type: ignore[method-assign, assignment]
     assert "secret" not in pai("submit", plan, "--dry-run").stdout
@@ -369,6 +372,13 @@ def test_outputs_of_an_earlier_run_here_are_not_replaced(resuming: str) -> None:
     assert refused.returncode == 1
     assert "outputs['model']" in refused.stderr
     assert Path("pai-here/try/output/model/model").is_file()
+
+
+@pytest.mark.usefixtures("resuming")
+def test_a_breakpoint_of_a_run_here_is_that_of_python() -> None:
+    hook = "pai_sdk.reports.wait_for_debugger"
+    done = here("--command", "echo hook=$PYTHONBREAKPOINT", "--env", f"PYTHONBREAKPOINT={hook}", "-d", "src")
+    assert (done.returncode, "hook=\n" in done.stdout) == (0, True), done.stderr
 
 
 def test_a_run_here_shows_the_warnings_of_its_plan(resuming: str) -> None:

@@ -24,6 +24,8 @@ OTHERS = {
     "_core/names/peer_imports.py": "classes of other libraries",
     "_core/names/peer_names.py": "classes of other libraries",
     "alipai/member_aliases.py": "classes of alipai",
+    "_client/ssh/client_config.py": "options of OpenSSH",
+    "_client/tunnel/programs.py": "codes of refusals",
     "_client/display/choice.py": "the module IPython",
     "errors.py": "former names of classes",
     "_host/execution/docker": "the API of Docker",

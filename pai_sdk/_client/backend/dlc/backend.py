@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakMethod
 
 from pai_sdk._client.api import training_jobs
@@ -18,7 +17,7 @@ from pai_sdk._client.api.capacity import Quotas
 from pai_sdk._client.api.dlc_jobs import BEGINNING, VERSION, DlcJobs
 from pai_sdk._client.api.training_jobs import JobPage
 from pai_sdk._client.api.transport import Transport
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, JobUpdates, Plan
+from pai_sdk._client.backend.base import JobChanges, JobUpdates, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.dlc.copies import OriginalJob
 from pai_sdk._client.backend.dlc.existing import uploaded_folders
@@ -30,6 +29,7 @@ from pai_sdk._client.backend.oss_files import OssFiles
 from pai_sdk._client.backend.queueing import WaitingReason, read_reason
 from pai_sdk._client.backend.service_metrics import with_reported
 from pai_sdk._client.backend.specs import DLC, Capabilities
+from pai_sdk._client.backend.tunnels import not_entered, open_tunnel
 from pai_sdk._core.endpoint import Endpoint, host_of
 from pai_sdk._core.names.hints import wrong_value
 from pai_sdk._core.retry import RetryPolicy
@@ -53,8 +53,8 @@ from pai_sdk.errors import (
     StorageError,
 )
 
-if sys.platform != "win32":
-    from pai_sdk._host.execution.entering import find_entry
+if TYPE_CHECKING:
+    from pai_sdk._client.tunnel.opening import JobTunnel
 
 _log = logging.getLogger(__name__)
 
@@ -342,20 +342,20 @@ class DlcBackend(OssFiles):
 
     def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
         """Returns why a job waits; queues of quotas are read by the API of training jobs."""
-        endpoint = Endpoint(self._settings.pai_url, self._connection.find_again)
-        keys, retry = self._connection.credentials, self._connection.retry
-        with closing(Transport(endpoint, keys, version=training_jobs.VERSION, retry=retry)) as transport:
+        with closing(self._pai_transport()) as transport:
             quotas = Quotas(transport) if self.mount_endpoint is not None else None
             return read_reason(transport, quotas, record)
 
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to an instance that this user's service runs locally."""
-        if sys.platform != "win32":
-            entry = find_entry(job_id, instance)
-            if entry is not None:
-                return entry
-        problem = f"{instance} of {self.endpoint} does not run on this machine, or belongs to another user"
-        raise InvalidInputError([Problem("JOB", problem, "the console of DLC opens terminals")])
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        """Opens a tunnel through a service of this package, which runs jobs of DLC too."""
+        if self.mount_endpoint is not None:
+            raise not_entered(self.endpoint)
+        return open_tunnel(self._pai_transport(), job_id, instance)
+
+    def _pai_transport(self) -> Transport:
+        """Returns a transport to the API of training jobs."""
+        connection, endpoint = self._connection, Endpoint(self._settings.pai_url, self._connection.find_again)
+        return Transport(endpoint, connection.credentials, version=training_jobs.VERSION, retry=connection.retry)
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """Returns the reason of a failed job."""

@@ -9,9 +9,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING
 
-from pai_sdk._client.backend.base import InstanceEntry, JobChanges, Plan
+from pai_sdk._client.backend.base import JobChanges, Plan
 from pai_sdk._client.backend.connection import Connection
 from pai_sdk._client.backend.local.files import LocalFiles
 from pai_sdk._client.backend.local.jobs import LocalJob, LocalJobs
@@ -27,9 +28,10 @@ from pai_sdk._client.backend.local.watching import LatestMetrics, LocalLogs, met
 from pai_sdk._client.backend.specs import LOCAL
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.storage.input_cache import InputCache
+from pai_sdk._host.agent.tunnel.transports import SocketTransport
 from pai_sdk._host.execution.docker.containers import tolerate_missing_engine
-from pai_sdk._host.execution.docker.entry import find_container_entry, usage_of_job
 from pai_sdk._host.execution.docker.executor import DockerExecutor
+from pai_sdk._host.execution.docker.usage import usage_of_job
 from pai_sdk._host.execution.output_uploader import UPLOAD_INTERVAL_S
 from pai_sdk._wire.pai.record import (
     ErrorInfo,
@@ -44,12 +46,11 @@ from pai_sdk._wire.pai.request import SUBMISSION_LABEL, TrainingJobRequest
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk.errors import (
     ConflictError,
-    InvalidInputError,
     NotFoundError,
-    Problem,
 )
 
 if TYPE_CHECKING:
+    from pai_sdk._client.tunnel.opening import JobTunnel
     from pai_sdk._data.storage.oss.client import OssClient
 
 logger = logging.getLogger(__name__)
@@ -282,13 +283,16 @@ class LocalBackend(LocalFiles):
         self._jobs.get(job_id)
         return usage_of_job(self._executor.engine, job_id)
 
-    def enter(self, job_id: str, instance: str) -> InstanceEntry:
-        """Returns an entry to the container of an instance."""
-        self._jobs.get(job_id)
-        entry = find_container_entry(job_id, instance, self._executor.engine)
-        if entry is None:
-            raise InvalidInputError([Problem("JOB", f"the container of {instance} does not run")])
-        return entry
+    def connect_tunnel(self, job_id: str, instance: str) -> JobTunnel:
+        """Opens a tunnel into the container of an instance, without a service."""
+        root = self._jobs.get(job_id).root
+
+        def dial() -> SocketTransport:
+            return SocketTransport(self._executor.connect_tunnel(root, instance))
+
+        # For weight: loads the library of WebSockets, which submissions do without.
+        tunnel: JobTunnel = resolve_name("pai_sdk._client.tunnel.opening:JobTunnel")(dial, job_id, instance)
+        return tunnel
 
     def error_info(self, job_id: str) -> ErrorInfo | None:
         """Returns why the job failed, or None."""

@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 _MAX_REPLACED = 3  # replacements of one file in one call
 _MAX_NAME_CHARS = 500
+_MAX_NOT_FINITE = 200  # points of one metric and chunk that are searched for NaN and infinities
 END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
 
 
@@ -146,6 +147,8 @@ class JobPoints:
         self._has_warned = False
         self.max_files = 1000
         self.max_chunks = 8  # of a file in one step: about 8 MiB, as a chunk has 1 MiB
+        # Called with the points that are NaN or infinite, of the last ones in a chunk; no part has them.
+        self.on_not_finite: Callable[[Part], object] | None = None
         self.epoch = 0  # grows when earlier points are not valid any more: a file was replaced or removed
 
     def read_on(self) -> Iterator[Part]:
@@ -194,15 +197,21 @@ class JobPoints:
                 continue
             is_partial = chunk.is_partial
             for series in chunk.scalars.values():
-                finite = series.finite()
-                if len(finite.wall) and _is_name(series.tag):
-                    columns = (finite.wall, finite.step, finite.value)
-                    yield Part(series.tag, file.instance, _is_from_log(file.path), file.path, *columns)
+                yield from self._parts(file, series)
             if is_partial and not chunk.scalars:  # a long damaged range: the caller gets a chance to stop
                 yield Part("", file.instance, _is_from_log(file.path), file.path, [], [], [])
             if chunk.error is not None:
                 raise chunk.error
         file.read_version = (stored.size_bytes, stored.etag)
+
+    def _parts(self, file: _File, series: Any) -> Iterator[Part]:
+        if not _is_name(series.tag):
+            return
+        source, finite = (series.tag, file.instance, _is_from_log(file.path), file.path), series.finite()
+        if len(finite.wall) < len(series.wall) and self.on_not_finite is not None:
+            self.on_not_finite(Part(*source, *_not_finite(series)))
+        if len(finite.wall):
+            yield Part(*source, finite.wall, finite.step, finite.value)
 
 
 def metric_points(parts: Iterable[Part], name: str | None = None) -> Iterator[MetricPoint]:
@@ -270,6 +279,20 @@ def _metric_point(part: Part, timestamp: str | None, step: int, value: float) ->
         instance=part.instance,
         rank=part.rank or None,
     )
+
+
+def _not_finite(series: Any) -> tuple[list[float], list[int], list[float]]:
+    """Returns time, step and value of the last points that are NaN or infinite."""
+    columns = [
+        column if isinstance(column, list) else column.tolist()
+        for column in (
+            series.wall[-_MAX_NOT_FINITE:],
+            series.step[-_MAX_NOT_FINITE:],
+            series.value[-_MAX_NOT_FINITE:],
+        )
+    ]
+    rows = [row for row in zip(*columns, strict=True) if not math.isfinite(row[2])]
+    return [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
 
 
 class _File:

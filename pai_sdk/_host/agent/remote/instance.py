@@ -34,6 +34,7 @@ from pai_sdk._host.agent.protocol import ExecutionState
 from pai_sdk._host.agent.remote.file_parts import PART_BYTES, Entry, FileInfo, files_in, unpack
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.supervising import job_on_host, start_supervisor
+from pai_sdk._host.agent.tunnel.dialing_out import dial_out
 
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 15.0
@@ -158,6 +159,10 @@ class HostedInstance:
     def stop(self, reason_code: str, reason_message: str) -> None:
         """Requests the end of the instance."""
         self._journal.request_stop(reason_code, reason_message)
+
+    def dial_tunnel(self, request: dict[str, Any]) -> dict[str, str]:
+        """Connects the instance with the service that sent the request; returns a refusal, empty after success."""
+        return dial_out(request, self._sandbox.state_dir, self._sandbox.root.name)
 
     # ---- outputs ----
 

@@ -8,6 +8,8 @@ It is on a file system that all of them share. Every file in it appears with its
     kill           end at once, without a grace period: the job is being removed
     ports-HOST     the address of a host, and free ports there for each instance on it
     beat           touched while the process is alive that has started the instances
+    tunnel-N-ID    a request that the instance of rank N connects to the service for a tunnel; with `.failed` at
+                   its end, why it could not
     INSTANCE/      the `Sandbox` of one instance; `ml`, `mounts` and `logs` are links to those of the job
     INSTANCE/beat  touched while the process is alive that watches the instance
     INSTANCE/told  Slurm has sent SIGTERM to it
@@ -19,7 +21,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+import secrets
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -41,6 +44,7 @@ _BEAT = "beat"
 _SIGTERM_SENT = "told"
 _CLOCK = "clock"
 _PORTS = "ports-"
+_TUNNEL, _FAILED = "tunnel-", ".failed"
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,7 @@ class Signs(NamedTuple):
     must_be_killed: bool
     has_ending: bool
     is_complete: bool
+    tunnel_requests: frozenset[str] = frozenset()  # the names of their files
 
 
 class GangFolder:
@@ -118,7 +123,39 @@ class GangFolder:
         # Lists the folder instead of a look-up of each name: a network file system may cache for half a minute
         # that a name does not exist.
         names = {path.name for path in self.path.iterdir()}
-        return Signs(_KILL in names, _ENDING in names, _COMPLETE in names)
+        requests = (name for name in names if name.startswith(_TUNNEL) and not name.endswith(_FAILED))
+        return Signs(_KILL in names, _ENDING in names, _COMPLETE in names, frozenset(requests))
+
+    # ---- tunnels ----
+
+    def request_tunnel(self, rank: int, request: Mapping[str, Any]) -> str:
+        """Requests that an instance connects to the service; returns the name of the request."""
+        name = f"{_TUNNEL}{rank}-{secrets.token_hex(8)}"
+        publish_once(self.path / name, json.dumps(request))
+        return name
+
+    def take_tunnel_request(self, name: str, rank: int) -> dict[str, Any] | None:
+        """Returns a request and removes it; None if it is for another instance, or was withdrawn."""
+        if not name.startswith(f"{_TUNNEL}{rank}-"):
+            return None
+        try:
+            return self._json(name)
+        finally:
+            (self.path / name).unlink(missing_ok=True)
+
+    def refuse_tunnel(self, name: str, refusal: Mapping[str, str]) -> None:
+        """Records why an instance could not connect to the service."""
+        publish_once(self.path / f"{name}{_FAILED}", json.dumps(refusal))
+
+    def tunnel_refusal(self, name: str) -> dict[str, str] | None:
+        """Returns why an instance could not connect, or None."""
+        file = f"{name}{_FAILED}"
+        return self._json(file) if any(path.name == file for path in self.path.iterdir()) else None
+
+    def withdraw_tunnel_request(self, name: str) -> None:
+        """Removes a request and its refusal."""
+        for file in (name, f"{name}{_FAILED}"):
+            (self.path / file).unlink(missing_ok=True)
 
     # ---- where the instances are ----
 

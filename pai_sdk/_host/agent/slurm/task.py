@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 import traceback
 from collections.abc import Iterator
@@ -26,12 +27,14 @@ from pai_sdk._host.agent.protocol import REASON_COMPLETE, Ending, ExecutionState
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.slurm.gang_folder import BEAT_INTERVAL_S, GangFolder, HostPorts
 from pai_sdk._host.agent.supervising import instance_job, job_on_host, start_supervisor
+from pai_sdk._host.agent.tunnel.dialing_out import dial_out
 
 _START_TIMEOUT_S = 60.0
 _END_TIMEOUT_S = 15.0
 _POLL_INTERVAL_S = 0.1
 # Multiplied by the number of instances, since all of them poll one file system.
 _GANG_POLL_INTERVAL_S = 0.01
+_CLOCK_SKEW_S = 300.0  # between the clocks of the service and of a node
 _SLURM_ENDED = "Slurm terminated the job."
 
 
@@ -197,11 +200,29 @@ class _Task:
             return False
         ending = self._job_ending() if signs.has_ending or self._job_journal.stop_request else None
         self._is_unneeded = signs.is_complete and not self._instance.is_awaited
+        for name in signs.tunnel_requests:
+            self._connect_tunnel(name)
         if ending is not None:
             self._journal.request_stop(ending.code, ending.message)
         elif self._is_unneeded:
             self._journal.request_stop(REASON_COMPLETE, "All instances that the job waits for have finished.")
         return signs.must_be_killed
+
+    def _connect_tunnel(self, name: str) -> None:
+        """Connects this instance with the service in a thread, if the request is for it."""
+        # Whatever is wrong with a request, the instance goes on.
+        with suppress(OSError, ValueError, TypeError, KeyError, RuntimeError):
+            request = self._gang.take_tunnel_request(name, self._instance.rank)
+            # The service waits no longer than that, so the token is of no use after it.
+            if request is not None and time.time() < request["expires_at"] + _CLOCK_SKEW_S:
+                threading.Thread(target=self._dial_out, args=(name, request), name=name, daemon=True).start()
+
+    def _dial_out(self, name: str, request: dict[str, Any]) -> None:
+        refusal = dial_out(request, self._sandbox.state_dir, self._instance.name)
+        # The folder may have been removed.
+        with suppress(OSError):
+            if refusal:
+                self._gang.refuse_tunnel(name, refusal)
 
     def _job_ending(self) -> Ending | None:
         if request := self._job_journal.stop_request:

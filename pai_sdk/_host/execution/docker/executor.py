@@ -16,6 +16,7 @@ two threads that do the same work do no harm.
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -45,8 +46,9 @@ from pai_sdk._host.execution.docker.launch import Launch
 from pai_sdk._host.execution.docker.options import LocalOptions
 from pai_sdk._host.execution.docker.requirements_cache import RequirementsCache
 from pai_sdk._host.execution.docker.shared_folder import SharedFolder
+from pai_sdk._host.execution.docker.tunnel import dialing
 from pai_sdk._host.execution.job_folder import JobFolder
-from pai_sdk.errors import EngineNotFoundError
+from pai_sdk.errors import EngineNotFoundError, TunnelRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +65,7 @@ class DockerExecutor(Executor):
     """
 
     capabilities = ExecutorCapabilities(
-        uses_images=True, hosts="elsewhere", sets_shared_memory=True, roles=True, mounts=True
+        uses_images=True, hosts="elsewhere", sets_shared_memory=True, roles=True, mounts=True, tunnels=True
     )
 
     def __init__(
@@ -214,6 +216,18 @@ class DockerExecutor(Executor):
         shared = SharedFolder(Sandbox(root.resolve()).shared_dir)
         if shared.path.exists():
             shared.request_stop(reason_code, reason_message)
+
+    def connect_tunnel(self, root: Path, instance: str) -> socket.socket:
+        """Connects to a running instance, by the process of this machine that enters the job's containers."""
+        job = _Job.find(root)
+        if job is None or job.final_state() is not None or not job.shared.is_launched:
+            raise TunnelRefusedError("JobNotRunning", f"job {root.name} does not run")
+        if instance not in (each.name for each in job.shared.instances):
+            raise TunnelRefusedError("NotFound", f"job {job.id} has no instance {instance!r}")
+        if job.shared.read_exit(instance) is not None:
+            raise TunnelRefusedError("InstanceNotRunning", f"{instance} has ended")
+        self.engine.check_responds()
+        return dialing.connect(job.sandbox, self.engine.url, instance)
 
     def _enforce_limits(self, job: _Job) -> None:
         """Kills instances past their limits: a first process can hang, and a job can kill its watchdog."""

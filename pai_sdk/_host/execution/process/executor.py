@@ -18,10 +18,11 @@ from pai_sdk._host.agent.processes import kill_orphans
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.supervising import job_on_host, kill_supervisors, start_supervisor
 from pai_sdk._host.agent.supervisor_template import SupervisorTemplate
+from pai_sdk._host.agent.tunnel.connecting import connect_instance
 from pai_sdk._host.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
 from pai_sdk._host.execution.contract import job_description
 from pai_sdk._host.execution.job_folder import JobFolder
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import PaiError, TunnelRefusedError
 
 _PACKAGE_PARENT = Path(__file__).parents[4]
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -44,7 +45,7 @@ class ProcessExecutor(Executor):
         'absent'
     """
 
-    capabilities = ExecutorCapabilities(uses_images=False, hosts="here", roles=True, mounts=True)
+    capabilities = ExecutorCapabilities(uses_images=False, hosts="here", roles=True, mounts=True, tunnels=True)
 
     def __init__(self, cache_dir: Path, *, grace_s: float = 10.0) -> None:
         self.cache_dir = cache_dir
@@ -120,6 +121,20 @@ class ProcessExecutor(Executor):
         state = journal.state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
+
+    def connect_tunnel(self, root: Path, instance: str) -> socket.socket:
+        """Returns a connection to the server of an instance's tunnels, which the supervisor starts.
+
+        Raises:
+            TunnelRefusedError: the instance cannot be entered; `code` says why.
+        """
+        sandbox = Sandbox(root.resolve())
+        machine = self._foreign_machine(sandbox.root, Journal(sandbox.state_dir))
+        if machine is not None:
+            raise TunnelRefusedError(
+                "NotReachable", f"the job runs on {machine}, which cannot be reached from here"
+            )
+        return connect_instance(sandbox.state_dir, instance)
 
     def has_let_go(self, root: Path) -> bool:
         """Returns whether supervisor and guardian have exited."""

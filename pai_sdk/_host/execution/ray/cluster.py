@@ -38,7 +38,17 @@ _AUTHENTICATION_HINT = (
 _CONNECT_DEADLINE_S = 60.0  # Ray takes up to 45 s to report a failed connection
 
 _PACKAGE = Path(__file__).resolve().parents[3]
-_AGENT_DEPENDENCIES = ("_core/__init__.py", "_core/files.py", "_core/reasons.py", "_host/__init__.py", "errors.py")
+_AGENT_DEPENDENCIES = (
+    "_core/__init__.py",
+    "_core/files.py",
+    "_core/reasons.py",
+    "_data/__init__.py",
+    "_data/run/__init__.py",
+    "_data/run/report/__init__.py",
+    "_data/run/report/debugger_marker.py",
+    "_host/__init__.py",
+    "errors.py",
+)
 
 
 class InstanceLost(Exception):

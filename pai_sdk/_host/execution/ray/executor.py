@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -35,10 +36,11 @@ from pai_sdk._host.execution.base import (
 from pai_sdk._host.execution.contract import cpus, gpus, job_description, memory_limit_bytes
 from pai_sdk._host.execution.gang_state import ended, initial_states
 from pai_sdk._host.execution.job_folder import JobFolder
+from pai_sdk._host.execution.node_connections import NodeConnections
 from pai_sdk._host.execution.ray.hub import Hub
 from pai_sdk._host.execution.ray.options import RayOptions
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import PaiError, TunnelRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +65,9 @@ _PACKAGE_PARENT = str(Path(__file__).parents[4])
 class RayExecutor(Executor):
     """Runs the instances of a job as processes on nodes of a Ray cluster; all or none of them are placed."""
 
-    capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere", roles=True, mounts=True)
+    capabilities = ExecutorCapabilities(
+        uses_images=False, hosts="elsewhere", roles=True, mounts=True, tunnels=True
+    )
 
     def __init__(self, hub: Path, options: RayOptions, *, grace_s: float = 10.0) -> None:
         self.options = options
@@ -76,6 +80,7 @@ class RayExecutor(Executor):
         self._watchdog: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closing = threading.Event()
+        self._nodes = NodeConnections()
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> RayExecutor:
@@ -85,6 +90,7 @@ class RayExecutor(Executor):
             raise PaiError(f'the executor "ray" needs Ray: {install_command("ray")}')
         hub = setup.jobs_dir.parent / "ray" if setup.jobs_dir is not None else setup.cache_dir / "ray"
         executor = cls(hub, options)
+        executor._nodes = setup.node_connections
         executor.connect()
         return executor
 
@@ -157,6 +163,28 @@ class RayExecutor(Executor):
         state = journal.read_state()
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
+
+    def connect_tunnel(self, root: Path, instance: str) -> socket.socket:
+        """Returns a connection to an instance, whose actor opens it from its node.
+
+        Raises:
+            TunnelRefusedError: the instance cannot be entered; `code` says why.
+        """
+        sandbox = Sandbox(root)
+        state = Journal(sandbox.state_dir).read_state()
+        names = [part.name for part in state.instances] if state is not None else []
+        try:
+            # Written by the mirror process, once the instances have their nodes.
+            started = json.loads((sandbox.state_dir / "ray.json").read_text())
+            address = str(started["nodes"][names.index(instance)]["address"])
+        except (FileNotFoundError, ValueError, IndexError) as error:
+            raise TunnelRefusedError("InstanceNotRunning", "the instance has no node yet") from error
+        with self._nodes.expect(address) as expected:
+            name = self._hub.request_tunnel(instance, expected.request)
+            try:
+                return expected.wait(lambda: self._hub.tunnel_refusal(name))
+            finally:
+                self._hub.withdraw_tunnel_request(name)
 
     def has_let_go(self, root: Path) -> bool:
         """Returns whether the cluster has released all resources of the job."""

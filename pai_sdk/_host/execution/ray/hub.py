@@ -5,6 +5,7 @@
     alone           the service of the mirror process has ended, and the mirror continues with its jobs
     active/JOB      a job that was started and has not ended: the path of its folder
     removed/JOB     a job whose folder is gone, and which may still have resources in the cluster
+    tunnels/ID      a request that an instance connects to the service; `ID.failed`: why it could not
     capacity.json   the capacity that the cluster reported last
     mirror.log      the log of the mirror process
 
@@ -19,6 +20,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pai_sdk._core.files import is_locked, publish_once, replace_file
 
@@ -35,7 +37,8 @@ class Hub:
         self._alone = path / "alone"
         self._active = path / "active"
         self._removed = path / "removed"
-        for folder in (path, self._active, self._removed):
+        self._tunnels = path / "tunnels"
+        for folder in (path, self._active, self._removed, self._tunnels):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     @property
@@ -101,6 +104,44 @@ class Hub:
     def forget_removed(self, job_id: str) -> None:
         """Forgets a removed job: the cluster has released its resources."""
         (self._removed / job_id).unlink(missing_ok=True)
+
+    # ---- tunnels ----
+
+    def request_tunnel(self, instance: str, request: Mapping[str, Any]) -> str:
+        """Requests that an instance connects to the service; returns the name of the request."""
+        name = secrets.token_hex(8)
+        publish_once(self._tunnels / name, json.dumps({**request, "instance": instance}))
+        return name
+
+    def take_tunnel_requests(self) -> dict[str, dict[str, Any]]:
+        """Returns the requests by their names, without expired ones, and removes them."""
+        requests = {}
+        for file in self._tunnels.iterdir():
+            # Names with a dot are refusals and drafts; a request may be withdrawn meanwhile.
+            if "." not in file.name:
+                with suppress(FileNotFoundError):
+                    content = json.loads(file.read_text())
+                    file.unlink()
+                    if time.time() < content["expires_at"]:
+                        requests[file.name] = content
+        return requests
+
+    def refuse_tunnel(self, name: str, refusal: Mapping[str, str]) -> None:
+        """Records why an instance could not connect to the service."""
+        publish_once(self._tunnels / f"{name}.failed", json.dumps(refusal))
+
+    def tunnel_refusal(self, name: str) -> dict[str, str] | None:
+        """Returns why an instance could not connect, or None."""
+        try:
+            refusal: dict[str, str] = json.loads((self._tunnels / f"{name}.failed").read_text())
+        except FileNotFoundError:
+            return None
+        return refusal
+
+    def withdraw_tunnel_request(self, name: str) -> None:
+        """Removes a request and its refusal."""
+        for file in (name, f"{name}.failed"):
+            (self._tunnels / file).unlink(missing_ok=True)
 
     # ---- the cluster ----
 

@@ -14,7 +14,9 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from pai_sdk._core.files import locked
 from pai_sdk._host.execution.ray.cluster import Cluster
@@ -82,6 +84,7 @@ class _Mirror:
             if job_id not in self._threads:
                 self._cluster.release(job_id)
                 self._hub.forget_removed(job_id)
+        self._dial_tunnels()
         for job_id, thread in list(self._threads.items()):
             if not thread.is_alive():
                 del self._threads[job_id]
@@ -110,6 +113,24 @@ class _Mirror:
                 logger.exception("%s: trying again", job_id)
             time.sleep(_PAUSE_AFTER_ERROR_S)
             self._exit_if_disconnected()
+
+    def _dial_tunnels(self) -> None:
+        for name, request in self._hub.take_tunnel_requests().items():
+            threading.Thread(target=self._dial_tunnel, args=(name, request), name=name, daemon=True).start()
+
+    def _dial_tunnel(self, name: str, request: dict[str, Any]) -> None:
+        """Passes a request to the actor of its instance, which connects to the service."""
+        refusal = {"code": "InstanceNotRunning", "message": "the instance does not run on any node"}
+        try:
+            remote = self._cluster.instance(request["instance"])
+            if remote is not None:
+                refusal = remote.result(remote.ask("dial_tunnel", request))
+        except Exception as error:
+            # Of an actor of an earlier release too, which has no such method.
+            refusal = {"code": "NotReady", "message": f"its node does not respond: {error}"}
+        with suppress(OSError):
+            if refusal:
+                self._hub.refuse_tunnel(name, refusal)
 
     def _exit_if_disconnected(self) -> None:
         """Exits this process if the cluster does not respond: the next one connects anew."""

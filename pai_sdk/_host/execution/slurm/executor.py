@@ -12,6 +12,7 @@ Slurm does not respond.
 from __future__ import annotations
 
 import logging
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -34,12 +35,13 @@ from pai_sdk._host.execution.gang_state import (
     merged,
 )
 from pai_sdk._host.execution.job_folder import JobFolder
+from pai_sdk._host.execution.node_connections import NodeConnections
 from pai_sdk._host.execution.slurm.commands import SlurmAway, missing_commands
 from pai_sdk._host.execution.slurm.options import SlurmOptions
 from pai_sdk._host.execution.slurm.queue import QueuedJob, SlurmQueue, cancel, list_entries
 from pai_sdk._host.execution.slurm.submission import LOG, instance_resources, submit
 from pai_sdk._host.execution.slurm.verdicts import lost, never_started, verdict
-from pai_sdk.errors import PaiError
+from pai_sdk.errors import PaiError, TunnelRefusedError
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +58,9 @@ _LOG_LINES = 5
 class SlurmExecutor(Executor):
     """Runs the instances of a job as tasks of one Slurm job."""
 
-    capabilities = ExecutorCapabilities(uses_images=False, hosts="elsewhere", roles=True, mounts=True)
+    capabilities = ExecutorCapabilities(
+        uses_images=False, hosts="elsewhere", roles=True, mounts=True, tunnels=True
+    )
 
     def __init__(self, jobs_dir: Path, cache_dir: Path, options: SlurmOptions, *, grace_s: float = 10.0) -> None:
         # Both folders must be on file systems that all nodes share.
@@ -68,6 +72,7 @@ class SlurmExecutor(Executor):
         self._queue = SlurmQueue()
         # A cache: the earliest time of the next attempt to submit a job, or to cancel its Slurm job.
         self._not_before: dict[Path, float] = {}
+        self._nodes = NodeConnections()
 
     @classmethod
     def open(cls, setup: ExecutorSetup) -> SlurmExecutor:
@@ -80,7 +85,9 @@ class SlurmExecutor(Executor):
                 "start the service on a login node of the cluster, or install the package slurm-client and the "
                 "slurm.conf of the cluster here"
             )
-        return cls(setup.jobs_dir or setup.cache_dir, setup.cache_dir, options)
+        executor = cls(setup.jobs_dir or setup.cache_dir, setup.cache_dir, options)
+        executor._nodes = setup.node_connections
+        return executor
 
     def close(self) -> None:
         """Stops polling Slurm; jobs continue."""
@@ -259,6 +266,32 @@ class SlurmExecutor(Executor):
         if is_due and time.time() - requested_at > self._grace_s + _STOP_MARGIN_S:
             self._not_before[sandbox.root] = time.monotonic() + _STOP_MARGIN_S
             self._queue.cancel(sandbox.root)
+
+    # ---- tunnels ----
+
+    def connect_tunnel(self, root: Path, instance: str) -> socket.socket:
+        """Returns a connection to an instance, whose task opens it from its node.
+
+        Raises:
+            TunnelRefusedError: the instance cannot be entered; `code` says why.
+        """
+        sandbox = Sandbox(root.resolve())
+        state, gang = Journal(sandbox.state_dir).read_state(), GangFolder(sandbox.shared_dir)
+        names = [part.name for part in state.instances] if state is not None else []
+        if instance not in names:
+            raise TunnelRefusedError("InstanceNotRunning", "the instance has not started")
+        rank = names.index(instance)
+        # The shared folder does not exist before the submission.
+        hosts = gang.ports() if gang.path.is_dir() else []
+        address = next((host.address for host in hosts if rank in host.ports), None)
+        if address is None:
+            raise TunnelRefusedError("InstanceNotRunning", "the instance has not started on a node yet")
+        with self._nodes.expect(address) as expected:
+            name = gang.request_tunnel(rank, expected.request)
+            try:
+                return expected.wait(lambda: gang.tunnel_refusal(name))
+            finally:
+                gang.withdraw_tunnel_request(name)
 
     # ---- files, and their removal ----
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from pai_sdk._data.rules.codec import WATCH_VARIABLE, parse_rules
 from pai_sdk._host.agent.sandbox import Sandbox, output_channels
 from pai_sdk._host.execution import contract
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
@@ -86,6 +87,10 @@ def _bound_problems(request: TrainingJobRequest, slots: int) -> Iterator[str]:
         JobRetries.of(request)
     except InvalidInputError as error:
         yield from (f"Settings: {problem}" for problem in error.problems)
+    try:
+        parse_rules((request.environments or {}).get(WATCH_VARIABLE) or "[]")
+    except InvalidInputError as error:
+        yield from (f"Environments: {problem}" for problem in error.problems)
     if not -_MAX_PRIORITY <= (request.priority or 0) <= _MAX_PRIORITY:
         yield f"Priority: {request.priority} is not between -{_MAX_PRIORITY} and {_MAX_PRIORITY}"
 

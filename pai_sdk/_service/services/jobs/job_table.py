@@ -53,6 +53,11 @@ class Jobs:
         self.finish_times = FinishTimes()  # since the service started
         # Called after the commit of a new status: a listener never learns of a status that is rolled back.
         self.on_status: Callable[[Job], None] = lambda job: None
+        # Called in the transaction that ends a job, and after its commit.
+        self.record_finish: Callable[[Session, Job], None] = lambda session, job: None
+        self.on_finish: Callable[[], object] = lambda: None
+        # Called by rules with what they have detected: job id, code, message, evidence.
+        self.on_finding: Callable[[str, str, str, Mapping[str, Any]], object] = lambda *finding: None
         self._submissions = Submissions(database, dedupes=dedupes)
 
     # ---- finding ------------------------------------------------------------------------------------------
@@ -304,8 +309,10 @@ class Jobs:
             has_finished = job.status != status and JobStatus(job.status).is_terminal
             if has_finished:  # before the commit: a reader of the new status must find a time
                 self.finish_times.add(job_id)
+                self.record_finish(session, job)
         if has_finished:  # after the commit: a reader between the two may have read the old status
             self.finish_times.add(job_id)
+            self.on_finish()
         if job.status != status:
             self.on_status(job)
         self.changes.publish(job_id)

@@ -51,7 +51,15 @@ class ScheduleTable:
     # ---- of a user ----------------------------------------------------------------------------------------
 
     def create(
-        self, name: str, *, owner: str, workspace_id: str, cron: str, zone: str, request: Mapping[str, Any]
+        self,
+        name: str,
+        *,
+        owner: str,
+        workspace_id: str,
+        cron: str,
+        zone: str,
+        request: Mapping[str, Any],
+        in_transaction: Callable[[Session, str], None] = lambda session, schedule_id: None,
     ) -> ScheduleRow:
         """Adds an enabled schedule; raises WireError if the owner has one of this name, or too many."""
         now = self._now()
@@ -77,6 +85,8 @@ class ScheduleTable:
                 )
                 raise WireError(400, "TOO_MANY_SCHEDULES", message)
             session.add(row)
+            session.flush()  # the rows that `in_transaction` adds refer to it
+            in_transaction(session, row.id)
         self.on_change()
         return row
 

@@ -26,7 +26,7 @@ from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.wire import wire_time
-from pai_sdk.errors import EngineNotFoundError, InvalidInputError, SettingsError, StorageError
+from pai_sdk.errors import InvalidInputError, SettingsError, StorageError
 from tests.support.messages import refused
 from tests.support.simulated_time import SimulatedTime
 from tests.unit.client.api.scripted_server import Asked, Reply, ScriptedServer, oss_listing, unused_endpoint
@@ -89,14 +89,9 @@ def test_usage_is_the_last_value_of_each_metric(server: ScriptedServer, backend:
         assert backend.usage("t-1") == []
 
 
-def test_an_instance_elsewhere_cannot_be_entered(backend: ServiceBackend, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pai_sdk._host.execution.docker.entry.find_engine", no_engine)
+def test_instances_of_alibaba_cloud_cannot_be_entered() -> None:
     with refused(InvalidInputError, "JOB"):
-        backend.enter("t-1", "t-1-worker-0")
-
-
-def no_engine() -> None:
-    raise EngineNotFoundError("none")
+        ServiceBackend(CLOUD, KEY).connect_tunnel("t-1", "t-1-worker-0")
 
 
 def test_it_is_a_backend(backend: ServiceBackend) -> None:

@@ -7,16 +7,17 @@ import hashlib
 import hmac
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pai_sdk import DingTalk, Estimator, Webhook
-from pai_sdk._client.job import notifications
+from pai_sdk import DingTalk, Estimator, Pipeline, Tuner, Webhook
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._core.retry import RetryPolicy
-from pai_sdk.errors import InvalidInputError, JobFailed, WaitTimeoutError
+from pai_sdk._data.notify import targets as notifications
+from pai_sdk.errors import InvalidInputError, JobFailed, PipelineFailed, WaitTimeoutError
 from tests.support.fake_backend import FAST, FakeBackend
 from tests.support.messages import refused
 from tests.unit.client.api.scripted_server import Reply, ScriptedServer
@@ -90,7 +91,7 @@ def test_what_cannot_be_sent_is_a_warning_without_the_secret(
 
     ended(fake_backend, "Succeed", refused, nowhere, Broken()).wait(show_logs=False, policy=FAST)
     assert "HTTP 404" in caplog.text
-    assert "no response (ConnectionError)" in caplog.text
+    assert "no response (Connection refused)" in caplog.text
     assert len([record for record in caplog.records if "was not sent" in record.message]) == 3
     assert len(server.asked) == 1, "a refusal is not repeated"
     assert "hunter2" not in caplog.text.replace("Broken", "")
@@ -98,6 +99,7 @@ def test_what_cannot_be_sent_is_a_warning_without_the_secret(
 
 
 def test_dingtalk_signs_its_url(fake_backend: FakeBackend, server: ScriptedServer) -> None:
+    server.script = [Reply({"errcode": 0})]
     robot = DingTalk(f"{server.endpoint}/robot/send?access_token=abc", "SECxyz")
     ended(fake_backend, "Succeed", robot).wait(show_logs=False, policy=FAST)
     (asked,) = server.asked
@@ -119,6 +121,54 @@ def test_wrong_urls(url: Any) -> None:
 
 
 def test_only_notifications_can_be_given() -> None:
-    wrong: Any = ["https://hooks.example.com"]
-    with refused(InvalidInputError, "notify"):
-        Estimator("image", "true", instance_type="local", notify=wrong).plan()
+    for wrong, where in (([7], "notify[0]"), (["https://a/b", "hunter2"], "notify[1]"), ("https://a", "notify")):
+        notify: Any = wrong
+        with pytest.raises(InvalidInputError) as caught:
+            Estimator("image", "true", instance_type="local", notify=notify).plan()
+        assert [problem.where for problem in caught.value.problems] == [where]
+        assert "hunter2" not in str(caught.value)
+
+
+def test_a_plan_has_the_targets_without_their_secrets() -> None:
+    plan = Estimator("image", "true", instance_type="local", notify=["https://a.example.com/hunter2"]).plan()
+    assert "notify: Webhook('https://a.example.com/…')" in str(plan)
+    assert "hunter2" not in str(plan) + repr(plan) + plan.to_json()
+
+
+# ---- pipelines and searches
+
+
+def test_a_pipeline_says_how_it_ended(server: ScriptedServer, tmp_path: Path) -> None:
+    targets = [f"{server.endpoint}/all", f"{server.endpoint}/failed#on=failed"]
+    pipeline = Pipeline("nightly", store=tmp_path, notify=targets)
+    pipeline.step(lambda x: 1 // x, name="divide", arguments={"x": pipeline.parameter("x", int)}, cache=False)
+    pipeline.run(show=False, x=1)
+    with pytest.raises(PipelineFailed):
+        pipeline.run(show=False, x=0)
+    assert [(asked.path, asked.json["code"]) for asked in server.asked] == [
+        ("/all", "PipelineSucceeded"),
+        ("/all", "PipelineFailed"),
+        ("/failed", "PipelineFailed"),
+    ]
+    assert server.asked[0].json["name"] == "nightly"
+
+
+def test_a_search_says_how_it_ended(server: ScriptedServer, tmp_path: Path) -> None:
+    tuner = Tuner(
+        lambda config: {"loss": config["x"]},
+        {"x": [1, 2]},
+        sampler="grid",
+        study=tmp_path / "s",
+        notify=[server.endpoint],
+    )
+    tuner.run(show=False)
+    assert [asked.json["code"] for asked in server.asked] == ["SearchSucceeded"]
+
+
+@pytest.mark.parametrize("notify", ["https://a", ["hunter2"], [7], 7])
+def test_wrong_targets_of_pipelines_and_searches(notify: Any) -> None:
+    for make in (lambda: Pipeline("p", notify=notify), lambda: Tuner(print, {"x": [1]}, notify=notify)):
+        with pytest.raises(InvalidInputError) as caught:
+            make()
+        assert caught.value.problems[0].where.startswith("notify")
+        assert "hunter2" not in str(caught.value)

@@ -57,6 +57,7 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         ("api", "dlc"),
         (st.none(), lambda v, w, _: True),  # jobs of DLC: tests/unit/client/backend/dlc
     ),
+    "debugger": (st.none(), lambda v, w, _: True),  # tests/unit/client/submit/test_debugger.py
     "git_labels": (
         st.booleans(),
         lambda v, w, _: True,
@@ -90,6 +91,8 @@ SHOWN: dict[str, tuple[st.SearchStrategy[Any], Check]] = {
         st.lists(st.sampled_from(["NodeLost", "Preempted", "Other"]), max_size=2, unique=True),
         lambda v, w, _: _tags(w).get("pai-sdk.retry_on") == ",".join(v),
     ),
+    # Rules become a variable: tests/unit/client/submit/test_watch.py
+    "watch": (st.sampled_from([None, [], [{"rule": "Other"}]]), lambda v, w, _: not v),
     "base_job_name": (TEXT | WORDS, lambda v, w, _: w["TrainingJobName"].startswith(v.rstrip("-_.") or v)),
     "output_path": (
         URIS,

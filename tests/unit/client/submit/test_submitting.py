@@ -149,6 +149,7 @@ ELSEWHERE = GUARDS | {"source_dir", "git_config", "git_labels", "allow_secrets",
 ELSEWHERE |= {"roles"}  # tests/unit/client/submit/test_roles.py
 ELSEWHERE |= {"api", "dlc"}  # tests/unit/client/backend/dlc
 ELSEWHERE |= {"jobs", "_plans", "resume"}
+ELSEWHERE |= {"debugger", "watch"}  # test_debugger.py and test_watch.py beside this file
 
 
 @pytest.mark.parametrize(("given", "path", "expected"), GIVEN)

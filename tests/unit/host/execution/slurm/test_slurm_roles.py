@@ -41,7 +41,7 @@ def with_roles(gang: Gang, *instances: Instance) -> list[dict[str, object]]:
 def test_a_job_is_complete_without_its_evaluator(gang: Gang) -> None:
     instances = with_roles(gang, MASTER, EVALUATOR)
     _forward_ends(gang.gang, instances)
-    assert gang.gang.signs() == (False, False, False)
+    assert gang.gang.signs()[:3] == (False, False, False)
     gang.write(MASTER.name, "Succeed", 0)
     _forward_ends(gang.gang, instances)
     assert gang.gang.signs().is_complete

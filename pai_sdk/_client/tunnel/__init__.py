@@ -1,0 +1,1 @@
+"""Connections into running instances of jobs: programs, ports and files, over one WebSocket of the service."""

@@ -1,0 +1,1 @@
+"""Notifications: messages about jobs, their targets and senders; used by client and service."""

@@ -1,0 +1,57 @@
+"""Debugging by an editor, through debugpy. Shipped with jobs: standard library only, syntax of Python 3.8."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+HOST = "127.0.0.1"
+
+
+class Editor:
+    """The debugpy of this process, which listens on a port of this machine's loopback.
+
+    Args:
+        on_wait: called when the process begins to wait for an editor, with the deadline by `time.time()`.
+        on_join: called when an editor has joined.
+    """
+
+    def __init__(self, on_wait: Callable[[float], None], on_join: Callable[[], None]) -> None:
+        # Else it warns about the frozen modules of Python 3.11 in the job's log.
+        os.environ.setdefault("PYDEVD_DISABLE_FILE_VALIDATION", "1")
+        import debugpy  # not installed everywhere
+
+        self._debugpy: Any = debugpy
+        self._on_wait = on_wait
+        self._on_join = on_join
+        self.port: int = debugpy.listen((HOST, 0))[1]
+
+    def stop_at(self, frame: FrameType, timeout_s: float) -> None:
+        """Waits for an editor until the deadline, and suspends the calling thread in a frame of the program."""
+        debugpy = self._debugpy
+        if not debugpy.is_client_connected():
+            self._on_wait(time.time() + timeout_s)
+            # The attribute is replaced by each wait.
+            timer = threading.Timer(timeout_s, lambda: debugpy.wait_for_client.cancel())
+            timer.daemon = True
+            timer.start()
+            try:
+                debugpy.wait_for_client()
+            finally:
+                timer.cancel()
+        if debugpy.is_client_connected():
+            self._on_join()
+            # As `debugpy.breakpoint`, which would stop in this function.
+            import pydevd  # type: ignore[import-not-found] # of debugpy
+
+            pydevd.settrace(
+                suspend=True,
+                trace_only_current_thread=True,
+                patch_multiprocessing=False,
+                stop_at_frame=frame,
+                notify_stdin=False,
+            )

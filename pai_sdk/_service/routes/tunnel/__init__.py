@@ -1,0 +1,1 @@
+"""Tunnels into the instances of jobs."""

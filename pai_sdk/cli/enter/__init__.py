@@ -1,0 +1,1 @@
+"""Commands that enter running jobs: programs, shells, ports and files."""

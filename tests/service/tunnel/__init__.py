@@ -1,0 +1,1 @@
+"""Tunnels into running jobs, through the service."""
