@@ -217,7 +217,8 @@ def test_folders_are_copied_both_ways(job: TrainingJob, tmp_path: Path) -> None:
     folder = output_of(job, "pwd", instance=1).strip()
     assert job.copy_to(source, f"{folder}/new", instance=1, progress=False) == f"{folder}/new"
     (source / "a.txt").write_text("changed")
-    job.copy_to(source / "a.txt", f"{folder}/new", instance=1, progress=False)
+    (source / "newest.txt").symlink_to("a.txt")  # the source itself is followed
+    assert job.copy_to(source / "newest.txt", f"{folder}/new/a.txt", instance=1, progress=False)
     target = tmp_path / "target"
     target.mkdir()
     (target / "other").write_text("stays")

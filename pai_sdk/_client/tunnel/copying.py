@@ -73,8 +73,8 @@ def copy_from(tunnel: JobTunnel, path: str, target: str | os.PathLike[str], *, p
                 incoming.drain()
                 extraction.finish()
         except OSError as error:
-            where = error.filename or extraction.target
-            raise incoming.error or StorageError(f"{where}: {error.strerror or error}") from error
+            path = extraction.path_in(error)
+            raise incoming.error or StorageError(f"{path}: {error.strerror or error}") from error
         # Headers of headers exhaust the stack of the parser.
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             raise incoming.error or StorageError(f"{path}: the job sent a damaged archive: {error}") from error
@@ -260,6 +260,8 @@ class _Upload:
         file = _Outgoing(self._stream, self._on_data)
         with tarfile.open(fileobj=file, mode="w|", bufsize=_CHUNK_BYTES, format=tarfile.PAX_FORMAT) as archive:
             for name, path, _ in entries:
+                # The source itself may be a link, such as one to the newest checkpoint.
+                archive.dereference = not name
                 try:
                     self._add(archive, path, name or self._name)
                 except FileNotFoundError:

@@ -36,6 +36,7 @@ class Extraction:
         self.size_bytes = 0
         self.skipped: dict[str, str] = {}
         self._is_folder = is_folder
+        self._work = target
         self._links: list[tuple[str, str]] = []
         self._folders: list[tuple[str, int]] = []
         if is_folder and target.exists() and not target.is_dir():
@@ -46,7 +47,11 @@ class Extraction:
             raise PathConflictError(f"{target} is neither a file nor a folder", uri=str(target))
 
     def __enter__(self) -> Extraction:
-        self.target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self.target.parent.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError) as error:
+            parent = self.target.parent
+            raise PathConflictError(f"{self.target}: {parent} is no folder", uri=str(parent)) from error
         # Beside the target, so that a move is a rename.
         self._work = Path(tempfile.mkdtemp(prefix=f".{self.target.name[:50]}.", dir=self.target.parent))
         return self
@@ -90,6 +95,14 @@ class Extraction:
             # `mkdtemp` has made it for this user only.
             self._work.chmod(_PERMISSIONS & ~_umask())
             self._work.replace(self.target)
+
+    def path_in(self, error: OSError) -> Path:
+        """Returns the path that an error is about; that of the copy, not of the temporary folder."""
+        path = Path(os.fsdecode(error.filename2 or error.filename or self.target))
+        if self._is_folder and path.is_relative_to(self._work):
+            return self.target / path.relative_to(self._work)
+        is_temporary = path.parent == self.target.parent or path.is_relative_to(self._work)
+        return self.target if is_temporary else path
 
     def _safe_name(self, name: str) -> str | None:
         """Returns the normalized name of a member; None for one outside of the folder."""

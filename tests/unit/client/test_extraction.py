@@ -164,11 +164,33 @@ def test_a_file_is_no_folder(tmp_path: Path) -> None:
         ("folder", [member("folder")], False),
         ("folder", [member("a", b"x")], True),
         ("folder", [member("link/file", b"x")], True),
+        ("file/in", [member("in", b"x")], False),
+        ("file/deep/in", [member("a", b"x")], True),
     ):
         with pytest.raises(PathConflictError):
             extracted(tmp_path / target, *members, is_folder=is_folder)
     assert (tmp_path / "file").read_text() == "1"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "folder"]
+
+
+def test_errors_name_the_copy_and_not_the_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def path_in_error(name: str, *, is_folder: bool) -> Path:
+        extraction = Extraction(tmp_path / name, is_folder=is_folder)
+        with pytest.raises(OSError) as caught, extraction:  # noqa: PT011 - any
+            info, content = member("x" * 300, b"x")
+            extraction.add(info, lambda file, _: file.write(content) and None)
+        return extraction.path_in(caught.value)
+
+    assert path_in_error("copy", is_folder=False) == tmp_path / "copy"
+    assert path_in_error("copy", is_folder=True) == tmp_path / "copy" / ("x" * 300)
+
+    def refuse(prefix: str, dir: Path) -> str:
+        raise PermissionError(13, "Permission denied", f"{dir}/{prefix}0a")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refuse)
+    assert path_in_error("copy", is_folder=True) == tmp_path / "copy"
 
 
 def test_an_incomplete_file_does_not_appear(tmp_path: Path) -> None:

@@ -99,9 +99,8 @@ def write_archive(parameters: Mapping[str, Any]) -> int:
         report({"error": {"code": "InvalidArchive", "message": str(error)}})
         return 1
     except OSError as error:
-        # A full disk is reported without a name.
-        message = reason(error) if error.filename else f"{target}: {reason(error)}"
-        report({"error": {"code": "NotWritable", "message": message}})
+        # A full disk is reported without a name, and other errors name the temporary file.
+        report({"error": {"code": "NotWritable", "message": f"{target}: {error.strerror or error}"}})
         return 1
     report({"written": {"path": str(target), "files": extraction.files, "bytes": extraction.bytes}})
     return 0

@@ -313,19 +313,24 @@ def test_what_cannot_be_written(tunnel: Tunnel, parameters: dict[str, object], c
     assert caught.value.code == code
 
 
-def test_a_failed_write_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("names", [(), (".pai-sdk-0a",)], ids=["without", "of-the-temporary-file"])
+def test_a_failed_write_names_the_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, names: tuple[str, ...]
+) -> None:
     archives = import_module("pai_sdk._host.agent.tunnel.in_job.archives")  # Linux only
     events = list[dict[str, Any]]()
 
     def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), *names)
 
     monkeypatch.setattr(archives.Extraction, "extract", fail)
     monkeypatch.setattr(archives, "report", events.append)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
     target = tmp_path / "new"
     assert archives.write_archive({"path": str(target), "mode": "file"}) == 1
-    assert events[-1]["error"]["message"].startswith(f"{target}: ")
+    message = events[-1]["error"]["message"]
+    assert message.startswith(f"{target}: ")
+    assert ".pai-sdk" not in message
 
 
 def test_the_client_leaves_in_the_middle(tunnel: Tunnel, folder: Path) -> None:
