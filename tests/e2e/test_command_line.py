@@ -378,7 +378,7 @@ def test_a_command_beside_a_running_job_and_what_it_uses(session: Session) -> No
     assert pai(session, "stop", "--wait", job_id).returncode == 0
     gone = pai(session, "exec", job_id, "true")
     assert gone.returncode == 1
-    assert "commands run only in running instances" in gone.stderr
+    assert f"pai-sdk download {job_id}" in gone.stderr
 
 
 def test_a_reader_of_a_watched_list_that_goes_away_is_no_error(session: Session) -> None:

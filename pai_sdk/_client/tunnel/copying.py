@@ -73,8 +73,8 @@ def copy_from(tunnel: JobTunnel, path: str, target: str | os.PathLike[str], *, p
                 incoming.drain()
                 extraction.finish()
         except OSError as error:
-            path = extraction.path_in(error)
-            raise incoming.error or StorageError(f"{path}: {error.strerror or error}") from error
+            where = extraction.path_in(error)
+            raise incoming.error or StorageError(f"{where}: {error.strerror or error}") from error
         # Headers of headers exhaust the stack of the parser.
         except (tarfile.TarError, ValueError, OverflowError, RecursionError) as error:
             raise incoming.error or StorageError(f"{path}: the job sent a damaged archive: {error}") from error

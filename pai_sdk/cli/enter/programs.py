@@ -30,6 +30,9 @@ def exec_(
     argv = [*(command or ())]
     if argv[:1] == ["--"]:
         argv = argv[1:]
+    elif argv and argv[0].startswith("-"):
+        problem = f"{argv[0]} is after JOB, where the command starts"
+        raise InvalidInputError([Problem("COMMAND", problem, "options come before JOB")])
     job, name = find_instance(job_id, instance)
     if not all_instances:
         raise typer.Exit(job.exec(argv, instance=name) if argv else job.shell(instance=name))

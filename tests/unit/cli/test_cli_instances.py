@@ -109,6 +109,8 @@ def test_what_cannot_be_entered(pai: Pai, memory: FakeBackend, entry: Recorded) 
         pai("exec", "--instance", "0", "train1:1", "ls")
     with refused(InvalidInputError, "COMMAND"):
         pai("exec", "--all", "train1")
+    with refused(InvalidInputError, "COMMAND"):
+        pai("exec", "train1", "--all", "ls")
     assert entry.commands == []
 
 
