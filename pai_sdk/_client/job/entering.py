@@ -17,6 +17,7 @@ from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.job.debugging import WaitingProcess, wait_for_process, waiting_processes
 from pai_sdk._client.job.follow.stream import select_instances
 from pai_sdk._client.job.stacks import JobStacks, read_stacks
+from pai_sdk._client.tunnel.attempts import Attempt
 from pai_sdk._client.tunnel.copying import Copied, check_remote_path, copy_from, copy_to
 from pai_sdk._client.tunnel.forwarding import PortForward, parse_ports
 from pai_sdk._client.tunnel.opening import JobTunnel
@@ -80,10 +81,13 @@ class EnteredJob:
         self._backend = backend
         self._job_id = record.training_job_id
         self._names = names
+        self._attempt = Attempt(lambda: backend.get(record.training_job_id), record)
 
     def connect(self, instance: str | int | None = None) -> JobTunnel:
         """Opens a tunnel into an instance: its rank, its suffix (`worker-1`) or its full name."""
-        return self._backend.connect_tunnel(self._job_id, self.instance_name(instance))
+        tunnel = self._backend.connect_tunnel(self._job_id, self.instance_name(instance))
+        tunnel.explain_end(self._attempt.explain)
+        return tunnel
 
     def exec(
         self,
@@ -95,8 +99,7 @@ class EnteredJob:
     ) -> int | ExecResult:
         """Runs a program in an instance; returns its exit code, or with `capture` its output too."""
         argv, data = _checked(command), _checked_input(input)
-        name = self.instance_name(instance)
-        with self._backend.connect_tunnel(self._job_id, name) as tunnel:
+        with self.connect(instance) as tunnel:
             if capture:
                 return _captured(tunnel, argv, data)
             streams = Streams(
@@ -141,8 +144,19 @@ class EnteredJob:
 
     def forward(self, ports: Any, instance: str | int | None, **options: Any) -> PortForward:
         """Opens port forwards; the result closes them."""
-        parsed = parse_ports(ports, reverse=bool(options.get("reverse")))
-        return PortForward(self.connect(instance), parsed, **options)
+        parsed, name = parse_ports(ports, reverse=bool(options.get("reverse"))), self.instance_name(instance)
+
+        def connect(record: JobRecord) -> JobTunnel:
+            # A failure leaves the attempt as it is.
+            entered = EnteredJob(self._backend, record)
+            tunnel = entered.connect(name)
+            self._attempt = entered._attempt
+            return tunnel
+
+        def reenter(error: PaiError, is_closed: threading.Event) -> JobTunnel:
+            return self._attempt.enter_next(error, connect, is_closed)
+
+        return PortForward(self.connect(name), parsed, reenter=reenter, **options)
 
     def stacks(self, instance: str | int | None, *, native: bool, timeout_s: float) -> JobStacks:
         """Reads the stacks of one instance or of all."""
@@ -217,7 +231,7 @@ class EnteredJob:
 
         def enter(rank: int) -> Any:
             try:
-                with self._backend.connect_tunnel(self._job_id, self._names[rank]) as tunnel:
+                with self.connect(rank) as tunnel:
                     tunnels.add(tunnel)
                     return run(tunnel, rank)
             except PaiError as error:

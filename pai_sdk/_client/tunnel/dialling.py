@@ -115,7 +115,8 @@ class Dialler:
     def _final_error(self, connection: WebSocketTransport | PolledTransport) -> PaiError | None:
         code, reason = connection.close_code, connection.close_reason
         if code == _JOB_FINISHED:
-            return JobError(f"job {self._job_id} has finished, so its tunnel was closed", job_id=self._job_id)
+            message = f"the processes of job {self._job_id} have ended, so its tunnel was closed"
+            return JobError(message, job_id=self._job_id)
         if code == _REFUSED:
             message = f"the service closed the tunnel: {reason or 'the key may no longer open it'}"
             return api_error(message, code="Forbidden", status_code=403, request_id=None)

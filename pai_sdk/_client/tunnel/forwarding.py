@@ -105,9 +105,12 @@ class PortForward:
         *,
         reverse: bool = False,
         on_error: Callable[[str], object] = _log.warning,
+        reenter: Callable[[PaiError, threading.Event], JobTunnel] | None = None,
     ) -> None:
         self.instance = tunnel.instance
         self._tunnel = tunnel
+        self._on_error = on_error
+        self._reenter = reenter
         self._is_closed = threading.Event()
         self._closing = threading.Lock()
         self._cleanup = ExitStack()
@@ -151,7 +154,16 @@ class PortForward:
 
     def _serve(self) -> None:
         try:
-            self._direction.serve()
+            while not self._is_closed.is_set():
+                try:
+                    self._direction.serve()
+                except PaiError as error:
+                    if self._reenter is None or self._is_closed.is_set():
+                        raise
+                    self._on_error(str(reason_of(error)))
+                    # Connections of this machine wait until then.
+                    self._tunnel = self._reenter(error, self._is_closed)
+                    self._direction.enter(self._tunnel)
         except PaiError as error:
             if not self._is_closed.is_set():
                 self._error = reason_of(error)
@@ -181,6 +193,10 @@ class _Direction:
 
     def _bind(self, port: ForwardedPort) -> ForwardedPort:
         raise NotImplementedError
+
+    def enter(self, tunnel: JobTunnel) -> None:
+        """Continues with another tunnel."""
+        self._tunnel = tunnel
 
     def serve(self) -> None:
         """Accepts connections until the forwards are closed."""
@@ -240,6 +256,12 @@ class _Reverse(_Direction):
         bound = ForwardedPort(port.local, _bound_port(listener.result, port.remote))
         self._ports[listener.number] = bound
         return bound
+
+    def enter(self, tunnel: JobTunnel) -> None:
+        """Continues with another tunnel, in whose instance nothing listens yet."""
+        super().enter(tunnel)
+        self._ports.clear()
+        self.ports = tuple(self._bind(port) for port in self.ports)
 
     def serve(self) -> None:
         """Accepts connections until the forwards are closed."""

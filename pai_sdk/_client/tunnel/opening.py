@@ -69,6 +69,10 @@ class JobTunnel:
         """Returns whether there is a connection now, as far as this process knows."""
         return self._is_connected.is_set()
 
+    def explain_end(self, explain: Callable[[Exception], Exception]) -> None:
+        """Sets what returns the reason of an end that this process has not caused."""
+        self._link.explain = explain
+
     def open(self, kind: str, **parameters: Any) -> Stream:
         """Opens a stream.
 

@@ -103,6 +103,7 @@ class _Link:
         rejoin_s: seconds for which a detached link waits.
         ping_s: a frame is sent at least this often.
         silence_s: a connection without a frame for this long is closed.
+        explain: returns the error with which a link ends that the peer, or a refused connection, has ended.
     """
 
     def __init__(self, session: str = "", *, rejoin_s: float = 120.0) -> None:
@@ -123,6 +124,7 @@ class _Link:
         self._is_sending = False  # the writer has a batch that has not left
         self._is_closing = False
         self._error: Exception | None = None
+        self.explain: Callable[[Exception], Exception] = _same
         self._on_frame: Callable[[memoryview], None] = _ignore
         self._on_end: Callable[[Exception], None] = _ignore
 
@@ -257,7 +259,7 @@ class _Link:
             elif kind == frames.BYE:
                 content = frames.json_of(frame[1:])
                 message = str(content.get("message", "the other end has closed the tunnel"))
-                self.end(TunnelClosedError(str(content.get("code", "Ended")), message))
+                self.end(self.explain(TunnelClosedError(str(content.get("code", "Ended")), message)))
             elif kind == frames.REFUSED:
                 self.end(refused_error(frame[1:]))
             elif kind != frames.PONG:
@@ -420,7 +422,7 @@ class ResumableLink(_Link):
                     return
                 self._dial_again()
         except Exception as error:
-            self.end(error)
+            self.end(self.explain(error))
         finally:
             self._dial = None
 
@@ -464,6 +466,10 @@ def refused_error(body: bytes | memoryview) -> TunnelRefusedError:
 
 def _ignore(_: object) -> None:
     """Does nothing."""
+
+
+def _same(error: Exception) -> Exception:
+    return error
 
 
 def _can_pass(error: BaseException) -> bool:

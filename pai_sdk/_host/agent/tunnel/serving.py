@@ -35,7 +35,7 @@ def main(state_dir: Path, listener: int, ancestor: int) -> int:
 
     def serve(spawner: Spawner) -> None:
         server = TunnelServer(socket.socket(fileno=listener), handlers(spawner), idle_s=_IDLE_S)
-        close_on_signal(server, TunnelClosedError("JobEnded", "the job has ended"))
+        close_on_signal(server, TunnelClosedError("JobEnded", "the processes of the job have ended"))
         server.serve_forever()
 
     return run(view, serve)

@@ -32,7 +32,7 @@ _IDLE_S = 600.0
 _OTHER_S = 20.0  # how long another process that is starting may take
 _POLL_S = 0.1
 _CHECK_S = 5.0
-_JOB_ENDED = TunnelClosedError("JobEnded", "the job has ended")
+_JOB_ENDED = TunnelClosedError("JobEnded", "the processes of the job have ended")
 
 
 def main(root: Path, engine_url: str) -> int:
