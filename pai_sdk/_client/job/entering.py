@@ -72,11 +72,11 @@ class EnteredJob:
     def __init__(self, backend: Backend, record: JobRecord) -> None:
         names = record.instance_names
         if record.status != JobStatus.RUNNING or not names:
-            job_id, is_finished = record.training_job_id, record.status.is_terminal
-            hint = (
-                f"its outputs: pai-sdk download {job_id}" if is_finished else f"the reason: pai-sdk why {job_id}"
-            )
+            job_id = record.training_job_id
             reason = f"job {job_id} is {record.status}, and only a running job can be entered"
+            hint = f"the reason: pai-sdk why {job_id}"
+            if record.status.is_terminal:
+                hint = f"its outputs: pai-sdk download {job_id}"
             raise InvalidInputError([Problem("JOB", reason, hint)])
         self._backend = backend
         self._job_id = record.training_job_id
