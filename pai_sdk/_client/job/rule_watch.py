@@ -11,6 +11,7 @@ from pai_sdk._client.job.follow.polling import may_appear_later
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._data.rules.codec import default_rules, merged, rules_of_variables
 from pai_sdk._data.rules.evaluator import RuleEvaluator
+from pai_sdk._data.rules.log_lines import metric_lines
 from pai_sdk._data.rules.rules import Rule
 from pai_sdk._data.rules.signals import Finding, InstanceSample, Point, Sample
 from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint
@@ -125,8 +126,11 @@ class RuleWatch:
             if len(page.lines) < _PAGE_LINES:
                 break
         self._bytes[name] = self._bytes.get(name, 0) + sum(map(len, lines))
+        flooded = metric_lines("\n".join(lines[:-_PAGE_LINES]).encode())
         states = [state for line in lines[-_PAGE_LINES:] for state in line.split("\r")]
-        return InstanceSample(self._bytes[name], states, gpu_percent=usage.gpu_percent if usage else None)
+        return InstanceSample(
+            self._bytes[name], [*flooded, *states], gpu_percent=usage.gpu_percent if usage else None
+        )
 
     def _points(self) -> list[Point]:
         """Returns the values since the last call."""

@@ -58,7 +58,7 @@ class FigureRules:
         key = f"{point.instance}/{point.rank}/{point.name}"
         series = self._series.get(key)
         if series is None:
-            if len(self._series) >= _MAX_SERIES:
+            if len(self._series) >= _MAX_SERIES and not self._has_room(point):
                 return
             series = self._series[key] = _Series(point.name, point.instance)
         if point.step is not None and point.step < series.step:  # it continues from a checkpoint
@@ -73,6 +73,13 @@ class FigureRules:
         rule = self._rules.get(MetricJump.code)
         if isinstance(rule, MetricJump) and _applies(rule.metrics, point.name, is_default=_is_loss(point.name)):
             self._compare(series, point.value, rule)
+
+    def _has_room(self, point: Point) -> bool:
+        """Makes room for a value that is not finite: a finite series is dropped."""
+        if math.isfinite(point.value):
+            return False
+        unremarkable = (key for key, each in self._series.items() if not each.not_finite and not each.beyond)
+        return self._series.pop(next(unremarkable, ""), None) is not None
 
     @staticmethod
     def _compare(series: _Series, value: float, rule: MetricJump) -> None:

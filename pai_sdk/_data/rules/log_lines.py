@@ -20,9 +20,13 @@ _VALUE = re.compile(
     r"(nan|[-+]?inf(?:inity)?|[-+]?\d+(?:\.\d*)?(?:e[-+]?\d+)?)(?![\w.])",
     re.IGNORECASE,
 )
-_LIKELY_METRIC = re.compile(r"loss|nll|entropy|objective|reward", re.IGNORECASE)
-_MAX_LINE = 2000
+_LIKELY_NAMES = ("loss", "nll", "entropy", "objective", "reward")
+_LIKELY_METRIC = re.compile("|".join(_LIKELY_NAMES), re.IGNORECASE)
+MAX_LINE = 2000
+"""Characters of a line that are searched."""
+
 _MAX_TEMPLATES = 64
+_MAX_METRIC_LINES = 100
 
 
 class LogProgress:
@@ -35,7 +39,7 @@ class LogProgress:
         """Returns whether any of the new lines is progress."""
         is_progress = False
         for line in lines:
-            text = line[:_MAX_LINE].strip()
+            text = line[:MAX_LINE].strip()
             if not text:
                 continue
             if not _RETRY.search(text):
@@ -59,12 +63,29 @@ class LogProgress:
 def values_of_lines(lines: Iterable[str], instance: str) -> Iterator[Point]:
     """Yields the values of losses and their like in log lines, such as `loss=0.31`; NaN and infinities too."""
     for line in lines:
-        text = line[:_MAX_LINE]
+        text = line[:MAX_LINE]
         # First: it is much faster than the other pattern, and most lines have no such name.
         if _LIKELY_METRIC.search(text):
             for name, value in _VALUE.findall(text):
                 if _LIKELY_METRIC.search(name):
                     yield Point(name, float(value), instance, PRINTED)
+
+
+def metric_lines(chunk: bytes) -> list[str]:
+    """Returns the lines of a large part of a log that might have values of metrics, or a sample of these."""
+    # Literals in lower case: several times faster than a pattern that ignores case.
+    lower, starts = chunk.lower(), set[int]()
+    for name in _LIKELY_NAMES:
+        literal, at = name.encode(), 0
+        while (at := lower.find(literal, at)) >= 0:
+            start = max(lower.rfind(end, max(0, at - MAX_LINE), at) for end in (b"\n", b"\r")) + 1
+            starts.add(start or max(0, at - MAX_LINE))
+            ends = (lower.find(end, at, at + MAX_LINE) for end in (b"\n", b"\r"))
+            at = min((end for end in ends if end >= 0), default=at + MAX_LINE)
+    ordered = sorted(starts)
+    # Every n-th, and not the ones that are NaN: of these, one in many can be normal.
+    ordered = ordered[:: len(ordered) // _MAX_METRIC_LINES + 1]
+    return [line for start in ordered for line in split_lines(chunk[start : start + MAX_LINE])[:1]]
 
 
 def split_lines(chunk: bytes) -> list[str]:

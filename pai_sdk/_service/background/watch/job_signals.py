@@ -13,13 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._core.files import open_plain
-from pai_sdk._data.rules.log_lines import split_lines
+from pai_sdk._data.rules.log_lines import MAX_LINE, metric_lines, split_lines
 from pai_sdk._data.rules.signals import PRINTED, InstanceSample, Point, Sample
 from pai_sdk._data.run.events.points import Part
 from pai_sdk._data.stacks.processes import ProcessStack
 from pai_sdk._service.background.usage import InstanceUse
 
-_MAX_NEW_BYTES = 64 << 10  # of a log in one sample; of more, the last ones
+_MAX_NEW_BYTES = 64 << 10  # of a log in one sample; of more, the last ones, and the values of metrics before
+_CHUNK_BYTES = 1 << 20
+_MAX_SEARCH_S = 0.1  # CPU time of one job and sample, about 25 MiB of flooded logs
 _MAX_POINTS = 200  # of one part: a restarted service reads all event files again
 _MAX_PENDING = 5000
 
@@ -81,10 +83,13 @@ class JobSignals:
     ) -> Sample:
         """Returns the signals since the last sample."""
         free, total = self._disk()
+        search_until_s = time.thread_time() + _MAX_SEARCH_S
         return Sample(
             time.monotonic(),
             {
-                name: self._instance(name, log, uses.get(name), name in ended, name in debugged)
+                name: self._instance(
+                    _new_lines(log, search_until_s), log, uses.get(name), name in ended, name in debugged
+                )
                 for name, log in self._logs.items()
             },
             self._new_points(),
@@ -98,9 +103,8 @@ class JobSignals:
         )
 
     def _instance(
-        self, name: str, log: _Log, use: InstanceUse | None, has_ended: bool, is_debugged: bool
+        self, lines: list[str], log: _Log, use: InstanceUse | None, has_ended: bool, is_debugged: bool
     ) -> InstanceSample:
-        lines = _new_lines(log)
         if use is None:
             return InstanceSample(log.offset, lines, has_ended=has_ended, is_debugged=is_debugged)
         idle = [each for each in use.processes if each.is_shell or each.is_sleeper]
@@ -153,13 +157,24 @@ class JobSignals:
         self._last_wall_s.update({key: float(wall) for key, wall in state["last_wall_s"].items()})
 
 
-def _new_lines(log: _Log) -> list[str]:
-    """Returns the lines behind the offset, and moves it; a log that was replaced is read from its start."""
+def _new_lines(log: _Log, search_until_s: float) -> list[str]:
+    """Returns the lines behind the offset, and moves it; a log that was replaced is read from its start.
+
+    Of a flooded log: the last lines, and those before them that might have values of metrics.
+    """
+    lines = list[str]()
     with suppress(OSError), open_plain(log.path) as file:
         size = file.seek(0, 2)
-        start = log.offset if log.offset <= size else 0
+        at = log.offset if log.offset <= size else 0
+        tail = max(at, size - _MAX_NEW_BYTES)
         log.offset = size
-        if size > start:
-            file.seek(max(start, size - _MAX_NEW_BYTES))
-            return split_lines(file.read(_MAX_NEW_BYTES))
-    return []
+        while tail - at > MAX_LINE and time.thread_time() < search_until_s:
+            file.seek(at)
+            chunk = file.read(min(_CHUNK_BYTES, tail - at))
+            complete = chunk[: chunk.rfind(b"\n") + 1] or chunk
+            lines += metric_lines(complete)
+            at += len(complete) or tail  # a log that was truncated meanwhile
+        if size > at:
+            file.seek(at if tail - at <= MAX_LINE else tail)
+            lines += split_lines(file.read(_MAX_NEW_BYTES + MAX_LINE))
+    return lines
