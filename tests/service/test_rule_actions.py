@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import sqlite3
+import sys
+from contextlib import closing
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from sqlalchemy import event, insert, select
 
 from pai_sdk._data.rules.codec import WatchConfig
 from pai_sdk._data.rules.rules import NoProgress
 from pai_sdk._data.rules.signals import Finding
 from pai_sdk._service.background.watch.rule_watcher import RuleWatcher
+from pai_sdk._service.services.jobs.changes import Changes
+from pai_sdk._service.services.jobs.job_table import Jobs
+from pai_sdk._service.services.jobs.queueing.submission import NewJob
+from pai_sdk._service.state.database import Database
+from pai_sdk._service.state.models import Job
+from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.status import JobStatus
+from tests.service.services import job_body
 
 
 class Place:
@@ -42,6 +55,7 @@ class Place:
             evaluator=evaluator,
             signals=signals,
             stacks=None,
+            unreported=[],
         )
 
     def observe(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -81,3 +95,29 @@ def test_another_attempt_is_not_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     assert place.observe(monkeypatch) == ["NoProgress"]
     place.attempt = 2  # while the stacks were read
     assert place.observe(monkeypatch) == ["NoProgress"]
+
+
+def test_more_running_jobs_than_parameters_of_a_statement(tmp_path: Path) -> None:
+    database = Database.in_file(tmp_path / "jobs.db")
+    with closing(database):
+        jobs = Jobs(database, Changes())
+        first = jobs.create(NewJob(TrainingJobRequest.model_validate(job_body()), "1"))
+        jobs.move(first, JobStatus.RUNNING, text="started")
+        with database.write() as session:
+            (row,) = session.execute(select(Job.__table__)).mappings()
+            copies = [
+                {**row, "id": f"train{number}", "number": row["number"] + number} for number in range(1, 1500)
+            ]
+            session.execute(insert(Job), copies)
+        ids = [first, *(copy["id"] for copy in copies)]
+
+        @event.listens_for(database.engine, "checkout")
+        def limit(connection: Any, *_: object) -> None:
+            if sys.version_info >= (3, 11):  # as SQLite before 3.32
+                connection.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+
+        collector: Any = SimpleNamespace(job_ids=ids)
+        nothing: Any = None
+        watcher = RuleWatcher(jobs, nothing, nothing, collector, nothing, config=WatchConfig(), interval_s=1.0)
+        rows, _ = watcher._running()
+        assert sorted(row.id for row in rows) == sorted(ids)

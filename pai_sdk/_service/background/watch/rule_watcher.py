@@ -153,11 +153,13 @@ class RuleWatcher:
                 logger.exception("the rules of job %s cannot be evaluated", row.id)
 
     def _running(self) -> tuple[list[Job], dict[str, list[Progress]]]:
-        # lazyload: each relationship with selectin loading would cost another query.
-        query = select(Job).where(Job.status == JobStatus.RUNNING, Job.id.in_(self._collector.job_ids))
+        # By their status and not by their ids: databases limit the parameters of a statement (SQLite before 3.32:
+        # 999). lazyload: each relationship with selectin loading would cost another query.
+        watched, is_running = {*self._collector.job_ids}, Job.status == JobStatus.RUNNING
         with self._jobs.database.read() as session:
-            rows = list(session.scalars(query.options(lazyload("*"))))
-            return rows, latest_progress_of(session, [row.id for row in rows])
+            jobs = session.scalars(select(Job).where(is_running).options(lazyload("*")))
+            rows = [job for job in jobs if job.id in watched]
+            return rows, latest_progress_of(session, select(Job.id).where(is_running))
 
     # ---- one job ------------------------------------------------------------------------------------------
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import Select, select
 from sqlalchemy.orm import Session
 
 from pai_sdk._service.state.models import Progress
@@ -23,8 +24,8 @@ def progress_patterns(spec: AlgorithmSpec) -> Iterator[tuple[str, str]]:
         yield REMAINING_TIME, defined.remaining_time.regex
 
 
-def latest_progress_of(session: Session, job_ids: Collection[str]) -> dict[str, list[Progress]]:
-    """Returns the last progress values of several jobs, by job."""
+def latest_progress_of(session: Session, job_ids: Collection[str] | Select[Any]) -> dict[str, list[Progress]]:
+    """Returns the last progress values of several jobs, by job; the query of a select may match any number."""
     figures_by_job: dict[str, list[Progress]] = {}
     for figure in session.scalars(select(Progress).where(Progress.job_id.in_(job_ids)).order_by(Progress.name)):
         figures_by_job.setdefault(figure.job_id, []).append(figure)
