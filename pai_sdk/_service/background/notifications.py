@@ -1,9 +1,10 @@
-"""Delivers the messages of the queue, by one thread."""
+"""Delivers the messages of the queue, by a few threads."""
 
 from __future__ import annotations
 
 import logging
 import random
+import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -35,6 +36,8 @@ _MAX_PAUSE_S = 3600.0
 _GIVE_UP_S = 24 * 3600.0
 _MAX_SLEEP_S = 30.0  # the system clock may be set, and waits do not count suspend
 _MAX_LOG_BYTES = 256 << 10
+_MAX_THREADS = 4  # of targets that are sent to at the same time; Apprise starts a process for each message
+_CLOSE_S = 5.0  # a message to a slow target is sent again after the next start
 _SOON_S = 300.0  # a service that is idle otherwise waits so long for the next attempt
 
 
@@ -43,7 +46,9 @@ class NotificationWorker:
 
     A message is removed after its delivery: a service that is killed between the two sends it again, with the same
     `id`. After a failed attempt, all messages to that target wait, longer each time: one that does not respond
-    must not delay the others.
+    must not delay the others. Nor must one that responds slowly: each target is sent to by a thread of its own.
+
+    `_lock` guards `_threads` and `_error`.
     """
 
     def __init__(
@@ -67,6 +72,9 @@ class NotificationWorker:
         self._jitter = jitter
         self._sent_at: dict[str, deque[float]] = {}  # by target: of the last minute
         self._next_at: float | None = None
+        self._threads: dict[str, threading.Thread] = {}  # by target
+        self._error: Exception | None = None  # of the queue, in one of these threads
+        self._lock = threading.Lock()
         self.task = PeriodicTask(
             "notifications",
             self._pause_s,
@@ -78,24 +86,69 @@ class NotificationWorker:
 
     @property
     def is_idle(self) -> bool:
-        """Returns True if no message is due soon."""
+        """Returns True if no message is sent or due soon."""
         next_at = self._next_at
-        return not self.task.is_pending and (next_at is None or next_at - self._now() > _SOON_S)
+        with self._lock:
+            is_working = bool(self._threads) or self.task.is_pending
+        return not is_working and (next_at is None or next_at - self._now() > _SOON_S)
 
-    def run_due(self) -> None:
-        """Delivers the messages that are due now, as far as their targets accept them."""
-        for identity in self._queue.due_identities(self._now()):
+    def start_due(self) -> None:
+        """Starts to deliver the messages that are due now; the task is woken when their targets are done."""
+        now = self._now()
+        for identity in self._queue.due_identities(now):
             if self.task.closing.is_set() or not self._can_act():
                 return
-            self._run_target(identity)
+            with self._lock:
+                if len(self._threads) >= _MAX_THREADS:
+                    break
+                if identity not in self._threads:
+                    thread = threading.Thread(
+                        target=self._send, args=(identity,), name="notification", daemon=True
+                    )
+                    self._threads[identity] = thread
+                    thread.start()
+        self._next_at = self._queue.next_at(now)
 
-    # ---- the thread ---------------------------------------------------------------------------------------
+    def join(self, deadline_s: float) -> bool:
+        """Waits for the targets that are sent to; returns False if some are not done by the deadline."""
+        until_s = time.monotonic() + deadline_s
+        with self._lock:
+            threads = [*self._threads.values()]
+        for thread in threads:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        return not any(thread.is_alive() for thread in threads)
+
+    def close(self) -> None:
+        """Stops the threads. A message that is on its way may be sent again after the next start."""
+        self.task.close()
+        if not self.join(_CLOSE_S):
+            logger.warning("a target of notifications does not respond; its message stays in the queue")
+
+    # ---- the threads --------------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        self.run_due()
+        with self._lock:
+            error, self._error = self._error, None
+        if error is not None:  # the task logs it, and makes a pause
+            raise error
+        self.start_due()
         earliest = self._now() - _WINDOW_S
-        self._sent_at = {key: times for key, times in self._sent_at.items() if times and times[-1] > earliest}
-        self._next_at = self._queue.next_at()
+        # In this thread only, so that no target is started meanwhile.
+        for identity, times in [*self._sent_at.items()]:
+            if identity not in self._threads and (not times or times[-1] <= earliest):
+                del self._sent_at[identity]
+
+    def _send(self, identity: str) -> None:
+        error = None
+        try:
+            self._run_target(identity)
+        except Exception as failure:  # such as a full disk
+            error = failure
+        # Together: the worker is never idle in between.
+        with self._lock:
+            del self._threads[identity]
+            self._error = self._error or error
+            self.task.wake()
 
     def _pause_s(self) -> float | None:
         if self._next_at is None:
@@ -212,5 +265,5 @@ def start_notifications(
         can_act=can_act,
     )
     worker.task.start()
-    stack.callback(worker.task.close)
+    stack.callback(worker.close)
     return worker

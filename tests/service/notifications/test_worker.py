@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
 from tests.service.postgres import url_for
 from tests.service.services import job_body
+from tests.support.waiting import until
 from tests.unit.client.api.scripted_server import Reply, Reset, ScriptedServer
 
 LOCAL = AddressGuard.of(["127.0.0.1"])
@@ -75,7 +77,9 @@ class Place:
 
     def run(self, after_s: float = 0.0) -> None:
         self.now += after_s
-        self.worker.run_due()
+        while self.queue.due_identities(self.now):
+            self.worker.start_due()
+            assert self.worker.join(60)
 
     def add(self, *targets: Target | str, name: str = "demo") -> str:
         request = TrainingJobRequest.model_validate(job_body(TrainingJobName=name))
@@ -127,7 +131,9 @@ def test_the_end_of_a_job_is_announced_once(place: Place, server: ScriptedServer
     assert (message["message"], message["reason_code"]) == ("Memory ran out.", "Oom")
     assert (message["url"], message["lines"]) == (f"http://page/{job_id}", ["first", "last"])
     assert place.events(job_id) == []
-    assert place.worker.is_idle
+    place.worker.task.start()
+    until(lambda: place.worker.is_idle)
+    place.worker.close()
 
 
 @pytest.mark.parametrize(
@@ -329,3 +335,80 @@ def test_a_rule_that_fires_without_end_fills_no_database(place: Place, server: S
     job_id = place.add(f"{server.endpoint}/hook")
     counts = [place.queue.enqueue(job_id, "NaN", "again") for _ in range(300)]
     assert 150 < sum(counts) < 250
+
+
+def test_equal_urls_with_other_headers_are_other_targets(place: Place, server: ScriptedServer) -> None:
+    teams = ["red", "blue"]
+    for number in range(4 * MAX_PER_MINUTE):
+        hook = Webhook(f"{server.endpoint}/hook", {"Authorization": teams[number % 2]})
+        place.end(place.add(hook, name=f"{teams[number % 2]}{number}"))
+    place.run()
+    for team in teams:
+        messages = [request.json for request in server.asked if request.headers["authorization"] == team]
+        assert len(messages) == MAX_PER_MINUTE
+        assert all(message["name"].startswith(team) for message in messages)
+        assert messages[-1]["folded"] == MAX_PER_MINUTE
+
+
+def test_a_message_is_not_folded_into_one_with_a_wrong_secret(place: Place, server: ScriptedServer) -> None:
+    server.script = [Reply({"errcode": 0})]
+    for number in range(2 * MAX_PER_MINUTE):
+        secret = "wrong" if number < MAX_PER_MINUTE else "right"
+        place.end(place.add(f"dingtalk+{server.endpoint}/robot#secret={secret}", name=f"job{number}"))
+    place.run()
+    assert len(server.asked) == 2 * MAX_PER_MINUTE
+
+
+def test_a_slow_target_does_not_delay_others(
+    place: Place, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow, quick = threading.Event(), Webhook(f"{server.endpoint}/quick")
+    deliver = Webhook.deliver
+
+    def wait_or_deliver(target: Webhook, *arguments: Any) -> None:
+        if "slow" in target.url:
+            slow.wait(60)
+        deliver(target, *arguments)
+
+    monkeypatch.setattr(Webhook, "deliver", wait_or_deliver)
+    monkeypatch.setattr("pai_sdk._service.background.notifications._CLOSE_S", 0.1)
+    place.end(place.add(f"{server.endpoint}/slow"))
+    place.worker.task.start()
+    until(lambda: not place.queue.due_identities(place.now) or place.worker._threads)
+    place.end(place.add(quick))
+    place.worker.task.wake()
+    until(lambda: server.asked)
+    assert not place.worker.is_idle
+    place.worker.close()  # ends, though a target does not respond
+    assert [request.path for request in server.asked] == ["/quick"]
+    slow.set()
+    assert place.worker.join(60)
+
+
+def test_a_target_is_sent_to_by_one_thread(place: Place, server: ScriptedServer) -> None:
+    for number in range(3):
+        place.end(place.add(f"{server.endpoint}/hook", name=f"job{number}"))
+    for _ in range(5):
+        place.worker.start_due()
+    assert place.worker.join(60)
+    assert [request.json["name"] for request in server.asked] == ["job0", "job1", "job2"]
+
+
+def test_an_error_of_the_queue_in_a_thread_is_logged_and_tried_again(
+    place: Place, server: ScriptedServer, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [OSError(28, "No space left on device")]
+    pending = place.queue.pending
+
+    def fail_once(*arguments: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return pending(*arguments)
+
+    place.worker.task._retry_s = 0.01
+    monkeypatch.setattr(place.queue, "pending", fail_once)
+    place.end(place.add(f"{server.endpoint}/hook"))
+    place.worker.task.start()
+    until(lambda: server.asked)
+    place.worker.close()
+    assert "tried again" in caplog.text

@@ -218,10 +218,11 @@ class NotificationQueue:
 
     # ---- of the worker ------------------------------------------------------------------------------------
 
-    def next_at(self) -> float | None:
-        """Returns when the next message is due; None if the queue is empty."""
+    def next_at(self, after: float = 0.0) -> float | None:
+        """Returns when the next message is due that is not due at `after`; None if there is none."""
+        later = QueuedMessageRow.next_at > after
         with self.database.read() as session:
-            return session.scalar(select(func.min(QueuedMessageRow.next_at)))
+            return session.scalar(select(func.min(QueuedMessageRow.next_at)).where(later))
 
     def due_identities(self, now: float) -> list[str]:
         """Returns the targets with messages that are due, those with the fewest failed attempts first."""

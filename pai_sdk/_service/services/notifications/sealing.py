@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import json
 import os
 from functools import cached_property
 from importlib.util import find_spec
@@ -49,9 +50,11 @@ class Sealer:
         return NotificationTarget.model_validate_json(plain)
 
     def identity(self, target: NotificationTarget) -> str:
-        """Returns a string that is equal for equal addresses and reveals nothing of them."""
-        text = f"{target.kind}\n{target.url}".encode()
-        return hmac.new(self._key, text, hashlib.sha256).hexdigest()[:32]
+        """Returns a string that is equal for equal receivers and reveals nothing of them."""
+        # With secret and headers, which may choose the receiver: messages of one identity are folded.
+        headers = sorted((target.headers or {}).items())
+        text = json.dumps([target.kind, target.url, target.secret, headers])
+        return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()[:32]
 
     @cached_property
     def _cipher(self) -> Any:
