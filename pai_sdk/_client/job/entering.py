@@ -270,12 +270,14 @@ class _Tunnels:
             tunnel.abandon()
 
     def abandon(self) -> None:
-        """Ends all tunnels at once."""
+        """Ends all tunnels in a few seconds."""
         with self._lock:
             self._is_abandoned = True
-            tunnels = [*self._tunnels]
-        for tunnel in tunnels:
-            tunnel.abandon()
+            threads = [threading.Thread(target=tunnel.abandon) for tunnel in self._tunnels]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
 
 
 def _captured(tunnel: JobTunnel, argv: Sequence[str], data: bytes | None) -> ExecResult:

@@ -21,6 +21,8 @@ _log = logging.getLogger(__name__)
 REJOIN_S = 120.0
 """For how long a lost connection is opened again; the instance waits as long."""
 
+_ABANDON_S = 1.0
+
 
 class JobTunnel:
     """Streams to one instance: programs, ports and files. Thread-safe.
@@ -97,8 +99,8 @@ class JobTunnel:
         self._tunnel.close()
 
     def abandon(self) -> None:
-        """Ends the tunnel at once, without a connection too; the instance ends its programs later."""
-        self._link.end(TunnelClosedError("Closed", "the tunnel was closed"))
+        """Ends the tunnel in a few seconds, although nobody reads its streams."""
+        self._link.close(flush_s=_ABANDON_S)
 
     def _dial_once(self) -> Transport:
         if self._was_connected and self._is_connected.is_set():

@@ -116,6 +116,23 @@ def test_no_byte_is_lost_when_connections_are_cut_off(service: FakeTunnelService
     assert len({request.headers["x-acs-signature-nonce"] for request in service.requests}) == len(service.requests)
 
 
+def test_the_end_of_an_abandoned_tunnel_is_reported() -> None:
+    has_ended = threading.Event()
+
+    def wait(stream: Stream) -> None:
+        stream.confirm({})
+        with suppress(TunnelClosedError):
+            stream.read()
+        has_ended.set()
+
+    # The instance would wait for 20 seconds.
+    with FakeTunnelService(wait=wait) as service:
+        tunnel = open_tunnel(service.transport(), "t-1", "i")
+        tunnel.open("wait")
+        tunnel.abandon()
+        assert has_ended.wait(10)
+
+
 REFUSALS: list[tuple[int, str, type[PaiError]]] = [
     (403, "Forbidden", PermissionDeniedError),
     (404, "TrainingJobNotFound", NotFoundError),

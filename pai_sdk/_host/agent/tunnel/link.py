@@ -38,6 +38,7 @@ _ACK_FRAMES = 64
 _BATCH_BYTES = 512 * 1024
 _BATCH_FRAMES = 64
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 5.0
+_LAST_DIAL_S = 2.5
 
 
 class _Outbox:
@@ -226,6 +227,7 @@ class _Link:
         self._acked = self._received
         self._received_bytes = 0
         self._work.notify()
+        self._space.notify_all()
 
     def _detach(self, transport: Transport) -> None:
         transport.close()
@@ -349,13 +351,14 @@ class ResumableLink(_Link):
         super().__init__(session, rejoin_s=rejoin_s)
         self._dial: Callable[[], Transport] | None = None
         self._has_joined = False
+        self._is_leaving = False
 
     @classmethod
     def connect(cls, dial: Callable[[], Transport], rejoin_s: float = 120.0) -> ResumableLink:
         """Joins a server as a new session; `dial` is called again after each lost connection.
 
         Raises:
-            TunnelRefusedError: the server refused the session.
+            TunnelRefusedError: the server refused the session, sent something else, or nothing in time.
             OSError: `dial` failed; other errors of it are raised as well.
         """
         link = cls(rejoin_s=rejoin_s)
@@ -363,6 +366,11 @@ class ResumableLink(_Link):
         first = dial()
         try:
             link._greet(first)
+        except TimeoutError as error:
+            # A connection that was lost later is opened again for longer, since that has a session to lose.
+            first.close()
+            message = f"the instance did not respond in {HANDSHAKE_S:g} seconds"
+            raise TunnelRefusedError("Timeout", message) from error
         except OSError:
             first.close()
             link._detached_at = time.monotonic()
@@ -383,6 +391,15 @@ class ResumableLink(_Link):
         if self._dial is not None:
             threading.Thread(target=self._read_and_rejoin, name="tunnel-reader", daemon=True).start()
 
+    def close(self, reason: TunnelClosedError | None = None, *, flush_s: float = 5.0) -> None:
+        """Ends the session; a detached client dials once more, so that the server need not wait for it."""
+        with self._lock:
+            if self._dial is not None and self._transport is None:
+                self._is_leaving = True
+                self._space.notify_all()
+                self._space.wait_for(lambda: self._transport or self._error, _LAST_DIAL_S)
+        super().close(reason, flush_s=flush_s)
+
     def _greet(self, transport: Transport) -> None:
         """Joins the server with a new connection."""
         self._epoch += 1
@@ -393,18 +410,26 @@ class ResumableLink(_Link):
             "new": not self._has_joined,
         }
         transport.send(frames.with_json(frames.HELLO, content))
-        frame = transport.receive(HANDSHAKE_S)
-        kind = frames.kind_of(frame)
-        if kind == frames.REFUSED:
-            raise refused_error(frame[1:])
-        received = frames.json_of(frame[1:]).get("received") if kind == frames.WELCOME else None
-        if type(received) is not int:
-            raise ProtocolError("the server did not respond to the greeting")
-        self._has_joined = True
-        with self._lock:
+        try:
+            frame = transport.receive(HANDSHAKE_S)
+            kind = frames.kind_of(frame)
+            if kind == frames.REFUSED:
+                raise refused_error(frame[1:])
+            received = frames.json_of(frame[1:]).get("received") if kind == frames.WELCOME else None
+            if type(received) is not int:
+                raise ProtocolError("no count of frames")
+            with self._lock:
+                if self._error is None:
+                    self._attach(transport, received)
             if self._error is not None:
+                # Closed in the meantime, which the server cannot know.
+                transport.send(frames.with_json(frames.BYE, {}))
                 raise closed_error(self._error)
-            self._attach(transport, received)
+        except ProtocolError as error:
+            # No lost connection: the next one would be the same.
+            message = f"the instance sent an invalid response to the greeting: {error}"
+            raise TunnelRefusedError("InvalidResponse", message) from error
+        self._has_joined = True
 
     def _read_and_rejoin(self) -> None:
         try:
@@ -431,18 +456,18 @@ class ResumableLink(_Link):
         assert self._dial is not None  # noqa: S101 - of the client's end only
         pause_s = _MIN_PAUSE_S
         while True:
-            transport = None
+            transport, is_last = None, self._is_leaving
             try:
                 transport = self._dial()
                 self._greet(transport)
             except BaseException as error:
                 if transport is not None:
                     transport.close()
-                is_late = time.monotonic() - self._detached_at + pause_s > self.rejoin_s
-                if self._error is not None or self._is_closing or not _can_pass(error) or is_late:
+                is_last = is_last or time.monotonic() - self._detached_at + pause_s > self.rejoin_s
+                if self._error is not None or self._is_closing or not _can_pass(error) or is_last:
                     raise
                 with self._lock:
-                    self._space.wait_for(lambda: self._error is not None, pause_s)
+                    self._space.wait_for(lambda: self._error is not None or self._is_leaving, pause_s)
                 pause_s = min(2 * pause_s, _MAX_PAUSE_S)
             else:
                 return

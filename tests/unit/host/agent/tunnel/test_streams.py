@@ -341,6 +341,47 @@ def test_greetings_that_are_refused(pair: Pair, greeting_: bytes, code: str) -> 
     assert pair.tunnels == []
 
 
+@pytest.mark.parametrize(
+    ("response", "code"),
+    [
+        (frames.with_json(frames.WELCOME, {"received": "none"}), "InvalidResponse"),
+        (frames.with_json(frames.WELCOME, {"received": 7}), "InvalidResponse"),
+        (b"HTTP/1.1 400", "InvalidResponse"),
+        (b"", "Timeout"),
+    ],
+    ids=["no count", "counts", "another protocol", "silent"],
+)
+def test_a_server_that_sends_no_welcome(monkeypatch: pytest.MonkeyPatch, response: bytes, code: str) -> None:
+    monkeypatch.setattr("pai_sdk._host.agent.tunnel.link.HANDSHAKE_S", 0.2)
+    near, far = socket.socketpair()
+    if response:
+        SocketTransport(far).send(response)
+    with pytest.raises(TunnelRefusedError) as refused:
+        ResumableLink.connect(lambda: SocketTransport(near), rejoin_s=20)
+    assert refused.value.code == code
+    far.close()
+
+
+def test_a_detached_client_that_closes_ends_its_session(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pai_sdk._host.agent.tunnel.link._MIN_PAUSE_S", 25.0)
+    dialed = threading.Semaphore(0)
+
+    def dial() -> SocketTransport:
+        dialed.release()
+        return pair.dial()
+
+    client = pair.client(dial)
+    assert dialed.acquire(timeout=20)
+    pair.is_down = True
+    pair.cut()
+    assert dialed.acquire(timeout=20)
+    pair.is_down = False
+    client.close()
+    eventually(lambda: bool(pair.errors))
+    assert isinstance(pair.errors[0], TunnelClosedError)
+    assert pair.errors[0].code == "Ended"
+
+
 def test_the_instance_is_selected_before_the_greeting(pair: Pair) -> None:
     transport = SocketTransport(pair.connection())
     transport.send(frames.with_json(frames.SELECT, {"instance": "job-worker-1"}))
