@@ -18,6 +18,7 @@ from pai_sdk._client.tunnel.extraction import Extraction
 from pai_sdk._client.tunnel.opening import JobTunnel, reason_of
 from pai_sdk._core.paths import parse_path
 from pai_sdk._data.storage.progress import ByteBar
+from pai_sdk._host.agent.tunnel.in_job.forward_archive import ForwardArchive
 from pai_sdk._host.agent.tunnel.streams import Stream, exit_code
 from pai_sdk.errors import (
     FileChangedError,
@@ -32,7 +33,6 @@ from pai_sdk.errors import (
 )
 
 _CHUNK_BYTES = 1 << 18
-_MAX_HEADER_BYTES = 1 << 20  # of a name and other properties of one entry; the longest path has 4 KiB
 _MAX_SKIPPED = 10_000  # entries whose reasons are retained; the sender may be hostile
 _PATTERN = frozenset("*?[")
 
@@ -64,12 +64,11 @@ def copy_from(tunnel: JobTunnel, path: str, target: str | os.PathLike[str], *, p
         extraction = Extraction(_local_target(target, name), is_folder=stream.result.get("kind") == "folder")
         incoming = IncomingArchive(stream, path, bar.advance)
         try:
-            # Mode "r|" would copy all data several times.
-            with extraction, tarfile.open(fileobj=incoming, mode="r:") as archive:
+            with extraction, tarfile.open(fileobj=incoming, mode="r:") as archive:  # type: ignore[call-overload]
                 while (member := archive.next()) is not None:
                     extraction.add(member, incoming.copy_to)
                     # A job may send any number.
-                    archive.members.clear()  # type: ignore[attr-defined]
+                    archive.members.clear()
                 incoming.drain()
                 extraction.finish()
         except OSError as error:
@@ -167,55 +166,16 @@ def _reason(error: Exception) -> PaiError:
     return reason_of(error) if isinstance(error, PaiError) else StorageError(f"the job closed the stream: {error}")
 
 
-class IncomingArchive(io.RawIOBase):
-    """The data of a stream as a file that is read forwards; events are collected."""
+class IncomingArchive(ForwardArchive):
+    """The archive that a stream has as its data; events are collected."""
 
     def __init__(self, stream: Stream, path: str, on_data: Callable[[int], None]) -> None:
+        super().__init__()
         self._stream = stream
         self._path = path
         self._on_data = on_data
-        self._buffer = memoryview(b"")
-        self._position = 0
         self.skipped: dict[str, str] = {}
         self.error: PaiError | None = None
-
-    def tell(self) -> int:
-        """Returns how many bytes were read."""
-        return self._position
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """Skips bytes."""
-        if whence != os.SEEK_SET or offset < self._position:
-            raise tarfile.ReadError("an entry of the archive refers to an earlier one")
-        for _ in self._chunks(offset - self._position):
-            pass
-        return self._position
-
-    def read(self, size: int = -1) -> bytes:
-        """Returns `size` bytes, and less at the end."""
-        if size < 0:
-            raise tarfile.ReadError("an entry of the archive has a negative size")
-        if size > _MAX_HEADER_BYTES:  # contents are not read by this
-            raise tarfile.ReadError("an entry of the archive has a header that is too large")
-        chunks = [*self._chunks(size)]
-        return bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks)
-
-    def copy_to(self, file: IO[bytes], size: int) -> None:
-        """Writes the next bytes to a file, and less at the end."""
-        for chunk in self._chunks(size):
-            file.write(chunk)
-
-    def _chunks(self, size: int) -> Iterator[memoryview]:
-        while size > 0:
-            if not self._buffer:
-                self._buffer = self._next()
-            if not self._buffer:
-                return
-            chunk, self._buffer = self._buffer[:size], self._buffer[size:]
-            size -= len(chunk)
-            self._position += len(chunk)
-            self._on_data(len(chunk))
-            yield chunk
 
     def drain(self) -> None:
         """Reads padding and events behind the archive; raises the error that the instance reports."""
@@ -229,6 +189,7 @@ class IncomingArchive(io.RawIOBase):
             while (message := self._stream.next_message(limit=_CHUNK_BYTES)) is not None:
                 name, content = message
                 if name == "stdout" and content:
+                    self._on_data(len(content))
                     return memoryview(content)
                 if name == "event":
                     _note_skipped(content, self.skipped)

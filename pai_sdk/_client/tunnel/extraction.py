@@ -10,11 +10,12 @@ import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import IO
 
 from pai_sdk.errors import PathConflictError, StorageError
 
-_BUFFER_BYTES = 1 << 17
+CopyTo = Callable[[Callable[[memoryview], object], int], int]
+"""Writes the next bytes of an archive by a function; returns how many there were."""
+
 _PERMISSIONS = 0o777
 
 
@@ -59,8 +60,8 @@ class Extraction:
     def __exit__(self, *exc: object) -> None:
         shutil.rmtree(self._work, ignore_errors=True)
 
-    def add(self, member: tarfile.TarInfo, copy_to: Callable[[IO[bytes], int], None]) -> None:
-        """Extracts a member; `copy_to` writes the next bytes of the archive to a file."""
+    def add(self, member: tarfile.TarInfo, copy_to: CopyTo) -> None:
+        """Extracts a member, whose content `copy_to` writes."""
         name = self._safe_name(member.name)
         if name is None:
             self.skipped[member.name] = "its name leads out of the folder"
@@ -115,16 +116,15 @@ class Extraction:
             return parts[-1] if parts[-1] != "." else None
         return normal
 
-    def _write(self, member: tarfile.TarInfo, name: str, copy_to: Callable[[IO[bytes], int], None]) -> None:
+    def _write(self, member: tarfile.TarInfo, name: str, copy_to: CopyTo) -> None:
         if name == "." or member.issparse():
             # The data of a sparse file are not its content; instances send none.
             self.skipped[member.name] = "not a file"
             return
         path = self._work / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("wb", buffering=_BUFFER_BYTES) as file:
-            copy_to(file, member.size)
-            written = file.tell()
+        with path.open("wb") as file:
+            written = copy_to(file.write, member.size)
         if written != member.size:
             raise tarfile.ReadError(f"{member.name} is incomplete")
         path.chmod((member.mode & _PERMISSIONS) | 0o600)

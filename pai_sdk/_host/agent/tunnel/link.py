@@ -33,7 +33,7 @@ _WINDOW_BYTES = 4 << 20  # sent or to be sent, and not acknowledged
 # Frames that do not wait for the window. An honest peer causes few; one that never reads could cause any number.
 _MAX_BYTES = _WINDOW_BYTES + (8 << 20)
 _FRAME_OVERHEAD_BYTES = 64  # of an object in memory
-_ACK_BYTES = 256 * 1024
+_ACK_BYTES = 512 * 1024
 _ACK_FRAMES = 64
 _BATCH_BYTES = 512 * 1024
 _BATCH_FRAMES = 64
@@ -332,10 +332,12 @@ class _Link:
                 continue
             received = self._received
             is_ack_due = self._received_bytes >= _ACK_BYTES or received - self._acked >= _ACK_FRAMES
-            if self._outbox or self._replies or is_ack_due or now >= next_ping:
+            is_ping_due = now >= next_ping
+            if self._outbox or self._replies or is_ack_due or is_ping_due:
                 batch = [*self._replies]
                 self._replies.clear()
-                if received > self._acked:
+                # Not with each batch: the service relays every frame, and a large one costs little more than this.
+                if is_ack_due or (is_ping_due and received > self._acked):
                     self._acked, self._received_bytes = received, 0
                     batch.append(frames.ack(received))
                 batch += self._outbox.next_batch()

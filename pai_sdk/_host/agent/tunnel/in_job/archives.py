@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import stat
-import sys
 import tarfile
 import time
 from collections.abc import Iterator, Mapping
@@ -26,7 +25,7 @@ _SMALL_BYTES = 64 * 1024
 _SENDFILE_BYTES = 1 << 20
 _MAX_UNSIZED_BYTES = 16 << 20
 _MAX_ESTIMATE_S = 2.0
-_STDOUT = 1
+_STDIN, _STDOUT = 0, 1
 
 
 def read_archive(parameters: Mapping[str, Any]) -> int:
@@ -94,7 +93,7 @@ def write_archive(parameters: Mapping[str, Any]) -> int:
     report({"opened": {"path": str(target)}})
     try:
         with extraction:
-            extraction.extract(sys.stdin.buffer, file_name=target.name if mode == "file" else "")
+            extraction.extract(_STDIN, file_name=target.name if mode == "file" else "")
     except ArchiveError as error:
         report({"error": {"code": "InvalidArchive", "message": str(error)}})
         return 1

@@ -11,12 +11,13 @@ import os
 import stat
 import tarfile
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import BinaryIO
 
 from pai_sdk._host.agent.tunnel.children import report
+from pai_sdk._host.agent.tunnel.in_job.forward_archive import ForwardArchive
 
-_COPY_BYTES = 256 * 1024
+_READ_BYTES = 256 * 1024
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # What says that all further members will fail too.
 _FATAL = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO)
@@ -52,30 +53,34 @@ class Extraction:
         self._close_parent()
         os.close(self._root)
 
-    def extract(self, source: BinaryIO, *, file_name: str = "") -> None:
+    def extract(self, descriptor: int, *, file_name: str = "") -> None:
         """Extracts all members; with a name, only the first one, which must be a file, under this name.
 
         Raises:
             ArchiveError: the archive is damaged or unsafe.
             OSError: nothing can be written here.
         """
+        source = _Source(descriptor)
         try:
-            with tarfile.open(fileobj=source, mode="r|", bufsize=_COPY_BYTES, errorlevel=2) as archive:
-                for member in archive:
+            with tarfile.open(fileobj=source, mode="r:", errorlevel=2) as archive:  # type: ignore[call-overload]
+                while (member := archive.next()) is not None:
                     if file_name:
                         if not member.isreg():
                             raise ArchiveError("the archive does not start with a file")
-                        self._add_file(archive, member, self._root, file_name)
+                        self._add_file(source, member, self._root, file_name)
                         return
-                    self._add(archive, member)
+                    self._add(source, member)
                     # The archive remembers its members.
-                    archive.members.clear()  # type: ignore[attr-defined]
-        except (tarfile.TarError, EOFError) as error:
+                    archive.members.clear()
+        except ArchiveError:
+            raise
+        # Headers of headers exhaust the stack of the parser.
+        except (tarfile.TarError, EOFError, ValueError, OverflowError, RecursionError) as error:
             raise ArchiveError(f"the archive is damaged: {error}") from error
         if file_name:
             raise ArchiveError("the archive is empty")
 
-    def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo) -> None:
+    def _add(self, source: _Source, member: tarfile.TarInfo) -> None:
         parts = _parts(member.name)
         if not parts:
             # The folder itself.
@@ -84,8 +89,8 @@ class Extraction:
             parent = self._open_parent(parts[:-1])
             if member.isdir():
                 self._add_folder(parent, parts[-1], member)
-            elif member.isreg():
-                self._add_file(archive, member, parent, parts[-1])
+            elif member.isreg() and not member.issparse():
+                self._add_file(source, member, parent, parts[-1])
             elif member.issym():
                 self._add_link(parent, parts, member.linkname)
             elif member.islnk():
@@ -107,22 +112,14 @@ class Extraction:
         finally:
             os.close(folder)
 
-    def _add_file(self, archive: tarfile.TarFile, member: tarfile.TarInfo, parent: int, name: str) -> None:
+    def _add_file(self, source: _Source, member: tarfile.TarInfo, parent: int, name: str) -> None:
         _check_replaceable(name, parent)
-        content = archive.extractfile(member)
-        if content is None:
-            raise ArchiveError(f"{member.name} has no content")
         temporary = _temporary_name()
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         descriptor = os.open(temporary, flags, 0o600, dir_fd=parent)
         try:
-            size = 0
             try:
-                while data := content.read(_COPY_BYTES):
-                    view = memoryview(data)
-                    while view:
-                        view = view[os.write(descriptor, view) :]
-                    size += len(data)
+                size = source.copy_to(partial(_write, descriptor), member.size)
                 if size != member.size:
                     raise ArchiveError(f"the archive ends within {member.name}")
                 os.fchmod(descriptor, member.mode & 0o777)
@@ -196,6 +193,24 @@ class Extraction:
         if self._parent is not None:
             os.close(self._parent[1])
         self._parent = None
+
+
+class _Source(ForwardArchive):
+    """An archive that is read from a descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        super().__init__()
+        self._descriptor = descriptor
+        # One for all, since the pages of a new one cost more time than the copy of the data.
+        self._chunk = memoryview(bytearray(_READ_BYTES))
+
+    def _next(self) -> memoryview:
+        return self._chunk[: os.readv(self._descriptor, [self._chunk])]
+
+
+def _write(descriptor: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
 
 
 def _open_folder(name: str, parent: int) -> int:
