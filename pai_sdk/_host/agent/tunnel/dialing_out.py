@@ -52,8 +52,13 @@ def dial_out(request: Mapping[str, Any], state_dir: Path, instance: str) -> dict
     except Exception as error:
         return {"code": "NotReady", "message": f"the instance cannot be reached on its node: {error}"}
     transport = SocketTransport(inner)
-    pumps.start(_relay_up, outer, transport)
-    pumps.start(_relay_down, outer, transport)
+    try:
+        pumps.start(_relay_up, outer, transport)
+        pumps.start(_relay_down, outer, transport)
+    except TunnelRefusedError as error:
+        outer.close()
+        transport.close()
+        return {"code": error.code, "message": error.message}
     return {}
 
 

@@ -46,11 +46,13 @@ class Functions:
             os.close(stdout[0])
             lines.close()
             raise
-        threads = [start(copy_out, stdout[0], stream, "stdout"), start(_send_events, lines, stream)]
-        start(_write_input, stream, stdin[1])
-        start(_await_close, stream, woken)
-        woken.wait()
-        end_session(self._spawner.process, child.process, marker)
+        try:
+            threads = [start(copy_out, stdout[0], stream, "stdout"), start(_send_events, lines, stream)]
+            start(_write_input, stream, stdin[1])
+            start(_await_close, stream, woken)
+            woken.wait()
+        finally:
+            end_session(self._spawner.process, child.process, marker)
         for thread in threads:
             thread.join()
         if child.outcome is not None:

@@ -53,7 +53,10 @@ def _accept(listener: socket.socket, stream: Stream) -> None:
     with suppress(OSError):
         while True:
             connection, peer = listener.accept()
-            pumps.start(_serve, connection, f"{peer[0]}:{peer[1]}", stream)
+            try:
+                pumps.start(_serve, connection, f"{peer[0]}:{peer[1]}", stream)
+            except TunnelRefusedError:
+                connection.close()
 
 
 def _serve(connection: socket.socket, peer: str, listening: Stream) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from pai_sdk._host.agent.processes import descendants
 from pai_sdk._host.agent.tunnel.job_view import MARKER
-from pai_sdk._host.agent.tunnel.pumps import copy_out, open_pipe, start, write_all
+from pai_sdk._host.agent.tunnel.pumps import copy_out, open_pipe, start, wait_ready, write_all
 from pai_sdk._host.agent.tunnel.spawner import Child, Spawner
 from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
@@ -50,12 +50,14 @@ class Programs:
             program = _Piped(self._spawner, request, woken)
         stream.separate_events()
         stream.confirm({"pid": program.child.process})
-        threads = program.start_output(stream)
-        start(_control, stream, program, woken)
-        start(_write_input, stream, program)
-        woken.wait()
-        # By its end, or because the client has left.
-        end_session(self._spawner.process, program.child.process, marker)
+        try:
+            threads = program.start_output(stream)
+            start(_control, stream, program, woken)
+            start(_write_input, stream, program)
+            woken.wait()
+        finally:
+            # It has exited, the client has left, or there is no thread for it.
+            end_session(self._spawner.process, program.child.process, marker)
         for thread in threads:
             thread.join()
         program.close()
@@ -176,7 +178,7 @@ class _Terminal(_Program):
             if is_full:
                 # With a short deadline, for a descriptor that is closed meanwhile.
                 with suppress(OSError, ValueError):
-                    select.select([], [descriptor], [], _POLL_S)
+                    wait_ready(descriptor, select.POLLOUT, _POLL_S)
 
     def end_input(self) -> None:
         """Types the end of input: within a line, the first one only ends the line."""

@@ -12,17 +12,33 @@ from typing import Any
 
 from pai_sdk._host.agent.tunnel.frames import MAX_DATA_BYTES
 from pai_sdk._host.agent.tunnel.streams import Stream
-from pai_sdk.errors import TunnelClosedError
+from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
 
 _F_SETPIPE_SZ = 1031
 _PIPE_BYTES = 1 << 20
 
 
 def start(function: Callable[..., object], *arguments: Any) -> threading.Thread:
-    """Starts a thread."""
+    """Starts a thread.
+
+    Raises:
+        TunnelRefusedError: the system allows no further one; `code` is `TooManyThreads`.
+    """
     thread = threading.Thread(target=function, args=arguments, name=function.__name__, daemon=True)
-    thread.start()
+    try:
+        thread.start()
+    except RuntimeError as error:
+        raise TunnelRefusedError(
+            "TooManyThreads", f"the limit of processes and threads is reached: {error}"
+        ) from error
     return thread
+
+
+def wait_ready(descriptor: int, event: int, timeout_s: float | None = None) -> None:
+    """Waits for an event of `select.poll`; `select` is limited to small descriptors."""
+    poll = select.poll()
+    poll.register(descriptor, event)
+    poll.poll(None if timeout_s is None else timeout_s * 1000)
 
 
 def open_pipe() -> tuple[int, int]:
@@ -40,7 +56,7 @@ def copy_out(descriptor: int, stream: Stream, channel: str) -> None:
     """Sends what is read from a descriptor, and closes it at the end or when nobody reads the stream."""
     try:
         # A terminal whose last program has exited raises EIO.
-        while data := _read(descriptor):
+        while data := read(descriptor):
             stream.write(data, channel=channel)
     except (OSError, TunnelClosedError):
         pass
@@ -48,13 +64,14 @@ def copy_out(descriptor: int, stream: Stream, channel: str) -> None:
         os.close(descriptor)
 
 
-def _read(descriptor: int) -> bytes:
+def read(descriptor: int) -> bytes:
+    """Returns the next bytes; waits for them, although the descriptor may not."""
     while True:
         try:
             return os.read(descriptor, MAX_DATA_BYTES)
         except BlockingIOError:
             # Terminals do not block, for the sake of their writers.
-            select.select([descriptor], [], [])
+            wait_ready(descriptor, select.POLLIN)
 
 
 def write_all(descriptor: int, data: memoryview) -> None:

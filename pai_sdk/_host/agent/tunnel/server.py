@@ -110,14 +110,22 @@ class TunnelServer:
             connection.close()
             return
         self._num_connections += 1
-        pumps.start(self._serve, connection)
+        try:
+            pumps.start(self._serve, connection)
+        except TunnelRefusedError:
+            # Its client tries again.
+            connection.close()
+            self._release_connection()
 
     def _serve(self, connection: socket.socket) -> None:
         try:
             self._sessions.serve(SocketTransport(connection))
         finally:
-            self._num_connections -= 1
-            self._connections.release()
+            self._release_connection()
+
+    def _release_connection(self) -> None:
+        self._num_connections -= 1
+        self._connections.release()
 
     def _start(self, link: ResumableLink, instance: str) -> None:
         def on_end(error: Exception) -> None:
@@ -130,10 +138,14 @@ class TunnelServer:
         with suppress(TunnelClosedError):
             while True:
                 stream = tunnel.accept()
-                if self._slots.acquire(blocking=False):
-                    pumps.start(self._serve_stream, stream)
-                else:
+                if not self._slots.acquire(blocking=False):
                     stream.refuse("TooManyStreams", f"{_MAX_HANDLERS} streams of this job are open")
+                    continue
+                try:
+                    pumps.start(self._serve_stream, stream)
+                except TunnelRefusedError as error:
+                    self._slots.release()
+                    stream.refuse(error.code, error.message)
 
     def _serve_stream(self, stream: Stream) -> None:
         try:

@@ -117,5 +117,13 @@ class Sessions:
             if len(self._links) >= _MAX_SESSIONS:
                 raise TunnelRefusedError("TooManySessions", f"{_MAX_SESSIONS} sessions of this instance are open")
             link = self._links[session] = ResumableLink(session, rejoin_s=self._rejoin_s)
-            self._on_session(link, instance)
-            return link
+            try:
+                self._on_session(link, instance)
+            except (RuntimeError, TunnelRefusedError) as error:
+                del self._links[session]
+                failure = error
+            else:
+                return link
+        # Without the lock, which `remove` acquires.
+        link.end(failure)
+        raise TunnelRefusedError("TooManyThreads", f"the instance can start no thread for a session: {failure}")

@@ -24,11 +24,10 @@ def serve_program(container: InstanceContainer, stream: Stream) -> None:
         program = ContainerProgram(container, spec)
     closed = threading.Event()
     stream.separate_events()
-    threads = [
-        pumps.start(control, stream, program, closed),
-        pumps.start(write_input, stream, program),
-    ]
+    threads: list[threading.Thread] = []
     try:
+        threads.append(pumps.start(control, stream, program, closed))
+        threads.append(pumps.start(write_input, stream, program))
         stream.confirm({})
         for source, chunk in program.output():
             stream.write(chunk, channel="stderr" if source == STDERR else "stdout")
