@@ -197,7 +197,8 @@ def test_files_that_change_while_they_are_read(tunnel: Tunnel, folder: Path) -> 
     skipped = {event["skipped"] for event in read.events}
     for name, content in read.contents.items():
         if len(content) == 200_000 and name not in skipped:
-            assert content == content[:1] * 200_000
+            # Bytes that `splice` has passed on become zeros if the file is truncated before they are read.
+            assert {*content} <= {content[0], 0}
 
 
 # ---- writing ----------------------------------------------------------------------------------------------
