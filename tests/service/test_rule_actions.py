@@ -45,7 +45,7 @@ class Place:
         )
         rule = NoProgress(action="stop")
         finding = Finding("NoProgress", "raised", "It hangs.", "stop", None)
-        evaluator = SimpleNamespace(observe=lambda sample: [finding], needs_stacks=False)
+        evaluator = SimpleNamespace(observe=lambda sample: [finding], needs_stacks=False, conditions=[])
         signals = SimpleNamespace(sample=lambda *_: None)
         self.watched: Any = SimpleNamespace(
             job_id="train1",
@@ -76,7 +76,7 @@ class Place:
     def get(self, job_id: str) -> Any:
         return SimpleNamespace(attempt=self.attempt)
 
-    def add_event(self, job_id: str, text: str, *, instance: str | None = None) -> None:
+    def add_finding(self, job_id: str, text: str, **_: Any) -> None:
         if self.events_fail:
             raise OSError(28, "No space left on device")
 

@@ -75,6 +75,9 @@ def test_a_hanging_job_has_one_event(client: Client) -> None:
     assert first_finding(client, job_id).startswith("NoProgress:")
     time.sleep(2.0)  # several samples later
     assert len(findings(client, job_id)) == 1
+    job = client.get(f"/trainingjobs/{job_id}")
+    assert (job["Status"], job["ReasonCode"]) == ("Running", "NoProgress")
+    assert client.get(f"/runs/{job_id}/job")["message"] == job["ReasonMessage"]  # on the page
     stop(client, job_id)
 
 
@@ -85,6 +88,7 @@ def test_a_job_that_continues_clears_its_event(client: Client, tmp_path: Path) -
     first_finding(client, job_id)
     gate.touch()
     until(lambda: any(text.startswith("NoProgress cleared") for text in findings(client, job_id)))
+    assert client.get(f"/trainingjobs/{job_id}").get("ReasonCode") is None
     stop(client, job_id)
 
 

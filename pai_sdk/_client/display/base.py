@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from typing import Any, Protocol
 
+from pai_sdk._data.rules.rules import RULE_CODES
 from pai_sdk._wire.pai.record import JobRecord, LogLine
+from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.pai.wire import seconds_of
 
 
@@ -67,6 +69,13 @@ def elapsed_s(record: JobRecord) -> float | None:
         return float(record.duration)
     created = seconds_of(record.gmt_create_time)
     return None if created is None else max(0.0, time.time() - created)
+
+
+def finding_text(record: JobRecord) -> str:
+    """Returns what a rule of the service detects in a running job; empty if there is nothing."""
+    # A service of Alibaba Cloud may give a running job another reason.
+    is_open = record.status == JobStatus.RUNNING and record.reason_code in RULE_CODES
+    return f"{record.reason_code}: {record.reason_message}" if is_open else ""
 
 
 class CellOutput:

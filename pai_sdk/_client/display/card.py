@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
 
-from pai_sdk._client.display.base import duration_text, elapsed_s
+from pai_sdk._client.display.base import duration_text, elapsed_s, finding_text
 from pai_sdk._client.display.commands import next_commands, page_url
 from pai_sdk._client.display.curves import MetricCurve
 from pai_sdk._core.tables.html import BADGE_COLOURS, NO_MATH, badge_html
@@ -29,10 +29,11 @@ def card_html(
 ) -> str:
     """Draws the card."""
     parts = [_head(record)]
-    if record.status.is_failure and record.reason_message:
+    reason = record.reason_message if record.status.is_failure else finding_text(record)
+    if reason:
         # The text colour of the page beside a red line: red letters are hard to read on a dark page.
         edge = f"border-left:3px solid {BADGE_COLOURS['failure']};padding-left:8px;margin-top:4px"
-        parts.append(f'<div style="{edge}">{escape(record.reason_message)}</div>')
+        parts.append(f'<div style="{edge}">{escape(reason)}</div>')
     parts += [_metrics(record.latest_metrics, curves or {}), _rows(record)]
     if tail:
         text = escape("\n".join(tail))

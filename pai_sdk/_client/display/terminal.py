@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from pai_sdk._client.display.base import duration_text, elapsed_s
+from pai_sdk._client.display.base import duration_text, elapsed_s, finding_text
 from pai_sdk._client.display.commands import attach_lines, next_commands, page_url
 from pai_sdk._client.display.curves import MetricCurves, PointReader, Reporting, metrics_text
 from pai_sdk._client.display.lines import LogWriter
@@ -32,6 +32,7 @@ class TerminalDisplay:
         self._clock = clock
         self._writer = LogWriter(stream)
         self._status = ""
+        self._finding = ""
         self._last_record: JobRecord | None = None
         self._points = PointReader(job, clock)
         self._curves = MetricCurves()
@@ -45,10 +46,14 @@ class TerminalDisplay:
         self._print("●", f"{record.training_job_id}{name} submitted: {where}", "bold")
 
     def changed(self, record: JobRecord) -> None:
-        """Prints a new status, once."""
+        """Prints a new status once, and what a rule of the service detects."""
         with self._lock:
             self._last_record = record
             self._writer.set_instances(record)
+            finding, previous_finding = finding_text(record), self._finding
+            self._finding = finding
+            if finding and finding != previous_finding:
+                self._print("!", finding, "yellow")
             if record.status == self._status or record.status.is_terminal:
                 return
             previous, self._status = self._status, record.status

@@ -248,3 +248,5 @@ RULES: tuple[type[Rule], ...] = (
     DiskNearlyFull,
     LateEnd,
 )
+
+RULE_CODES = frozenset(rule.code for rule in RULES)

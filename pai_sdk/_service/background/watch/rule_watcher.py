@@ -251,7 +251,10 @@ class RuleWatcher:
                 logger.error("%s of job %s is reported later: the disk is full", finding.code, watched.job_id)
 
     def _report(self, watched: _WatchedJob, finding: Finding, uses: Mapping[str, InstanceUse]) -> None:
-        self._jobs.add_event(watched.job_id, finding.text, instance=finding.instance)
+        reason = next(((each.code, each.message) for each in watched.evaluator.conditions), None)
+        self._jobs.add_finding(
+            watched.job_id, finding.text, instance=finding.instance, attempt=watched.attempt, reason=reason
+        )
         if finding.status == "cleared" or finding.action == "observe":
             return
         if finding.action != "notify":

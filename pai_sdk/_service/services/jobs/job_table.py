@@ -214,6 +214,18 @@ class Jobs:
         with self.changing(job_id) as (session, _):
             _add_event(session, job_id, text, time.time(), instance)
 
+    def add_finding(
+        self, job_id: str, text: str, *, instance: str | None, attempt: int, reason: tuple[str, str] | None
+    ) -> None:
+        """Adds the event of a rule; `reason` is the code and message of a condition that is open now.
+
+        It is the reason of the status while the attempt runs, so that clients and pages display it.
+        """
+        with self.changing(job_id) as (session, job):
+            _add_event(session, job_id, text, time.time(), instance)
+            if job.status == JobStatus.RUNNING and job.attempt == attempt:
+                job.reason_code, job.reason_message = reason or (None, None)
+
     def set_latest_metrics(self, job_id: str, values: Mapping[str, Mapping[str, Any]]) -> None:
         """Stores the last values of metrics: by name, the columns of `LatestMetric`."""
         names = list(values)

@@ -60,6 +60,23 @@ def test_a_whole_job_in_a_terminal() -> None:
     ]
 
 
+FINDING = {"ReasonCode": "NoProgress", "ReasonMessage": "the others wait for <worker-3>"}
+
+
+def test_what_a_rule_detects_is_printed_once() -> None:
+    stream = io.StringIO()
+    display = TerminalDisplay(stream)
+    display.changed(record("Running"))
+    for more in ({}, FINDING, FINDING, {}, {"ReasonCode": "JobRunning", "ReasonMessage": "of another service"}):
+        display.changed(record("Running", **more))
+    assert stream.getvalue().splitlines() == ["● Running", "! NoProgress: the others wait for <worker-3>"]
+
+
+def test_a_card_has_what_a_rule_detects() -> None:
+    assert "NoProgress: the others wait for &lt;worker-3&gt;" in card_html(record("Running", **FINDING))
+    assert "NoProgress" not in card_html(record("Succeed", **FINDING))
+
+
 def test_a_job_that_has_spoken_is_not_said_to_have_begun() -> None:
     stream = io.StringIO()
     display = TerminalDisplay(stream)
