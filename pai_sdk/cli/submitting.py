@@ -250,6 +250,7 @@ def clone(
     instance_count: InstanceCount = None,
     max_run_time: MaxRunTime = None,
     api: Api = None,
+    notify: Notify = None,
     dry_run: DryRun = False,
     wait: Wait = True,
     as_json: Json = False,
@@ -264,7 +265,7 @@ def clone(
 
     job = find_job(job_id)
     _print_similar(values, job.record.hyperparameter_values)
-    plan = plan_copy(job, **job_file_of(context.params).values)
+    plan = with_targets(plan_copy(job, **job_file_of(context.params).values), notify)
     if dry_run:
         print_plan(plan)
     else:

@@ -14,11 +14,12 @@ from pai_sdk._client.backend.dlc.planning import MountTargets, dlc_plan, remote_
 from pai_sdk._client.backend.specs import backend_for_job, backend_for_type, checked_api
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import Session, session_or_default
-from pai_sdk._client.submit import request_fields
+from pai_sdk._client.submit import guards, request_fields
 from pai_sdk._client.submit.job_names import name_of_copy, new_folder
 from pai_sdk._client.submit.parameter_types import check_strings
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.short_traceback import short_traceback
+from pai_sdk._data.notify.targets import Target
 from pai_sdk._data.storage.uri import remote_uri_problems
 from pai_sdk._wire.pai.job_names import folder_pattern
 from pai_sdk._wire.pai.record import JobRecord
@@ -55,6 +56,7 @@ def clone(
     max_run_time: int | None = None,
     job_name: str | None = None,
     api: str | None = None,
+    notify: Sequence[Target | str] | None = None,
     session: Session | None = None,
 ) -> Plan:
     """Plans a job like an earlier one, with changes; `session.submit(plan)` submits it.
@@ -77,6 +79,7 @@ def clone(
         max_run_time: another limit, in seconds.
         job_name: the name; made from that of the earlier job otherwise.
         api: `dlc` for a job of DLC, `trainingjob` for a training job; as the earlier job otherwise.
+        notify: targets of messages about the job. Those of the earlier job may be secret, and are not copied.
         session: the session that submits the job, with another `api`; the default session otherwise.
 
     Raises:
@@ -88,11 +91,14 @@ def clone(
         >>> again = session.submit(plan)  # doctest: +SKIP
     """
     checked_api(api)
+    problems = Problems()
+    targets = guards.targets(notify, problems)
+    problems.raise_if_any()
     target = None
     if api is not None and api != backend_for_job(job.id).capabilities.api:
         resolved: Session = session_or_default(session, local=False)
         target = resolved.backend_for(instance_type, api)
-    return clone_plan(
+    plan = clone_plan(
         job.refresh(),
         backend=job.backend,
         target=target,
@@ -108,6 +114,7 @@ def clone(
         max_run_time=max_run_time,
         job_name=job_name,
     )
+    return replace(plan, notify=targets)
 
 
 def clone_plan(

@@ -11,6 +11,7 @@ from typing import Any
 
 import psutil
 from sqlalchemy import func, select
+from sqlalchemy.orm import Session
 
 from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk._service.identity.principal import Principal
@@ -18,6 +19,7 @@ from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.creation import create_dlc_job
 from pai_sdk._service.services.dlc.rerun import changed_job, displayed_request, dlc_job_of
+from pai_sdk._service.services.jobs.job_table import existing_job
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
@@ -142,12 +144,20 @@ def rerun_fields(context: ServiceContext, job_id: str) -> dict[str, Any]:
 def rerun_job(
     context: ServiceContext, principal: Principal, job_id: str, changes: RerunChanges, token: str
 ) -> str:
-    """Creates a job like an earlier one, with changes; returns its id. The same token creates no second one."""
+    """Creates a job like an earlier one, with changes; returns its id. The same token creates no second one.
+
+    It sends messages to the targets of the earlier job, if that is of the same user: they may be secret.
+    """
     earlier, dlc_job = _rerun_request(context, job_id)
     changed = changed_request(earlier, changes, f"{job_id} {token}")
+
+    def copy_targets(session: Session, new_id: str) -> None:
+        if existing_job(session, job_id).owner == principal.user:
+            context.notifications.copy_to_job(session, None, new_id, earlier_job_id=job_id)
+
     if dlc_job is not None:
-        return create_dlc_job(context, changed_job(dlc_job, earlier, changed).to_wire(), principal)
-    return create_job(context, read_body(json_bytes(changed.to_wire())), principal)[0]
+        return create_dlc_job(context, changed_job(dlc_job, earlier, changed).to_wire(), principal, copy_targets)
+    return create_job(context, read_body(json_bytes(changed.to_wire())), principal, copy_targets)[0]
 
 
 def _rerun_request(context: ServiceContext, job_id: str) -> tuple[RecordedRequest, NewJob | None]:

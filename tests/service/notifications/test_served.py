@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine, select, update
 from typer.testing import CliRunner
 
 from pai_sdk import Estimator, Webhook
+from pai_sdk._service.state.models import Job, NotifyTargetRow
 from pai_sdk.cli.root import app
 from tests.service.fakes import ScriptedExecutor
+from tests.service.postgres import url_for
 from tests.service.schedules.test_schedule_routes import make_due, use
 from tests.service.services import Client, job_body, session_on
 from tests.support.waiting import until
@@ -49,6 +52,35 @@ def test_a_failed_job_without_a_client(start: Callable[..., Any], server: Script
     assert (message["job_id"], message["code"]) == (job.id, "JobFailed")
     assert "hello" in message["lines"]
     assert message["url"].startswith("http://")
+
+
+def test_a_rerun_of_one_s_own_job_has_its_targets(start: Callable[..., Any], server: ScriptedServer) -> None:
+    with start(notify_allow=ALLOWED) as client:
+        first = client.create(job_body(Notifications=[{"Kind": "webhook", "Url": f"{server.endpoint}/hook"}]))
+        client.until(first)
+        body = {"token": "0" * 16}
+        again, _ = (client.call("POST", f"/runs/{first}/rerun", body=body).json()["id"] for _ in range(2))
+        client.until(again)
+        until(lambda: len(server.asked) == 2)
+    assert sorted(request.json["job_id"] for request in server.asked) == sorted([first, again])
+
+
+def test_a_rerun_of_another_user_s_job_has_no_targets(
+    start: Callable[..., Any], server: ScriptedServer, tmp_path: Path
+) -> None:
+    with start(notify_allow=ALLOWED) as client:
+        first = client.create(job_body(Notifications=[{"Kind": "webhook", "Url": f"{server.endpoint}/hook"}]))
+        client.until(first)
+        until(lambda: server.asked)
+        url = url_for(tmp_path / "data")
+        engine = create_engine(f"sqlite:///{tmp_path}/data/service.db" if url is None else url)
+        with engine.begin() as connection:
+            connection.execute(update(Job).values(owner="another"))
+        again = client.call("POST", f"/runs/{first}/rerun", body={"token": "0" * 16}).json()["id"]
+        client.until(again)
+        with engine.begin() as connection:
+            assert connection.execute(select(NotifyTargetRow.job_id)).scalars().all() == [first]
+        engine.dispose()
 
 
 def test_targets_of_the_user_s_own_classes_stay_with_the_client(

@@ -218,6 +218,10 @@ def test_a_clone_with_changes(pai: Pai, memory: FakeBackend) -> None:
     assert pai("clone", "train1", "--set", "lr=0.1", "-t", "ecs.g6.large", "--no-wait").exit_code == 0
     assert memory.submitted.hyperparameters[0].value == "0.1"
     assert memory.submitted.compute_resource.ecs_spec == "ecs.g6.large"
+    assert pai("clone", "train1", "--notify", "https://example.com/hook", "--dry-run").exit_code == 0
+    with pytest.raises(InvalidInputError) as refused:
+        pai("clone", "train1", "--notify", "hook", "--dry-run")
+    assert refused.value.problems[0].where == "--notify"
 
 
 def test_the_schema_is_printed(pai: Pai) -> None:

@@ -101,9 +101,13 @@ class NotificationQueue:
                 )
             )
 
-    def copy_to_job(self, session: Session, schedule_id: str, job_id: str) -> None:
-        """Gives a job the targets of the schedule that has created it."""
-        for row in self._rows(session, None, schedule_id):
+    def copy_to_job(
+        self, session: Session, schedule_id: str | None, job_id: str, *, earlier_job_id: str | None = None
+    ) -> None:
+        """Gives a job the targets of the schedule that has created it, or of the job that it repeats."""
+        if self._rows(session, job_id, None):  # a repeated create
+            return
+        for row in self._rows(session, earlier_job_id, schedule_id):
             session.add(
                 NotifyTargetRow(job_id=job_id, identity=row.identity, occasions=row.occasions, sealed=row.sealed)
             )
