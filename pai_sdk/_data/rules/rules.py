@@ -164,7 +164,9 @@ class MetricJump(Rule):
 
 @dataclass(frozen=True, kw_only=True)
 class IdleGpu(Rule):
-    """All GPUs of a job are used less than `percent` for a long time. Only where GPU use is measured.
+    """All GPUs of a job are used less than `percent` for a long time.
+
+    Only where their use is measured: by a service whose machine has `nvidia-smi`, and by `pai-sdk watch`.
 
     Attributes:
         minutes: how long.

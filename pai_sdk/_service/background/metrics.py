@@ -119,13 +119,13 @@ class MetricsCollector:
 
     def start(self) -> None:
         """Starts the threads."""
-        self.usage.task.start()
+        self.usage.start()
         self._task.start()
 
     def close(self) -> None:
         """Stops the threads; unread metrics are read after the next start."""
         self._task.close()
-        self.usage.task.close()
+        self.usage.close()
 
     def watch(self, job_id: str, request: TrainingJobRequest, sandbox: Sandbox) -> None:
         """Watches a job: reads its metrics from where the last service stopped, and samples its usage."""

@@ -1,4 +1,4 @@
-"""Samples the resource usage of running jobs on this machine periodically: processor, memory and disk."""
+"""Samples the resource usage of running jobs on this machine periodically: processor, memory, disk and GPUs."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from pai_sdk._core.files import append_to
+from pai_sdk._service.background.gpu_use import GPU_EVERY_S, GpuMeter
 from pai_sdk._service.background.watch.process_states import ProcessState, state_of
 from pai_sdk._service.periodic_task import PeriodicTask
 from pai_sdk._service.services.usage import usage_file
@@ -35,6 +36,7 @@ class InstanceUse:
     cores: float  # CPU time per second
     io_bytes_per_s: float
     processes: tuple[ProcessState, ...]
+    gpu_percent: float | None = None  # of the busiest GPU that its processes have; None if they have none
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,15 @@ class _Watched:
 class UsageMeter:
     """Samples the processes of running jobs in one thread, which sleeps without jobs."""
 
-    def __init__(self, *, every_s: float = _EVERY_S, first_s: float = _FIRST_S) -> None:
+    def __init__(
+        self, *, every_s: float = _EVERY_S, first_s: float = _FIRST_S, gpu_every_s: float = GPU_EVERY_S
+    ) -> None:
         self._every_s = every_s
         self._first_s = first_s
         self._watched: dict[str, dict[str, _Watched]] = {}
         self._lock = threading.Lock()
         self._sample_at = math.inf  # on the monotonic clock
+        self._gpus = GpuMeter(lambda: bool(self._watched), every_s=gpu_every_s)
         self.task = PeriodicTask(
             "usage",
             self._pause_s,
@@ -76,6 +81,16 @@ class UsageMeter:
             on_error=lambda error: logger.error("the usage of the running jobs cannot be read", exc_info=error),
         )
 
+    def start(self) -> None:
+        """Starts the threads."""
+        self._gpus.start()
+        self.task.start()
+
+    def close(self) -> None:
+        """Stops the threads."""
+        self.task.close()
+        self._gpus.close()
+
     def watch(self, job_id: str, logs: Mapping[str, Path]) -> None:
         """Samples a job from now on."""
         now = time.monotonic()
@@ -83,6 +98,7 @@ class UsageMeter:
             self._watched[job_id] = {name: _Watched(usage_file(log), now) for name, log in logs.items()}
             self._sample_at = min(self._sample_at, now + self._first_s)
         self.task.wake()
+        self._gpus.wake()
 
     def uses(self, job_id: str) -> dict[str, InstanceUse]:
         """Returns the last use of each instance of a job that has processes on this machine."""
@@ -101,7 +117,7 @@ class UsageMeter:
             return
         with self._lock:
             instances = self._instances()
-        _sample(instances)
+        _sample(instances, self._gpus.percent)
         with self._lock:
             instances = self._instances()  # again: a job may have been added during the sample
             # From the end of a sample, so that slow samples have a pause between them.
@@ -117,7 +133,7 @@ class UsageMeter:
         return {name: instance for job in self._watched.values() for name, instance in job.items()}
 
 
-def _sample(instances: Mapping[str, _Watched]) -> None:
+def _sample(instances: Mapping[str, _Watched], gpu_percent: Mapping[int, float]) -> None:
     started_s = time.monotonic()
     usages: dict[str, list[_Used]] = {}
     memory_bytes: Counter[str] = Counter()
@@ -136,7 +152,8 @@ def _sample(instances: Mapping[str, _Watched]) -> None:
     for name, processes in usages.items():
         elapsed_s = max(finished_s - instances[name].polled_at_s, 0.001)
         instances[name].polled_at_s, instances[name].has_processes = started_s, True
-        _append_sample(instances[name], processes, memory_bytes[name], elapsed_s)
+        gpus = [gpu_percent[used.process[0]] for used in processes if used.process[0] in gpu_percent]
+        _append_sample(instances[name], processes, memory_bytes[name], elapsed_s, max(gpus, default=None))
 
 
 def _used_by(process: psutil.Process) -> _Used:
@@ -152,7 +169,13 @@ def _used_by(process: psutil.Process) -> _Used:
     )
 
 
-def _append_sample(instance: _Watched, processes: Sequence[_Used], memory_bytes: int, elapsed_s: float) -> None:
+def _append_sample(
+    instance: _Watched,
+    processes: Sequence[_Used],
+    memory_bytes: int,
+    elapsed_s: float,
+    gpu_percent: float | None,
+) -> None:
     """Appends the usage since the last sample; for new processes, since their start."""
     cpu_s = read_bytes = written_bytes = 0.0
     for used in processes:
@@ -163,7 +186,7 @@ def _append_sample(instance: _Watched, processes: Sequence[_Used], memory_bytes:
         written_bytes += used.written_bytes - before.written_bytes
     instance.used = {used.process: used for used in processes}
     states = tuple(used.state for used in processes if used.state is not None)
-    instance.use = InstanceUse(cpu_s / elapsed_s, (read_bytes + written_bytes) / elapsed_s, states)
+    instance.use = InstanceUse(cpu_s / elapsed_s, (read_bytes + written_bytes) / elapsed_s, states, gpu_percent)
     values = (
         100 * cpu_s / elapsed_s / (os.cpu_count() or 1),
         100 * memory_bytes / psutil.virtual_memory().total,

@@ -113,6 +113,7 @@ class JobSignals:
             lines,
             use.cores,
             use.io_bytes_per_s,
+            use.gpu_percent,
             is_stopped=any(each.is_stopped for each in use.processes),
             is_debugged=is_debugged or any(each.is_traced for each in use.processes),
             is_blocked=any(each.is_blocked for each in use.processes),
