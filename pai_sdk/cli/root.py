@@ -207,8 +207,10 @@ def run() -> None:
         _print_interrupt(interrupt)
         sys.exit(exit_codes.INTERRUPTED)
     except SystemExit as exit_error:
-        if exit_error.code == exit_codes.INTERRUPTED and exit_error.__context__ is not None:
-            _print_interrupt(exit_error.__context__.__cause__)
+        cause = exit_error.__context__ and exit_error.__context__.__cause__
+        # 130 is also the exit code of a program in a job.
+        if exit_error.code == exit_codes.INTERRUPTED and isinstance(cause, KeyboardInterrupt):
+            _print_interrupt(cause)
         if isinstance(exit_error.__context__, BrokenPipeError):
             # `pai-sdk logs … | head`: the reader has closed the pipe, which is no error.
             sys.exit(exit_codes.SUCCEEDED)
@@ -219,7 +221,7 @@ def _print_error(error: Exception) -> None:
     print_error(f"error: {error}")
 
 
-def _print_interrupt(interrupt: BaseException | None) -> None:
+def _print_interrupt(interrupt: KeyboardInterrupt) -> None:
     """Prints the effect of an interrupt on the job, without a traceback."""
-    message = str(interrupt) if isinstance(interrupt, KeyboardInterrupt) else ""
+    message = str(interrupt)
     typer.echo(f"\nInterrupted{f': {message}' if message else '.'}", err=True)

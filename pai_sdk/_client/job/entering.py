@@ -235,7 +235,7 @@ class EnteredJob:
                     tunnels.add(tunnel)
                     return run(tunnel, rank)
             except PaiError as error:
-                if on_error is None:
+                if on_error is None or tunnels.is_abandoned:
                     raise
                 return on_error(rank, error)
 
@@ -259,20 +259,20 @@ class _Tunnels:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._tunnels: list[JobTunnel] = []
-        self._is_abandoned = False
+        self.is_abandoned = False
 
     def add(self, tunnel: JobTunnel) -> None:
         """Adds a tunnel; ends it at once after `abandon`."""
         with self._lock:
             self._tunnels.append(tunnel)
-            is_abandoned = self._is_abandoned
+            is_abandoned = self.is_abandoned
         if is_abandoned:
             tunnel.abandon()
 
     def abandon(self) -> None:
         """Ends all tunnels in a few seconds."""
         with self._lock:
-            self._is_abandoned = True
+            self.is_abandoned = True
             threads = [threading.Thread(target=tunnel.abandon) for tunnel in self._tunnels]
         for thread in threads:
             thread.start()

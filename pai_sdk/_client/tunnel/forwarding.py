@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import selectors
 import socket
 import struct
@@ -213,7 +214,7 @@ class _Forward(_Direction):
             listener = self._cleanup.enter_context(socket.create_server((_LOOPBACK, port.local), backlog=128))
         except OSError as error:
             hint = f"give another local port, such as 0:{port.remote} for any free one"
-            message = f"cannot listen on port {port.local} of this machine: {error.strerror or error}"
+            message = f"cannot listen on port {port.local} of this machine: {_reason(error)}"
             raise InvalidInputError([Problem("ports", message, hint)]) from error
         listener.setblocking(False)
         bound = ForwardedPort(listener.getsockname()[1], port.remote)
@@ -234,7 +235,8 @@ class _Forward(_Direction):
         try:
             stream = self._tunnel.open("connect", host="localhost", port=port.remote)
         except PaiError as error:
-            self._on_error(f"port {port.remote} of the job: {error}")
+            is_refusal = isinstance(error, TunnelRefusedError)  # names the port
+            self._on_error(str(error) if is_refusal else f"port {port.remote} of the job: {error}")
             _reset(connection)
             return
         relay(connection, stream)
@@ -250,7 +252,7 @@ class _Reverse(_Direction):
             listener = self._tunnel.open("listen", port=port.remote)
         except TunnelRefusedError as error:
             hint = f"give another port of the job, such as {port.local}:0 for any free one"
-            message = f"cannot listen on port {port.remote} of the job: {error}"
+            message = f"cannot listen on {error}"
             raise InvalidInputError([Problem("ports", message, hint)]) from error
         self._cleanup.callback(listener.close)
         bound = ForwardedPort(port.local, _bound_port(listener.result, port.remote))
@@ -280,12 +282,17 @@ class _Reverse(_Direction):
         try:
             connection = socket.create_connection((_LOOPBACK, port.local), _CONNECT_TIMEOUT_S)
         except OSError as error:
-            self._on_error(f"port {port.local} of this machine: {error.strerror or error}")
+            self._on_error(f"port {port.local} of this machine: {_reason(error)}")
             with suppress(PaiError):
                 stream.refuse("ConnectionRefused", f"nothing listens on port {port.local} of the client")
             return
         connection.settimeout(None)
         relay(connection, stream)
+
+
+def _reason(error: OSError) -> str:
+    # `strerror` of `create_server` repeats the address.
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _bound_port(result: dict[str, Any], requested: int) -> int:
@@ -322,7 +329,8 @@ def relay(connection: socket.socket, stream: Stream) -> None:
 def _reset(connection: socket.socket) -> None:
     with suppress(OSError):
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
-        connection.shutdown(socket.SHUT_RDWR)
+        # Wakes a thread that reads. SHUT_WR would send a regular end first, as that of a complete response.
+        connection.shutdown(socket.SHUT_RD)
     connection.close()
 
 

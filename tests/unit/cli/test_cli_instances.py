@@ -10,6 +10,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk.cli.enter.instances import split_remote
+from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError
 from tests.support.fake_backend import FakeBackend
 from tests.support.fake_tunnel import FakeInstance
@@ -112,6 +113,16 @@ def test_what_cannot_be_entered(pai: Pai, memory: FakeBackend, entry: Recorded) 
     with refused(InvalidInputError, "COMMAND"):
         pai("exec", "train1", "--all", "ls")
     assert entry.commands == []
+
+
+def test_the_exit_code_of_an_interrupted_program_is_no_interrupt_of_this_one(
+    entry: Recorded, memory: FakeBackend, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(TrainingJob, "exec", lambda *_, **__: 130)
+    monkeypatch.setattr("sys.argv", ["pai-sdk", "exec", "train1", "ls"])
+    with pytest.raises(SystemExit) as end:
+        run()
+    assert (end.value.code, capfd.readouterr().err) == (130, "")
 
 
 def test_a_command_in_all_instances(pai: Pai, entry: Recorded) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from contextlib import suppress
 
@@ -36,7 +37,7 @@ def listen(stream: Stream) -> None:
     try:
         listener = socket.create_server(("127.0.0.1", port))
     except OSError as error:
-        raise TunnelRefusedError("PortInUse", f"port {port} of the instance: {error.strerror}") from error
+        raise TunnelRefusedError("PortInUse", f"port {port} of the instance: {_reason(error)}") from error
     with listener:
         stream.confirm({"port": listener.getsockname()[1], "listener": stream.number})
         accepting = pumps.start(_accept, listener, stream)
@@ -83,8 +84,13 @@ def _connected(addresses: list[str], port: int) -> socket.socket:
             connection.settimeout(None)
             _send_at_once(connection)
             return connection
-    message = f"port {port} of the instance cannot be reached: {failure}"
+    message = f"port {port} of the instance: {_reason(failure) if failure else 'not reached'}"
     raise TunnelRefusedError("ConnectionRefused", message) from failure
+
+
+def _reason(error: OSError) -> str:
+    # `strerror` of `create_server` repeats the address.
+    return os.strerror(error.errno) if error.errno else str(error)
 
 
 def _send_at_once(connection: socket.socket) -> None:
