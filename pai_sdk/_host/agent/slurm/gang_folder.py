@@ -32,6 +32,7 @@ from pai_sdk._core.files import open_plain, publish_once
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import Ending, ExecutionState
 from pai_sdk._host.agent.sandbox import Sandbox
+from pai_sdk._host.agent.tunnel.on_demand import SOCKET
 
 BEAT_INTERVAL_S = 2.0
 # Six beats, because some file systems show the times of files late.
@@ -156,6 +157,12 @@ class GangFolder:
         """Removes a request and its refusal."""
         for file in (name, f"{name}{_FAILED}"):
             (self.path / file).unlink(missing_ok=True)
+
+    def has_tunnels(self, instance: str) -> bool:
+        """Returns whether the supervisor of a running instance listens; one of an earlier release does not."""
+        state = self.state(instance)
+        is_listed = SOCKET in (path.name for path in self.sandbox(instance).state_dir.iterdir())
+        return state is None or state.phase != "running" or is_listed
 
     # ---- where the instances are ----
 

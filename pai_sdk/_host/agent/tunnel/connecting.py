@@ -11,6 +11,8 @@ from pai_sdk._host.agent.tunnel.on_demand import SOCKET
 from pai_sdk._host.agent.tunnel.transports import with_length
 from pai_sdk.errors import TunnelRefusedError
 
+NO_TUNNELS = "the job was started by a release of pai_sdk without tunnels; start it again to enter it"
+
 _CONNECT_S = 10.0
 
 
@@ -31,8 +33,7 @@ def connect_instance(state_dir: Path, instance: str) -> socket.socket:
             raise TunnelRefusedError(
                 "InstanceNotRunning", "the job is about to start; try again in a moment"
             ) from error
-        message = "the job was started by a release of pai_sdk without tunnels; start it again to enter it"
-        raise TunnelRefusedError("NotSupported", message) from error
+        raise TunnelRefusedError("NotSupported", NO_TUNNELS) from error
     except ConnectionRefusedError as error:
         raise TunnelRefusedError("JobNotRunning", "the job ends just now, so it cannot be entered") from error
     return connection

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from pai_sdk._core.files import locked
-from pai_sdk._host.execution.ray.cluster import Cluster
+from pai_sdk._host.agent.tunnel.connecting import NO_TUNNELS
+from pai_sdk._host.execution.ray.cluster import Cluster, NodeError
 from pai_sdk._host.execution.ray.hub import Hub
 from pai_sdk._host.execution.ray.job_mirror import Cancelled, JobMirror
 from pai_sdk._host.execution.ray.options import RayOptions
@@ -31,6 +32,7 @@ _POLL_INTERVAL_S = 0.05
 _PAUSE_AFTER_ERROR_S = 1.0
 _CAPACITY_INTERVAL_S = 5.0
 _SWEEP_INTERVAL_S = 60.0
+_DIAL_TUNNEL = "dial_tunnel"  # of `HostedInstance`
 
 
 def main(hub_path: str, options: str) -> None:
@@ -124,10 +126,12 @@ class _Mirror:
         try:
             remote = self._cluster.instance(request["instance"])
             if remote is not None:
-                refusal = remote.result(remote.ask("dial_tunnel", request))
+                refusal = remote.result(remote.ask(_DIAL_TUNNEL, request))
         except Exception as error:
-            # Of an actor of an earlier release too, which has no such method.
             refusal = {"code": "NotReady", "message": f"its node does not respond: {error}"}
+            # An actor of an earlier release has no such method.
+            if isinstance(error, NodeError) and f"no attribute '{_DIAL_TUNNEL}'" in str(error):
+                refusal = {"code": "NotSupported", "message": NO_TUNNELS}
         with suppress(OSError):
             if refusal:
                 self._hub.refuse_tunnel(name, refusal)

@@ -24,6 +24,7 @@ from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.slurm.gang_folder import Claim, GangFolder
+from pai_sdk._host.agent.tunnel.connecting import NO_TUNNELS
 from pai_sdk._host.execution.base import ExecutionState, Executor, ExecutorCapabilities, ExecutorSetup, LaunchSpec
 from pai_sdk._host.execution.contract import job_description
 from pai_sdk._host.execution.gang_state import (
@@ -290,6 +291,10 @@ class SlurmExecutor(Executor):
             name = gang.request_tunnel(rank, expected.request)
             try:
                 return expected.wait(lambda: gang.tunnel_refusal(name))
+            except TimeoutError as error:
+                if not gang.has_tunnels(instance):
+                    raise TunnelRefusedError("NotSupported", NO_TUNNELS) from error
+                raise
             finally:
                 gang.withdraw_tunnel_request(name)
 
