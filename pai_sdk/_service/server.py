@@ -492,6 +492,7 @@ def _open_dispatcher(
     tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rates=rates)
     metrics = None
     if measurements is not None:
+        measurements.count_tunnels(lambda: context.tunnels.count)
         metrics = metrics_of(measurements.text, token=settings.metrics_token, admit=authenticator.admit)
     description = description_of(api)
     websockets = WebSocketGate(TunnelApp(context), authenticator.admit, audit=audit_into(context.audit))

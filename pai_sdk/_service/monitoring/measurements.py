@@ -112,6 +112,11 @@ class Measurements:
         gauge = Gauge(name, "When the TLS certificate expires", registry=self.registry)
         gauge.set_function(expires_at)
 
+    def count_tunnels(self, count: Callable[[], int]) -> None:
+        """Exports the number of open tunnels."""
+        gauge = Gauge("pai_tunnels", "Open tunnels into running jobs", registry=self.registry)
+        gauge.set_function(count)
+
     def text(self) -> bytes:
         """Returns all metrics, in the text format of Prometheus."""
         return generate_latest(self.registry)

@@ -28,6 +28,7 @@ from pai_sdk.cli.root import app
 from tests.service.certificates import Authority
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
+from tests.service.tunnel.tunnelling import TunnelledExecutor, running_job, tunnel
 from tests.support.waiting import PATIENCE_S, until
 
 TOKEN = "the-token-of-prometheus"
@@ -253,6 +254,15 @@ def test_jobs_the_queue_and_the_resources(start: Callable[..., Any]) -> None:
         client.call("PUT", f"/trainingjobs/{first}/stop")
         client.until(first, "Terminated")
         assert Figures(client)("pai_jobs_ended_total", status="Terminated") == 1
+
+
+def test_open_tunnels(start: Callable[..., Any]) -> None:
+    with start(TunnelledExecutor(), metrics_token=TOKEN) as client:
+        assert Figures(client)("pai_tunnels") == 0
+        job_id = running_job(client)
+        with tunnel(client, job_id), tunnel(client, job_id):
+            assert Figures(client)("pai_tunnels") == 2
+        until(lambda: Figures(client)("pai_tunnels") == 0)
 
 
 def test_a_database_that_does_not_respond_takes_only_its_own_figures(

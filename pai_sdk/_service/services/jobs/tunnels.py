@@ -143,7 +143,8 @@ class Tunnels:
     @property
     def count(self) -> int:
         """Returns the number of open tunnels."""
-        return self._open_of_user.total()
+        # A copy, since a scrape of the metrics is another thread.
+        return sum([*self._open_of_user.values()])
 
     @contextmanager
     def slot(self, user: str) -> Iterator[None]:
