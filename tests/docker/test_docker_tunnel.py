@@ -397,7 +397,7 @@ def test_a_copy_that_is_broken_off_leaves_nothing(job: TrainingJob, backend: Loc
 OPENS = """
 import os, sys
 from pai_sdk._host.execution.docker.tunnel import namespaces
-namespaces.enter(int(sys.argv[1]))
+namespaces.enter(int(sys.argv[1]), sys.argv[2])
 status = open("/proc/self/status").read()
 print(*(line.split()[1] for line in status.splitlines() if line.startswith(("CapEff", "CapBnd"))))
 print(os.uname().nodename, os.getuid(), sorted(os.listdir("/ml")))
@@ -414,7 +414,7 @@ def test_what_enters_a_container_has_no_more_rights_than_it(job: TrainingJob, do
     made = job.exec(["sh", "-c", "mknod /ml/output/disk b 8 0; grep CapEff /proc/self/status"], capture=True)
     with docker_host.client() as client:
         process = str(client.containers.get(name).attrs["State"]["Pid"])
-    command = [sys.executable, "-c", OPENS, process]
+    command = [sys.executable, "-c", OPENS, process, name]
     done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=True)
     rights = made.stdout.split()[1].decode()
     host = name[-63:].lstrip("-")

@@ -17,7 +17,7 @@ from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk._host.execution.docker.tunnel.exec_stream import STDERR
 from pai_sdk._host.execution.docker.tunnel.handlers import control, engine_errors_refused, write_input
 from pai_sdk._host.execution.docker.tunnel.instance_container import InstanceContainer
-from pai_sdk._host.execution.docker.tunnel.network import enter_network
+from pai_sdk._host.execution.docker.tunnel.namespaces import enter_network
 from pai_sdk._host.execution.docker.tunnel.programs import ContainerProgram, ProgramSpec, script
 from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
 
@@ -69,7 +69,7 @@ def _enter(container: InstanceContainer) -> bool:
     if container.process is None or not container.is_open_to_root:
         return False
     with suppress(OSError):
-        enter_network(container.process)
+        enter_network(container.process, container.instance)
         return True
     # Root of a container itself, without the right to enter others.
     return False

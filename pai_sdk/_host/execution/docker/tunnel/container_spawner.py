@@ -70,7 +70,12 @@ class ContainerSpawner(Spawner):
                 os.close(number)
         child.on_start(process.pid)
         variables = {**self._container.job_variables, **request["variables"]}
-        content = {**request, "variables": variables, "umask": self._umask}
+        content = {
+            **request,
+            "variables": variables,
+            "umask": self._umask,
+            "instance": self._container.instance,
+        }
         start(_wait, process, child)
         with suppress(OSError), os.fdopen(writer, "wb") as file:
             file.write(json.dumps(content).encode() + b"\n")

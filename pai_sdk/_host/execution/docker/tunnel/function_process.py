@@ -35,7 +35,7 @@ def main(process: int, descriptor: int, events: int) -> int:
     for encoding in ("utf-8", "ascii", "latin-1", "idna"):
         "".encode(encoding)
     try:
-        namespaces.enter(process)
+        namespaces.enter(process, str(request["instance"]))
     except OSError as error:
         return refuse("NotSupported", f"the files of the container cannot be reached from the host: {error}")
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)

@@ -12,6 +12,7 @@ from pai_sdk._host.agent.processes import descendants
 from pai_sdk._host.agent.tunnel.job_view import variables_of
 from pai_sdk._host.execution.docker.containers import JobContainers
 from pai_sdk._host.execution.docker.engine import Engine
+from pai_sdk._host.execution.docker.tunnel.namespaces import is_first_process
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ class InstanceContainer:
     def is_running(self) -> bool:
         """Returns whether its first process is there, as far as that is visible here."""
         # By more than its id, which another process may have by now.
-        return self.process is None or _is_first_process(self.process, self.instance)
+        return self.process is None or is_first_process(Path(f"/proc/{self.process}"), self.instance)
 
     @property
     def job_variables(self) -> dict[str, str]:
@@ -69,12 +70,6 @@ def _first_process(attributes: dict[str, Any], instance: str) -> int | None:
     # An engine in a virtual machine has process ids of its own, which other processes may have here.
     with suppress(KeyError, TypeError):
         process = int(attributes["State"]["Pid"])
-        if process and _is_first_process(process, instance):
+        if process and is_first_process(Path(f"/proc/{process}"), instance):
             return process
     return None
-
-
-def _is_first_process(process: int, instance: str) -> bool:
-    with suppress(OSError):
-        return instance.encode() in Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
-    return False

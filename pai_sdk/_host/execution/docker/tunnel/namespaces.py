@@ -14,6 +14,8 @@ import ctypes
 import os
 import posixpath
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,9 +45,9 @@ class Identity:
     last_capability: int  # of the kernel
 
     @classmethod
-    def of(cls, process: int) -> Identity:
-        """Returns those of a process of this machine."""
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
+    def of(cls, process: Path) -> Identity:
+        """Returns those of a process of this machine, by its folder in `/proc`."""
+        lines = (process / "status").read_text().splitlines()
         fields = {name: values.split() for name, _, values in (line.partition(":") for line in lines)}
         return cls(
             int(fields["Uid"][1]),
@@ -69,23 +71,63 @@ class Identity:
             raise PermissionError("the process cannot be protected from the container")
 
 
-def enter(process: int) -> None:
+def is_first_process(process: Path, instance: str) -> bool:
+    """Returns whether a folder in `/proc` is that of the first process of an instance's container."""
+    with suppress(OSError):
+        return instance.encode() in (process / "cmdline").read_bytes().split(b"\0")
+    return False
+
+
+@contextmanager
+def opened(process: int, instance: str) -> Iterator[Path]:
+    """Returns the folder in `/proc` of a container's first process, which stays that of this process.
+
+    Raises:
+        OSError: its number is that of another process by now, which may be one of root of this machine.
+    """
+    descriptor = os.open(f"/proc/{process}", os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        folder = Path(f"/proc/self/fd/{descriptor}")
+        is_outside = Path("/proc/self/ns/pid").samefile(folder / "ns/pid")
+        if is_outside or not is_first_process(folder, instance):
+            raise PermissionError(f"the process is not that of the container {instance}")
+        yield folder
+    finally:
+        os.close(descriptor)
+
+
+def enter_network(process: int, instance: str) -> None:
+    """Moves this thread, and those that it starts, into the network and host name of a container.
+
+    Raises:
+        OSError: this process may not enter it.
+    """
+    with opened(process, instance) as folder:
+        # Other namespaces cannot be entered by a single thread.
+        for name in ("uts", "net"):
+            descriptor = os.open(folder / "ns" / name, os.O_RDONLY)
+            try:
+                _set_namespace(descriptor, _SPACES[name])
+            finally:
+                os.close(descriptor)
+
+
+def enter(process: int, instance: str) -> None:
     """Enters the container whose first process this is; returns in a child, which has its user.
 
     Raises:
         OSError: this process may not enter it.
     """
-    identity = Identity.of(process)
-    if Path("/proc/self/ns/pid").samefile(f"/proc/{process}/ns/pid"):
-        # Its number is that of another process by now, which may be one of root of this machine.
-        raise PermissionError("the process is not one of a container")
-    if not Path("/proc/self/ns/user").samefile(f"/proc/{process}/ns/user"):
-        raise PermissionError("the users of the container are not those of this machine")
-    descriptors = {name: os.open(f"/proc/{process}/ns/{name}", os.O_RDONLY) for name in _SPACES}
-    root = os.open(f"/proc/{process}/root", os.O_RDONLY | os.O_DIRECTORY)
+    with opened(process, instance) as folder:
+        identity = Identity.of(folder)
+        if not Path("/proc/self/ns/user").samefile(folder / "ns/user"):
+            raise PermissionError("the users of the container are not those of this machine")
+        descriptors = {name: os.open(folder / "ns" / name, os.O_RDONLY) for name in _SPACES}
+        root = os.open(folder / "root", os.O_RDONLY | os.O_DIRECTORY)
+        groups = control_groups(folder)
     process_id = os.getpid()
-    for folder in control_groups(process):
-        Path(folder, "cgroup.procs").write_text(str(process_id))
+    for group in groups:
+        Path(group, "cgroup.procs").write_text(str(process_id))
     for name, descriptor in descriptors.items():
         if not os.path.samestat(os.fstat(descriptor), Path(f"/proc/self/ns/{name}").stat()):
             _set_namespace(descriptor, _SPACES[name])
@@ -104,8 +146,8 @@ def enter(process: int) -> None:
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
-def control_groups(process: int) -> list[str]:
-    """Returns the folders of the control groups of a process.
+def control_groups(process: Path) -> list[str]:
+    """Returns the folders of the control groups of a process, by its folder in `/proc`.
 
     Raises:
         FileNotFoundError: one of them is not visible on this machine.
@@ -113,7 +155,7 @@ def control_groups(process: int) -> list[str]:
     mounts = [line.split() for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     hierarchies = [fields for fields in mounts if fields[fields.index("-") + 1] in ("cgroup", "cgroup2")]
     folders = []
-    for line in Path(f"/proc/{process}/cgroup").read_text().splitlines():
+    for line in (process / "cgroup").read_text().splitlines():
         number, names, path = line.split(":", 2)
         controllers = {*names.split(",")} if names else {"cgroup2"}
         matches = [fields for fields in hierarchies if controllers <= {fields[-3], *fields[-1].split(",")}]
