@@ -99,6 +99,15 @@ def test_nan_in_the_log_is_named_with_its_step(client: Client) -> None:
     stop(client, job_id)
 
 
+def test_nan_of_a_metric_definition_is_named(client: Client) -> None:
+    script = "while True:\n    time.sleep(0.2)\n    print('accuracy: nan', flush=True)"
+    body = watched(script, NonFiniteMetric())
+    body["AlgorithmSpec"]["MetricDefinitions"] = [{"Name": "accuracy", "Regex": r"accuracy: (\S+)"}]
+    job_id = client.create(body)
+    assert re.search(r"'accuracy' of \S+ is nan", first_finding(client, job_id))
+    stop(client, job_id)
+
+
 def test_a_reported_nan_is_named(client: Client) -> None:
     script = (
         "from pai_sdk.reports import report\n"

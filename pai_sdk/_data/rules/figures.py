@@ -55,7 +55,9 @@ class FigureRules:
 
     def observe(self, point: Point) -> None:
         """Adds a point."""
-        key = f"{point.instance}/{point.rank}/{point.name}"
+        # A value that a metric definition matches is also read from its line, without a step: it counts once.
+        source = "line" if point.step is None else point.rank
+        key = f"{point.instance}/{source}/{point.name}"
         series = self._series.get(key)
         if series is None:
             if len(self._series) >= _MAX_SERIES and not self._has_room(point):

@@ -47,6 +47,7 @@ class JobMetrics:
     def call_not_finite(self, function: Callable[[Part], object]) -> None:
         """Calls a function with points that are NaN or infinite, which no part has."""
         self._points.on_not_finite = function
+        self._logs.call_not_finite(function)
 
     def write(self, patterns: Sequence[Pattern], *, is_final: bool) -> Iterator[Mapping[str, float]]:
         """Writes new values of the logs, see `LogMetrics.read_on`."""

@@ -29,7 +29,14 @@ from typing import NamedTuple, Protocol
 
 from pai_sdk._core.files import locked, open_plain, read_at, write_at
 from pai_sdk._data.logs.times import LogTimes
-from pai_sdk._data.run.events.writer import FILE_VERSION, double_field, event_file_source, framed, scalars_record
+from pai_sdk._data.run.events.points import Part
+from pai_sdk._data.run.events.writer import (
+    FILE_VERSION,
+    double_field,
+    event_file_source,
+    framed,
+    scalars_record,
+)
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._host.agent.sandbox import Sandbox
 
@@ -39,6 +46,7 @@ MAX_LINE = 32 << 10
 
 _MARK_AFTER_BYTES = 1 << 18  # of a log without values: at most this much is read again after a restart
 _SEARCHED_BYTES = 1 << 20
+_MAX_NOT_FINITE = 200  # values of one metric and chunk
 _LOCK = "log-metrics.lock"
 _NAMES = RunLayout("").log_metrics.split("/")
 _FILE_FLAGS = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_CLOEXEC", "O_NONBLOCK", "O_BINARY"))
@@ -103,6 +111,11 @@ class LogMetrics:
         self._lock = sandbox.state_dir / _LOCK
         folder = _EventsFolder(sandbox.ml / "output", tensorboard)
         self._logs = [_Log(name, sandbox.log_file(name), folder, partial(times, name), now) for name in instances]
+
+    def call_not_finite(self, function: Callable[[Part], object]) -> None:
+        """Calls a function with values that are NaN or infinite, which are not written."""
+        for log in self._logs:
+            log.on_not_finite = function
 
     @property
     def long_lines(self) -> int:
@@ -185,6 +198,7 @@ class _Log:
     ) -> None:
         self._instance, self._path, self._folder, self._times, self._now = instance, path, folder, times, now
         self.long_lines = 0
+        self.on_not_finite: Callable[[Part], object] = lambda part: None
         self._last_read: tuple[int, bool] | None = (
             # Size of the log at the last read, and whether that was final.
             None
@@ -234,17 +248,9 @@ class _Log:
         """Returns records of the lines with values, the mark behind them, and the last progress values."""
         states = content.splitlines(keepends=True)
         lines = [self._searched_text(state) for state in states]
-        progress: dict[str, float] = {}
-        values: dict[int, list[tuple[str, float]]] = {}
-        for pattern in patterns:
-            for line, text in pattern.matches(lines):
-                if (number := _finite(text)) is None:
-                    continue
-                if pattern.is_progress:
-                    progress[pattern.name] = number
-                else:
-                    values.setdefault(line, []).append((pattern.name, number))
+        values, progress = _values(patterns, lines)
         times = self._times() if values else LogTimes()
+        odd = list[tuple[str, float, float]]()
         records, offset, count, last_time = [], mark.log_bytes, mark.lines, mark.last_time
         for line, state in enumerate(states):
             offset += len(state)
@@ -254,9 +260,21 @@ class _Log:
                 if at is None:
                     at = changed_at if times.times else self._now()
                 # Sizes are sampled, so an earlier line may get a later time; times must not go backwards.
-                last_time, count = max(last_time, at), count + 1
-                records.append(scalars_record(last_time, count, values[line]))
+                last_time = max(last_time, at)
+                finite = [pair for pair in values[line] if math.isfinite(pair[1])]
+                odd += [(name, last_time, value) for name, value in values[line] if not math.isfinite(value)]
+                if finite:
+                    count += 1
+                    records.append(scalars_record(last_time, count, finite))
+        self._report_not_finite(odd, count)
         return records, _Mark(offset, count, last_time), progress
+
+    def _report_not_finite(self, points: Sequence[tuple[str, float, float]], step: int) -> None:
+        """Passes on the last values of each metric that are NaN or infinite, with their times."""
+        for metric in {name for name, _, _ in points}:
+            last = [(at, value) for name, at, value in points if name == metric][-_MAX_NOT_FINITE:]
+            wall, value = ([*column] for column in zip(*last, strict=True))
+            self.on_not_finite(Part(metric, self._instance, True, "", wall, [step] * len(wall), value))
 
     def _searched_text(self, state: bytes) -> str:
         """Decodes the part of a line that is searched: only both ends of a very long line."""
@@ -273,12 +291,29 @@ def _size_of_lines(chunk: bytes, *, is_final: bool) -> int:
     return len(chunk) if end == 0 and (is_final or len(chunk) == _CHUNK_BYTES) else end
 
 
-def _finite(text: str | None) -> float | None:
+def _values(
+    patterns: Sequence[Pattern], lines: list[str]
+) -> tuple[dict[int, list[tuple[str, float]]], dict[str, float]]:
+    """Returns the values of the metrics by line, and the last progress values."""
+    values: dict[int, list[tuple[str, float]]] = {}
+    progress: dict[str, float] = {}
+    for pattern in patterns:
+        for line, text in pattern.matches(lines):
+            number = _number(text)
+            if number is None:
+                continue
+            if not pattern.is_progress:
+                values.setdefault(line, []).append((pattern.name, number))
+            elif math.isfinite(number):
+                progress[pattern.name] = number
+    return values, progress
+
+
+def _number(text: str | None) -> float | None:
     try:
-        value = float(text or "")
+        return float(text or "")
     except ValueError:
         return None
-    return value if math.isfinite(value) else None
 
 
 # ---- the file -------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from pai_sdk._data.rules.rules import (
     NoProgress,
     Rule,
 )
-from pai_sdk._data.rules.signals import InstanceSample, Point, Sample
+from pai_sdk._data.rules.signals import PRINTED, InstanceSample, Point, Sample
 from pai_sdk.errors import InvalidInputError
 
 
@@ -45,6 +45,14 @@ def _points(*values: float, name: str = "loss") -> list[dict[str, Any]]:
 def test_a_metric_that_is_not_finite_twice_is_raised_and_cleared() -> None:
     values = _points(1.0, math.nan, 1.0, math.nan, math.inf, 1.0)
     assert _events(NonFiniteMetric(), values) == [(4, "raised"), (5, "cleared")]
+
+
+def test_a_value_of_a_metric_definition_counts_once() -> None:
+    line = InstanceSample(cores=1.0, lines=["loss=nan"])
+    samples = [
+        {"points": [Point("loss", math.nan, "worker-0", PRINTED, step)], "instance": line} for step in range(2)
+    ]
+    assert _events(NonFiniteMetric(), samples) == [(1, "raised")]
 
 
 @pytest.mark.parametrize("name", ["grad_norm", "best_loss", "loss_scale", "ppl"])
