@@ -75,6 +75,18 @@ def _quoted(body: bytes) -> str:
     return f": {text}" if is_short else ""
 
 
+def _tls_reason(error: BaseException | None) -> str:
+    """Returns why a handshake has failed, such as the certificate; "" for other errors."""
+    import ssl
+
+    while error is not None and not isinstance(error, ssl.SSLError):
+        error = error.__cause__ or error.__context__
+    if error is None:
+        return ""
+    reason = getattr(error, "verify_message", None) or str(error.reason or "").replace("_", " ").lower()
+    return f"TLS: {reason}" if reason else "TLS"
+
+
 def _not_sent(error: Exception, connections: _Connections) -> NotDeliveredError:
     """Returns the reason without the URL, which the texts of these errors have."""
     import requests
@@ -85,7 +97,7 @@ def _not_sent(error: Exception, connections: _Connections) -> NotDeliveredError:
         return NotDeliveredError("no response in time", code="Timeout", is_transient=True)
     if isinstance(error, ValueError):  # also InvalidURL and its like
         return NotDeliveredError("the URL is not valid", code="InvalidUrl", is_transient=False)
-    reason = connections.failure or type(error).__name__
+    reason = connections.failure or _tls_reason(error) or type(error).__name__
     return NotDeliveredError(f"no response ({reason})", code="NoResponse", is_transient=True)
 
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
 from pai_sdk._core.retry import RetryPolicy
 from pai_sdk._data.notify import robots
@@ -96,7 +96,7 @@ class Target:
         )
 
     def _check_url(self) -> None:
-        parts = urlsplit(self.url) if isinstance(self.url, str) and len(self.url) <= _MAX_URL_LENGTH else None
+        parts = _split(self.url) if isinstance(self.url, str) and len(self.url) <= _MAX_URL_LENGTH else None
         if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
             raise InvalidInputError([Problem("url", "is not the URL of a webhook", "it starts with https://")])
 
@@ -221,7 +221,7 @@ class AppriseTarget(Target):
         send_by_apprise(self.url, message, guard)
 
     def _check_url(self) -> None:
-        if not isinstance(self.url, str) or len(self.url) > _MAX_URL_LENGTH or not urlsplit(self.url).scheme:
+        if not isinstance(self.url, str) or len(self.url) > _MAX_URL_LENGTH or not _split(self.url).scheme:
             raise InvalidInputError([Problem("url", "is not a URL", "such as mailtos://… or slack://…")])
         scheme = urlsplit(self.url).scheme
         if webhook := _WEBHOOKS.get(scheme):
@@ -266,7 +266,7 @@ def target_of(value: object, where: str = "notify") -> Target:
     if prefixed:
         kind, url = ("feishu" if prefixed[1] == "lark" else prefixed[1]), prefixed[2]
     else:
-        parts = urlsplit(url)
+        parts = _split(url)
         is_http = parts.scheme in ("http", "https")
         kind = _HOSTS.get((parts.hostname or "").lower(), "webhook") if is_http else "apprise"
         if not parts.scheme or not (parts.hostname or not is_http):
@@ -294,6 +294,14 @@ def target_from_wire(target: NotificationTarget) -> Target:
     if target.headers and kind is Webhook:
         options["headers"] = target.headers
     return kind(target.url, **options)
+
+
+def _split(url: str) -> SplitResult:
+    """Splits a URL; one that is malformed has no scheme."""
+    try:
+        return urlsplit(url)
+    except ValueError:  # a bracket of an IPv6 address is missing
+        return SplitResult("", "", "", "", "")
 
 
 def masked_url(url: str) -> str:

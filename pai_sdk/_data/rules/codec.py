@@ -119,7 +119,9 @@ def parse_rule(row: Any, where: str) -> Rule:
     """Parses one rule from a mapping; raises InvalidInputError."""
     if not isinstance(row, Mapping):
         raise InvalidInputError([wrong_type(where, row, "a mapping", 'such as {"rule": "NoProgress"}')])
-    code = str(row.get("rule"))
+    if "rule" not in row:
+        raise InvalidInputError([Problem(f"{where}.rule", "is missing", f"one of: {', '.join(_BY_CODE)}")])
+    code = str(row["rule"])
     kind = _BY_CODE.get(code)
     if kind is None:
         near = nearest(code, _BY_CODE)

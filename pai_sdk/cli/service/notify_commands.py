@@ -15,6 +15,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.tables import print_error, print_json
 from pai_sdk.cli.usage.help import Commands
+from pai_sdk.errors import InvalidInputError, Problem
 
 app = Commands(
     help="Messages about jobs to chat groups, webhooks and e-mail: try a target.",
@@ -45,27 +46,28 @@ def send_test(
     """
     lines = [line.strip() for line in sys.stdin] if urls == ["-"] else urls
     targets = [target_of(url, f"URL {number}") for number, url in enumerate(filter(None, lines), start=1)]
+    if not targets:
+        raise InvalidInputError([Problem("URL", "is empty", "such as https://… or mailtos://…")])
     message = Message(
         "pai-sdk: a test",
         "Test",
         f"This test was sent from {socket.gethostname()}. Messages about jobs will look like this.",
         lines=["the last lines of a log are here"],
     )
-    outcomes = []
+    are_sent = True
     for target in targets:
         reason = code = None
         try:
             target.deliver(message)
         except NotDeliveredError as error:
             reason, code = str(error), error.code
-        outcomes.append({"target": repr(target), "sent": reason is None, "code": code, "reason": reason})
+        outcome = {"target": repr(target), "sent": reason is None, "code": code, "reason": reason}
+        are_sent = are_sent and reason is None
         if as_json:
-            continue
-        if reason is None:
+            print_json(outcome)
+        elif reason is None:
             typer.echo(f"sent to {target!r}")
         else:
             print_error(f"{target!r}: {reason}")
-    if as_json:
-        print_json(outcomes)
-    if not all(outcome["sent"] for outcome in outcomes):
+    if not are_sent:
         raise typer.Exit(exit_codes.ERROR)

@@ -33,10 +33,16 @@ def test_a_refusal_is_printed(server: ScriptedServer) -> None:
     urls = f"dingtalk+{server.endpoint}/hunter2\n\nwecom+{server.endpoint}/hunter2\n"
     done = CliRunner().invoke(new_app(), ["notify", "test", "--json", "-"], input=urls)
     assert done.exit_code == 1
-    outcomes = json.loads(done.stdout)
+    outcomes = [json.loads(line) for line in done.stdout.splitlines()]
     assert [(outcome["sent"], outcome["code"]) for outcome in outcomes] == [(False, "310000")] * 2
     assert "keywords not in content" in outcomes[0]["reason"]
     assert "hunter2" not in done.output
+
+
+@pytest.mark.parametrize("arguments", [[""], ["-"]], ids=["unset-variable", "empty-input"])
+def test_no_url_is_no_success(arguments: list[str]) -> None:
+    done = CliRunner().invoke(new_app(), ["notify", "test", *arguments], input="\n")
+    assert isinstance(done.exception, InvalidInputError)
 
 
 def test_what_is_no_target(server: ScriptedServer) -> None:

@@ -90,7 +90,8 @@ def test_a_url_is_a_target(url: str, expected: Target) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", ["", "hooks.example.com", "http://", 7, "https://a/#secret=b", "https://a#on=never"]
+    "value",
+    ["", "hooks.example.com", "http://", 7, "https://a/#secret=b", "https://a#on=never", "http://[::1", "a://["],
 )
 def test_other_values_are_refused(value: Any) -> None:
     with pytest.raises(InvalidInputError):
@@ -212,6 +213,13 @@ def test_a_peer_that_closes_or_does_not_listen(server: ScriptedServer) -> None:
     server.script = [Reset]
     assert refusal_of(Webhook(f"{server.endpoint}/hunter2")).code == "NoResponse"
     assert refusal_of(Webhook(f"{unused_endpoint()}/hunter2")).is_transient
+
+
+def test_a_failed_handshake_has_its_reason(server: ScriptedServer) -> None:
+    error = refusal_of(Webhook(f"{server.endpoint.replace('http:', 'https:')}/hunter2"))
+    assert error.code == "NoResponse"
+    assert "TLS" in str(error)
+    assert "hunter2" not in str(error)
 
 
 @pytest.mark.parametrize("drips", [False, True])
