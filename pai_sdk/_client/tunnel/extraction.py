@@ -11,12 +11,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
+from pai_sdk._host.agent.tunnel.in_job.forward_archive import is_link_safe
 from pai_sdk.errors import PathConflictError, StorageError
 
 CopyTo = Callable[[Callable[[memoryview], object], int], int]
 """Writes the next bytes of an archive by a function; returns how many there were."""
 
 _PERMISSIONS = 0o777
+_IS_WINDOWS = os.name == "nt"
 
 
 class Extraction:
@@ -109,8 +111,7 @@ class Extraction:
         """Returns the normalized name of a member; None for one outside of the folder."""
         normal = posixpath.normpath(name)
         parts = normal.split("/")
-        is_outside = normal.startswith("/") or ".." in parts or "\0" in name
-        if is_outside or (os.name == "nt" and (":" in name or "\\" in name)):
+        if normal.startswith("/") or ".." in parts or "\0" in name or _is_foreign(name):
             return None
         if not self._is_folder:
             return parts[-1] if parts[-1] != "." else None
@@ -148,7 +149,7 @@ class Extraction:
 
     def _create_link(self, name: str, link: str) -> None:
         path = self._work / name
-        if not _is_contained(name, link):
+        if _is_foreign(link) or not is_link_safe(name.split("/")[:-1], link):
             self.skipped[name] = f"a link out of the folder, to {link}"
             return
         # Behind an earlier link, it would be elsewhere than its name says, and could lead out of the folder.
@@ -170,16 +171,9 @@ class Extraction:
                 (self._work / name).chmod((mode & _PERMISSIONS) | 0o700)
 
 
-def _is_contained(name: str, link: str) -> bool:
-    """Returns whether a link leads to an entry of the folder."""
-    # `..` only at the start, and at most as often as the link is deep: behind the name of another link, it could
-    # lead out of the folder.
-    parts = link.split("/")
-    num_up = 0
-    while num_up < len(parts) and parts[num_up] in ("..", "."):
-        num_up += 1
-    depth = posixpath.normpath(name).count("/")
-    return not link.startswith("/") and ".." not in parts[num_up:] and parts[:num_up].count("..") <= depth
+def _is_foreign(path: str) -> bool:
+    """Returns whether Windows would read a path of Linux as another one: of a drive, or with other folders."""
+    return _IS_WINDOWS and (":" in path or "\\" in path)
 
 
 def _merge(source: Path, target: Path) -> None:

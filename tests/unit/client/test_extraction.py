@@ -214,3 +214,11 @@ def test_entries_that_are_not_what_they_seem(tmp_path: Path) -> None:
     sparse = member("sparse", b"abc", pax_headers={"GNU.sparse.major": "0", "GNU.sparse.map": "0,3"})
     assert extracted(tmp_path / "copy", before, sparse, after).skipped.keys() == {"sparse"}
     assert tree(tmp_path / "copy") == {"before": "before", "after": "after"}
+
+
+def test_paths_of_linux_that_windows_reads_as_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pai_sdk._client.tunnel.extraction._IS_WINDOWS", True)
+    names = link("out", "..\\..\\secret"), link("drive", "C:secret"), member("..\\out", b"x"), member("C:x", b"x")
+    done = extracted(tmp_path / "copy", *names, member("kept", b"x"))
+    assert done.skipped.keys() == {"out", "drive", "..\\out", "C:x"}
+    assert [path.name for path in (tmp_path / "copy").iterdir()] == ["kept"]

@@ -161,8 +161,8 @@ class GangFolder:
     def has_tunnels(self, instance: str) -> bool:
         """Returns whether the supervisor of a running instance listens; one of an earlier release does not."""
         state = self.state(instance)
-        is_listed = SOCKET in (path.name for path in self.sandbox(instance).state_dir.iterdir())
-        return state is None or state.phase != "running" or is_listed
+        listens = SOCKET in (path.name for path in self.sandbox(instance).state_dir.iterdir())
+        return state is None or state.phase != "running" or listens
 
     # ---- where the instances are ----
 

@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from pai_sdk._host.agent.tunnel.children import report
-from pai_sdk._host.agent.tunnel.in_job.forward_archive import ForwardArchive
+from pai_sdk._host.agent.tunnel.in_job.forward_archive import ForwardArchive, is_link_safe
 
 _READ_BYTES = 256 * 1024
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -136,7 +136,7 @@ class Extraction:
         self.bytes += size
 
     def _add_link(self, parent: int, parts: tuple[str, ...], target: str) -> None:
-        if not _is_link_safe(parts[:-1], target):
+        if not is_link_safe(parts[:-1], target):
             _skip("/".join(parts), f"is a link to {target[:1000]}, outside of the folder")
             return
         temporary = _temporary_name()
@@ -236,14 +236,6 @@ def _parts(name: str) -> tuple[str, ...]:
     if name.startswith("/") or ".." in parts or "\0" in name:
         raise ArchiveError(f"the member {name[:1000]!r} would leave the folder")
     return parts
-
-
-def _is_link_safe(folder: tuple[str, ...], target: str) -> bool:
-    """Returns whether the target of a link in a folder stays below the root."""
-    parts = [part for part in target.split("/") if part not in ("", ".")]
-    num_up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
-    # Behind a name, ".." would be the parent of whatever that name is a link to.
-    return bool(target) and not target.startswith("/") and num_up <= len(folder) and ".." not in parts[num_up:]
 
 
 def _temporary_name() -> str:

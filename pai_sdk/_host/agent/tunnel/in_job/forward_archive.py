@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tarfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 _MAX_HEADER_BYTES = 1 << 20  # of a name and other properties of one entry; the longest path has 4 KiB
 
@@ -61,3 +61,11 @@ class ForwardArchive(ABC):
             size -= len(chunk)
             self._position += len(chunk)
             yield chunk
+
+
+def is_link_safe(folder: Sequence[str], target: str) -> bool:
+    """Returns whether the target of a link in a folder of an archive stays below its root."""
+    parts = [part for part in target.split("/") if part not in ("", ".")]
+    num_up = next((index for index, part in enumerate(parts) if part != ".."), len(parts))
+    # Behind a name, ".." would be the parent of whatever that name is a link to.
+    return bool(target) and not target.startswith("/") and num_up <= len(folder) and ".." not in parts[num_up:]
