@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import posixpath
 import tarfile
@@ -18,6 +17,7 @@ from pai_sdk._client.tunnel.extraction import Extraction
 from pai_sdk._client.tunnel.opening import JobTunnel, reason_of
 from pai_sdk._core.paths import parse_path
 from pai_sdk._data.storage.progress import ByteBar
+from pai_sdk._host.agent.tunnel.frames import MAX_DATA_BYTES
 from pai_sdk._host.agent.tunnel.in_job.forward_archive import ForwardArchive
 from pai_sdk._host.agent.tunnel.streams import Stream, exit_code
 from pai_sdk.errors import (
@@ -32,7 +32,7 @@ from pai_sdk.errors import (
     TunnelRefusedError,
 )
 
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 2 * MAX_DATA_BYTES
 _MAX_SKIPPED = 10_000  # entries whose reasons are retained; the sender may be hostile
 _PATTERN = frozenset("*?[")
 
@@ -212,6 +212,7 @@ class _Upload:
         self._stream = stream
         self._name = name
         self._on_data = on_data
+        self._buffer = memoryview(bytearray(_CHUNK_BYTES))
         self.num_files = 0
         self.size_bytes = 0
         self.skipped: dict[str, str] = {}
@@ -219,7 +220,13 @@ class _Upload:
     def run(self, entries: list[tuple[str, Path, int]]) -> None:
         """Sends all entries."""
         file = _Outgoing(self._stream, self._on_data)
-        with tarfile.open(fileobj=file, mode="w|", bufsize=_CHUNK_BYTES, format=tarfile.PAX_FORMAT) as archive:
+        # Mode "w|" would copy all data several times.
+        with tarfile.TarFile(
+            fileobj=file,  # type: ignore[arg-type]
+            mode="w",
+            format=tarfile.PAX_FORMAT,
+            copybufsize=_CHUNK_BYTES,
+        ) as archive:
             for name, path, _ in entries:
                 # The source itself may be a link, such as one to the newest checkpoint.
                 archive.dereference = not name
@@ -231,6 +238,7 @@ class _Upload:
                     raise
                 except OSError as error:
                     raise StorageError(f"{path}: {error.strerror or error}") from error
+        file.flush()
         self._stream.end()
 
     def _add(self, archive: tarfile.TarFile, path: Path, name: str) -> None:
@@ -243,38 +251,57 @@ class _Upload:
         if member.isreg():
             with path.open("rb") as file:
                 member.size = os.fstat(file.fileno()).st_size
-                archive.addfile(member, _Exact(file, path))
+                archive.addfile(member, _Exact(file, path, self._buffer))  # type: ignore[arg-type]
             self.size_bytes += member.size
         else:
             archive.addfile(member)
         self.num_files += member.isreg()
 
 
-class _Outgoing(io.RawIOBase):
-    """A stream as a file for writing."""
+class _Outgoing:
+    """A stream as a file for writing, by large frames."""
 
     def __init__(self, stream: Stream, on_data: Callable[[int], None]) -> None:
         self._stream = stream
         self._on_data = on_data
+        self._buffer = bytearray()
+        self._position = 0
 
-    def write(self, data: Any) -> int:
+    def tell(self) -> int:
+        """Returns how many bytes were written."""
+        return self._position
+
+    def write(self, data: bytes | memoryview) -> int:
         """Sends data; waits while the instance does not read."""
-        self._stream.write(data)
-        self._on_data(len(data))
+        self._position += len(data)
+        self._buffer += data
+        if len(self._buffer) >= _CHUNK_BYTES:
+            self._send(len(self._buffer) // MAX_DATA_BYTES * MAX_DATA_BYTES)
         return len(data)
 
+    def flush(self) -> None:
+        """Sends the rest."""
+        self._send(len(self._buffer))
 
-class _Exact(io.RawIOBase):
+    def _send(self, size: int) -> None:
+        with memoryview(self._buffer) as view, view[:size] as sent:
+            self._stream.write(sent)
+        del self._buffer[:size]
+        self._on_data(size)
+
+
+class _Exact:
     """A file whose size is in the header of its archive; it must not shrink while it is read."""
 
-    def __init__(self, file: IO[bytes], path: Path) -> None:
+    def __init__(self, file: IO[bytes], path: Path, buffer: memoryview) -> None:
         self._file = file
         self._path = path
+        self._buffer = buffer
 
-    def read(self, size: int = -1) -> bytes:
-        """Returns the next bytes."""
-        data = self._file.read(size)
-        if not data and size:
+    def read(self, size: int) -> memoryview:
+        """Returns the next bytes; they are valid until the next call."""
+        data = self._buffer[:size]
+        if self._file.readinto(data) != size:  # type: ignore[attr-defined]
             raise FileChangedError(f"{self._path} has become shorter while it was copied")
         return data
 

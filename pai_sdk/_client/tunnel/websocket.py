@@ -32,6 +32,7 @@ from pai_sdk._core.connections import HandshakeError
 MAX_MESSAGE_BYTES = 128 << 10
 
 _CHUNK_BYTES = 1 << 18
+_SMALL_BYTES = 1 << 15
 _CLOSE_TIMEOUT_S = 2.0
 _HTTP_PORTS = {"http": 80, "https": 443}
 
@@ -78,7 +79,10 @@ class WebSocketTransport:
                         self._protocol.send_binary(frame)
                 except InvalidState as error:
                     raise ConnectionError("the WebSocket is closed") from error
-                self._outgoing.append(b"".join(self._protocol.data_to_send()))
+                chunks = self._protocol.data_to_send()
+                # One call for small ones; large ones are not copied.
+                is_small = sum(map(len, chunks)) <= _SMALL_BYTES
+                self._outgoing.extend([b"".join(chunks)] if is_small else chunks)
             try:
                 self._write_outgoing()
             except OSError as error:

@@ -25,6 +25,8 @@ WINDOW_BYTES = 1 << 20
 _DATA, _EVENTS = 0, 1
 # Events have their own window, so that a signal does not wait behind data which the program does not read.
 _WINDOWS = (WINDOW_BYTES, 128 * 1024)
+# Consumed bytes are granted again by few frames; what is left of the window has room for the largest event.
+_GRANT_BYTES = (WINDOW_BYTES // 2, 32 * 1024)
 
 MAX_STREAMS = 1024
 """The open streams of a tunnel."""
@@ -66,11 +68,11 @@ class _Windows:
             raise ProtocolError("more data than the window allows")
 
     def consume(self, window: int, cost: int) -> int:
-        """Counts what was consumed; returns the credit to grant, once that is a quarter of the window."""
+        """Counts what was consumed; returns the credit to grant, once that is a good part of the window."""
         self._unread[window] -= cost
         self._consumed[window] += cost
         grant = self._consumed[window]
-        if grant < _WINDOWS[window] // 4:
+        if grant < _GRANT_BYTES[window]:
             return 0
         self._consumed[window] = 0
         return grant
@@ -188,7 +190,7 @@ class Stream:
         return event
 
     def _consume(self, window: int, cost: int) -> None:
-        """Permits the peer to send more, once a quarter of the window was consumed."""
+        """Permits the peer to send more, once a good part of the window was consumed."""
         with self._changed:
             grant = 0 if self._is_peer_closed else self._windows.consume(window, cost)
         if grant:

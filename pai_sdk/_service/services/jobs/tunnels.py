@@ -40,6 +40,7 @@ FIRST_INSTANCE = "first"
 """The name of the instance with rank 0, of any job."""
 
 _LENGTH_BYTES = 4
+_READ_AHEAD_BYTES = 2 * MAX_FRAME_BYTES  # twice that is in memory at most
 _CONNECTING_THREADS, _CHECKING_THREADS = 16, 4
 _FLUSH_S = 5.0  # how long the last frames to an instance may take
 _END_POLL_S = 0.1
@@ -73,7 +74,7 @@ class FrameStream:
     async def of(cls, connection: socket.socket) -> FrameStream:
         """Returns the stream of a socket, which it closes in the end."""
         try:
-            return cls(*await asyncio.open_connection(sock=connection))
+            return cls(*await asyncio.open_connection(sock=connection, limit=_READ_AHEAD_BYTES))
         except BaseException:
             connection.close()
             raise
@@ -95,7 +96,11 @@ class FrameStream:
         Raises:
             OSError: the connection was lost, or the job has read nothing for `timeout_s`.
         """
-        self._writer.write(len(frame).to_bytes(_LENGTH_BYTES, "big") + frame)
+        self._writer.writelines((len(frame).to_bytes(_LENGTH_BYTES, "big"), frame))
+        if not self._writer.transport.get_write_buffer_size():
+            # Does not wait, and costs no timer.
+            await self._writer.drain()
+            return
         try:
             await asyncio.wait_for(self._writer.drain(), timeout_s)
         except (TimeoutError, asyncio.TimeoutError) as error:

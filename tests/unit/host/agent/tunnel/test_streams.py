@@ -520,3 +520,36 @@ def test_a_link_whose_peer_is_silent_is_closed() -> None:
     assert ended.wait(10)
     assert frames.kind_of(peer.receive(10)) == frames.PING
     peer.close()
+
+
+class CountingTransport(SocketTransport):
+    """Counts the frames of both directions."""
+
+    count = 0
+
+    def send_many(self, frames) -> None:
+        self.count += len(frames)
+        super().send_many(frames)
+
+    def receive(self, timeout_s: float | None) -> bytes:
+        frame = super().receive(timeout_s)
+        self.count += 1
+        return frame
+
+
+def test_a_large_copy_has_few_frames(pair: Pair) -> None:
+    # Each costs the service, which relays it, as much as the copy of a hundred kilobytes.
+    transport = CountingTransport(pair.connection())
+    client = pair.client(lambda: transport)
+    size = 8 << 20
+
+    def send(stream: Stream) -> None:
+        stream.write(bytes(size))
+        stream.end()
+
+    served(pair.tunnels[0], send)
+    stream = client.open("send")
+    while data := stream.read():
+        size -= len(data)
+    assert size == 0
+    assert transport.count <= 8 * 16
