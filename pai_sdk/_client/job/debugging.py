@@ -18,6 +18,7 @@ from pai_sdk._core.terminal_text import visible_text
 from pai_sdk.errors import InvalidInputError, PaiError, Problem, TunnelError, TunnelRefusedError
 
 _MAX_TUNNELS = 32
+_MAX_NAMES = 8  # processes that a message names
 _CHUNK_BYTES = 1 << 16
 # Lines to the debugger: its commands, see `debugger_terminal`.
 _END_OF_INPUT = b"EOF\n"
@@ -139,8 +140,8 @@ def select_process(
     ]
     # Of several processes of a rank, the first one: the others are its children.
     if len({process.rank for process in candidates}) > 1:
-        names = ", ".join(map(str, candidates[:8]))
-        raise InvalidInputError([Problem("JOB", f"several ranks wait: {names}", "give one of them, as JOB:RANK")])
+        problem = f"several ranks wait: {_names(candidates)}"
+        raise InvalidInputError([Problem("JOB", problem, "give one of them, as JOB:RANK")])
     return next((process for process in candidates if process.state == "waiting"), next(iter(candidates), None))
 
 
@@ -159,17 +160,25 @@ def wait_for_process(
         InvalidInputError: there was none in time.
     """
     deadline = time.monotonic() + timeout_s
-    process = select_process(list_processes(), rank=rank, instance=instance)
+    processes = list_processes()
+    process = select_process(processes, rank=rank, instance=instance)
     if process is None and timeout_s > 0:
         on_wait()
     while process is None:
         if time.monotonic() >= deadline:
             subject = "no rank waits" if rank is None else f"rank {rank} does not wait"
             hint = "submit it with debugger='terminal' (or 'debugpy'), and call breakpoint() in its code"
+            if processes:
+                hint = f"waiting: {_names(processes)}"
             raise InvalidInputError([Problem("JOB", f"{subject} in a debugger", hint)])
         time.sleep(min(poll_s, max(0.0, deadline - time.monotonic())))
-        process = select_process(list_processes(), rank=rank, instance=instance)
+        processes = list_processes()
+        process = select_process(processes, rank=rank, instance=instance)
     return process
+
+
+def _names(processes: Sequence[WaitingProcess]) -> str:
+    return ", ".join(map(str, processes[:_MAX_NAMES])) + (", …" if len(processes) > _MAX_NAMES else "")
 
 
 def join_terminal(

@@ -115,7 +115,7 @@ class _Session:
             except BaseException as error:
                 if self._streams.terminal:
                     with suppress(OSError, ValueError):
-                        self._streams.stdout(_RESET_MODES)
+                        self._streams.stdout(_RESET_MODES + b"\r\n")
                 if isinstance(error, TunnelClosedError):
                     raise reason_of(error) from error
                 raise

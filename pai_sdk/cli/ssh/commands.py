@@ -51,9 +51,7 @@ def ssh(
 
 
 def ssh_config(
-    jobs: Annotated[
-        list[str], typer.Argument(metavar="JOB[:RANK]...", help="Running jobs, or instances of them.")
-    ],
+    jobs: Annotated[list[str], typer.Argument(metavar="JOB[:RANK]", help="Running jobs, or instances of them.")],
     write: Annotated[bool, typer.Option("--write", help="Write it to ~/.ssh/pai-sdk/config.")] = False,
 ) -> None:
     """Print the configuration of OpenSSH for running jobs: for ssh, scp, sftp, rsync, VS Code and PyCharm.

@@ -123,6 +123,9 @@ def test_a_rank_is_waited_for_until_it_is_at_a_breakpoint() -> None:
     with pytest.raises(InvalidInputError) as refused:
         wait(lambda: [], 0)
     assert "debugger='terminal'" in refused.value.problems[0].hint
+    with pytest.raises(InvalidInputError) as refused:
+        wait(lambda: [process(0)], 0)
+    assert refused.value.problems[0].hint.endswith(str(process(0)))
 
 
 @pytest.fixture
