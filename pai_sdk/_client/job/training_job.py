@@ -491,7 +491,8 @@ class TrainingJob(Aliased):
 
         Raises:
             InvalidInputError: the job is not running, has no such instance, or its service offers no tunnels.
-            TunnelClosedError: the connection was lost for two minutes, or the instance has ended.
+            TunnelClosedError: the connection was lost for two minutes, or the instance has ended. With the `code`
+                `AttemptEnded`, the job continues in another attempt.
             JobError: the job has ended before the command.
 
         Example:
@@ -528,7 +529,8 @@ class TrainingJob(Aliased):
         """Forward ports of this machine to the running job: TensorBoard, a notebook server, a debugger in it.
 
         The ports are open on 127.0.0.1 until `close()` or the end of a `with` block. A lost connection to the job
-        is opened again, and open connections continue.
+        is opened again, and open connections continue. With the end of an attempt of the job they end, and later
+        ones are those to its next attempt.
 
         Args:
             ports: a port (6006), `"LOCAL:REMOTE"` or `(LOCAL, REMOTE)`, or a list of these. The port that listens
