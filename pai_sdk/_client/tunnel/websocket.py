@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from io import BytesIO
+from typing import cast
 from urllib.parse import unquote, urlsplit
 
 import requests
@@ -100,7 +101,7 @@ class WebSocketTransport:
             if self.close_code is not None:
                 raise ConnectionError(f"the WebSocket was closed with {self.close_code}")
             try:
-                data = self._wire.read(_CHUNK_BYTES, deadline)
+                data = self._wire.read(deadline)
             except TimeoutError:
                 raise
             except OSError as error:
@@ -132,9 +133,9 @@ class WebSocketTransport:
         self._write_outgoing(deadline)
         response = None
         while response is None:
-            data = self._wire.read(_CHUNK_BYTES, deadline)
+            data = self._wire.read(deadline)
             if data:
-                self._protocol.receive_data(data)
+                self._protocol.receive_data(cast("bytes", data))
             else:
                 self._protocol.receive_eof()
             response = self._take_events()
@@ -145,9 +146,9 @@ class WebSocketTransport:
                 raise UpgradeRefusedError(_as_requests(response, request.path))
             raise InvalidHandshake(str(self._protocol.handshake_exc))
 
-    def _feed(self, data: bytes) -> None:
+    def _feed(self, data: memoryview) -> None:
         with self._state:
-            self._protocol.receive_data(data)
+            self._protocol.receive_data(cast("bytes", data))
             self._take_events()
             self._outgoing.extend(self._protocol.data_to_send())  # answers to pings and to a close frame
         # If a sender writes now, it writes these too: it checks the queue again before it releases the lock, and
@@ -178,7 +179,8 @@ class WebSocketTransport:
             if frame.opcode is Opcode.TEXT:
                 raise ConnectionError("the service sent a text message")
             return
-        self._fragments.append(bytes(frame.data))
+        # Of this frame alone, and not used by the parser any more.
+        self._fragments.append(cast("bytes", frame.data))
         if frame.fin:
             message = self._fragments[0] if len(self._fragments) == 1 else b"".join(self._fragments)
             self._fragments.clear()
@@ -299,13 +301,15 @@ class _Wire:
         # One call into OpenSSL at a time: its connection objects are not thread-safe. Waits are outside of it.
         self._lock: threading.Lock | None = threading.Lock() if isinstance(connection, ssl.SSLSocket) else None
         self._state = threading.Lock()
+        # One for all, since the pages of a new one cost more time than the copy of the data.
+        self._buffer = memoryview(bytearray(_CHUNK_BYTES))
         self._num_users = 0
         self._is_closed = False
 
-    def read(self, size: int, deadline: float | None) -> bytes:
-        """Returns data, or b"" at its end."""
+    def read(self, deadline: float | None) -> memoryview:
+        """Returns data, which are valid until the next call; nothing at their end."""
         with self._in_use():
-            return self._read(size, deadline)
+            return self._buffer[: self._read(deadline)]
 
     def write(self, data: bytes, deadline: float | None) -> None:
         """Writes all of the data."""
@@ -338,19 +342,19 @@ class _Wire:
                 if self._is_closed and not self._num_users:
                     self._socket.close()
 
-    def _read(self, size: int, deadline: float | None) -> bytes:
+    def _read(self, deadline: float | None) -> int:
         while True:
             try:
                 if self._lock is None:
-                    return self._socket.recv(size)
+                    return self._socket.recv_into(self._buffer)
                 with self._lock:
-                    return self._socket.recv(size)
+                    return self._socket.recv_into(self._buffer)
             except (BlockingIOError, ssl.SSLWantReadError):
                 self._wait(False, deadline)
             except ssl.SSLWantWriteError:
                 self._wait(True, deadline)
             except ssl.SSLEOFError:
-                return b""
+                return 0
             except ssl.SSLError as error:
                 raise ConnectionError(str(error)) from error
 

@@ -23,10 +23,10 @@ def test_a_connection_that_is_closed_while_a_thread_waits_retains_its_number(
 
     monkeypatch.setattr(wire, "_wait", wait)
     with theirs:
-        assert wire.read(10, None) == b""
+        assert wire.read(None) == b""
     assert number not in others
     assert ours.fileno() == -1
     with pytest.raises(ConnectionError):
-        wire.read(10, None)
+        wire.read(None)
     for descriptor in others:
         os.close(descriptor)
