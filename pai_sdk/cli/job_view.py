@@ -28,7 +28,7 @@ from pai_sdk.cli.jobs import (
 )
 from pai_sdk.cli.options import Json, moment_of
 from pai_sdk.cli.selection.job_names import JobId, complete_job, find_job
-from pai_sdk.cli.tables import print_json, print_properties, table_console, wrapped
+from pai_sdk.cli.tables import exit_with_reader, print_json, print_properties, table_console, wrapped
 from pai_sdk.errors import JobFailed, PaiError
 
 if TYPE_CHECKING:
@@ -253,6 +253,8 @@ def logs(
     since_time = None if since is None else moment_of(since, "--since")
     job = find_job(job_id)
     writer = LogWriter()
+    if follow:
+        exit_with_reader()
     try:
         stream = job.logs(follow=follow, instance=instance, tail=tail, since=since_time, times=timestamps)
         for update in stream.updates():

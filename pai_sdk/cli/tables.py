@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import math
 import os
+import select
 import shutil
+import stat
 import sys
 import textwrap
+import threading
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +19,7 @@ import typer
 from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._core.tables.terminal import FittedTable
 from pai_sdk._core.terminal_text import visible_text
+from pai_sdk.cli import exit_codes
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,6 +72,25 @@ def print_properties(
         console.print(head.append(first), soft_wrap=True)
         for line in more:
             console.print(Text(" " * start + line), soft_wrap=True)
+
+
+def exit_with_reader() -> None:
+    """Ends this process when the reader of its stdout has ended, as `| head` does before the next line comes."""
+    try:
+        descriptor = sys.stdout.fileno()
+        is_pipe = stat.S_ISFIFO(os.fstat(descriptor).st_mode)
+    except (AttributeError, OSError, ValueError):
+        return
+    if not is_pipe or sys.platform == "win32":
+        return
+    poll = select.poll()
+    poll.register(descriptor, 0)  # POLLERR and POLLHUP are always reported
+
+    def wait() -> None:
+        poll.poll()
+        os._exit(exit_codes.SUCCEEDED)  # nobody reads what is buffered
+
+    threading.Thread(target=wait, name="pai-stdout", daemon=True).start()
 
 
 def print_error(text: str) -> None:

@@ -381,6 +381,17 @@ def test_a_command_beside_a_running_job_and_what_it_uses(session: Session) -> No
     assert f"pai-sdk download {job_id}" in gone.stderr
 
 
+def test_following_a_log_ends_with_its_reader(session: Session) -> None:
+    """Without another line: the job is silent."""
+    job_id = submitted(session, "echo first; sleep 600")
+    command = f"{' '.join(map(shlex.quote, PAI))} logs -f {job_id} | head -1; exit ${{PIPESTATUS[0]}}"
+    variables, pipe = environment(session), subprocess.PIPE
+    with subprocess.Popen(["bash", "-c", command], env=variables, stdout=pipe, stderr=pipe, text=True) as child:
+        output, errors = child.communicate(timeout=PATIENCE_S)
+    assert (child.returncode, output.rpartition("| ")[2], errors) == (0, "first\n", "")
+    assert pai(session, "stop", "--wait", job_id).returncode == 0
+
+
 def test_a_reader_of_a_watched_list_that_goes_away_is_no_error(session: Session) -> None:
     submitted(session, "true")
     command = f"{' '.join(map(shlex.quote, PAI))} ps --watch -q | head -1; exit ${{PIPESTATUS[0]}}"
