@@ -174,6 +174,9 @@ def wait_for_debugger(timeout_s: float | None = None) -> None:
                     "debugpy is not installed in this job: add 'debugpy' to its requirements or its image. "
                     "A terminal can join meanwhile."
                 )
+            except RuntimeError as error:
+                # A forked process cannot listen if its parent does.
+                _log(f"no editor can join this process: {error}. A terminal can join it.")
             else:
                 return
         session.stop_in_terminal(frame, wait_s)

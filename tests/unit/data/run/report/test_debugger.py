@@ -459,6 +459,47 @@ def test_an_editor_stops_in_the_frame_and_lets_the_script_go_on(tmp_path: Path) 
         editor.close()
 
 
+def test_threads_at_breakpoints_go_on_without_an_editor(tmp_path: Path) -> None:
+    pytest.importorskip("debugpy")
+    text = """
+import threading
+def work():
+    breakpoint(timeout_s=1)
+threads = [threading.Thread(target=work) for _ in range(3)]
+for thread in threads: thread.start()
+for thread in threads: thread.join()
+breakpoint(timeout_s=0)
+print("done", flush=True)
+"""
+    with started(tmp_path, text, PAI_DEBUGGER="debugpy") as job:
+        code, output, log = job.end()
+    assert (code, output) == (0, ["done", ""]), log
+
+
+def test_a_forked_process_waits_for_a_terminal_since_debugpy_listens_in_its_parent(tmp_path: Path) -> None:
+    pytest.importorskip("debugpy")
+    text = """
+import os
+breakpoint(timeout_s=0)
+child = os.fork()
+if child == 0:
+    breakpoint()
+    print("child", flush=True)
+    os._exit(0)
+os.waitpid(child, 0)
+print("done", flush=True)
+"""
+    with started(tmp_path, text, PAI_DEBUGGER="debugpy") as job:
+        waiting = until(lambda: [each for each in read_markers(job.folder) if each["pid"] != job.process.pid])[0]
+        assert waiting["kind"] == "terminal"
+        child = job.join(waiting["socket"])
+        child.read_prompt()
+        child.send("c")
+        code, output, log = job.end()
+    assert (code, output) == (0, ["child", "done", ""])
+    assert "A terminal can join" in log
+
+
 def test_without_an_editor_the_script_goes_on(tmp_path: Path) -> None:
     pytest.importorskip("debugpy")
     with started(tmp_path, PAI_DEBUGGER="debugpy", PAI_DEBUGGER_WAIT_S="0.2") as job:
