@@ -161,7 +161,9 @@ class PortForward:
                 except PaiError as error:
                     if self._reenter is None or self._is_closed.is_set():
                         raise
-                    self._on_error(str(reason_of(error)))
+                    # The end of the job is raised by `wait`.
+                    if getattr(reason := reason_of(error), "code", "") == "AttemptEnded":
+                        self._on_error(str(reason))
                     # Connections of this machine wait until then.
                     self._tunnel = self._reenter(error, self._is_closed)
                     self._direction.enter(self._tunnel)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 
 import pytest
 
 from pai_sdk._client.tunnel.forwarding import ForwardedPort, PortForward
-from pai_sdk._client.tunnel.opening import open_tunnel
+from pai_sdk._client.tunnel.opening import JobTunnel, open_tunnel
 from pai_sdk._host.agent.tunnel.streams import Stream
-from pai_sdk.errors import InvalidInputError
+from pai_sdk.errors import InvalidInputError, TunnelClosedError
 from tests.support.fake_tunnel import FakeTunnelService
 from tests.support.waiting import PATIENCE_S, until
 
@@ -50,3 +51,18 @@ def test_a_port_in_use_is_named_once() -> None:
         with pytest.raises(InvalidInputError) as error:
             PortForward(tunnel, [ForwardedPort(number, 1)])
         assert str(error.value).count(str(number)) == 1
+
+
+@pytest.mark.parametrize(("code", "count"), [("JobEnded", 0), ("AttemptEnded", 1)])
+def test_the_end_of_a_job_is_reported_once(code: str, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> JobTunnel:
+        raise TunnelClosedError(code, "has ended")
+
+    errors = list[str]()
+    with FakeTunnelService() as service:
+        tunnel = open_tunnel(service.transport(), "t-1", "i")
+        monkeypatch.setattr(tunnel, "check", fail)
+        forward = PortForward(tunnel, [ForwardedPort(0, 1)], on_error=errors.append, reenter=fail)
+        with closing(forward), pytest.raises(TunnelClosedError):
+            forward.wait(PATIENCE_S)
+    assert len(errors) == count
