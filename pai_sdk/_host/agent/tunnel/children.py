@@ -10,6 +10,7 @@ import importlib
 import json
 import locale
 import os
+import shlex
 import signal
 import sys
 import termios
@@ -118,7 +119,8 @@ def _execute(command: list[str], variables: dict[str, str]) -> int:
     try:
         os.execvpe(program, arguments, variables)  # noqa: S606 - the command of the user
     except FileNotFoundError:
-        os.write(2, os.fsencode(f"pai-sdk: there is no program {program!r} in the job\n"))
+        hint = f"; a command line needs a shell: sh -c {shlex.quote(program)}" if " " in program else ""
+        os.write(2, os.fsencode(f"pai-sdk: there is no program {program!r} in the job{hint}\n"))
         return _NO_COMMAND
     except OSError as error:
         os.write(

@@ -60,6 +60,7 @@ def test_a_program_has_folder_variables_and_streams(tunnel: Tunnel, running: Run
     ("argv", "code", "message"),
     [
         (["nosuch"], 127, b"nosuch"),
+        (["echo a; pwd"], 127, b"sh -c 'echo a; pwd'"),
         (["/etc/passwd"], 126, b"Permission denied"),
         (["sh", "-c", "kill -9 $$"], 137, b""),
         (["sh", "-c", "kill -INT $$"], 130, b""),
