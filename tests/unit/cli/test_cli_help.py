@@ -189,3 +189,17 @@ def test_the_first_help_says_where_to_start_and_lists_the_exit_codes() -> None:
     assert shown.index("Start here") < shown.index("Run jobs") < shown.index("Exit codes")
     codes = {int(code) for code in re.findall(r"(\d+)  \w", shown.partition("Exit codes")[2])}
     assert codes == {value for value in vars(exit_codes).values() if isinstance(value, int)} | {2}
+
+
+def test_ctrl_c_within_the_imports_is_no_traceback() -> None:
+    program = (
+        "import signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'pai_sdk.cli.root': signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from pai_sdk.cli import main\n"
+        "main()\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (130, "")
