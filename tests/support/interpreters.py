@@ -32,11 +32,17 @@ for name in sys.argv[2:]:
 def _interpreters() -> dict[str, str]:
     """The interpreters of this machine, by version: this one, those on PATH and those of pyenv."""
     places = sorted(Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser().glob("versions/3.*/bin"))
-    # Before PATH, whose first folder may have pyenv's stand-ins for interpreters that are not in use.
+    # Before PATH, whose first folder may have pyenv's stand-ins for interpreters that are not in use. They fail.
     path = os.pathsep.join([*map(str, places), os.environ.get("PATH", os.defpath)])
     found = {version: shutil.which(f"python{version}", path=path) for version in IN_JOBS}
     this = "{}.{}".format(*sys.version_info)
-    return {version: program for version, program in {**found, this: sys.executable}.items() if program}
+    programs = {**found, this: sys.executable}
+    return {version: program for version, program in programs.items() if program and _runs(program)}
+
+
+def _runs(program: str) -> bool:
+    done = subprocess.run([program, "-S", "-I", "-c", ""], capture_output=True, timeout=PATIENCE_S, check=False)
+    return done.returncode == 0
 
 
 INTERPRETERS = _interpreters()  # before the tests get a HOME of their own

@@ -74,7 +74,13 @@ class Job:
 
     def waiting(self) -> dict[str, Any]:
         """Wait until it waits for a client."""
-        return until(lambda: [each for each in self.markers() if each["state"] == "waiting"])[0]
+
+        def marked() -> list[dict[str, Any]]:
+            markers = [each for each in self.markers() if each["state"] == "waiting"]
+            assert markers or self.process.poll() is None, self.end()
+            return markers
+
+        return until(marked)[0]
 
     def join(self, name: str = "") -> Client:
         self.clients.append(Client(self.folder / (name or f"{self.process.pid}.sock")))
