@@ -229,6 +229,11 @@ def test_folders_are_copied_both_ways(job: TrainingJob, tmp_path: Path) -> None:
     assert (copy / "empty").is_dir()
     assert (copy / "link").readlink() == Path("deep/er")
     job.copy_from(f"{folder}/new", target, instance=1, progress=False)  # once more, over itself
+    (target / "file").write_text("old")
+    (target / "link").symlink_to("file")
+    job.copy_from(f"{folder}/new/a.txt", target / "link", instance=1, progress=False)
+    assert (target / "link").is_symlink()
+    assert (target / "file").read_text() == "changed"
     assert (target / "other").read_text() == "stays"
     with pytest.raises(ObjectNotFoundError):
         job.copy_from(f"{folder}/nothing", target, instance=1)

@@ -124,7 +124,10 @@ def _local_target(target: str | os.PathLike[str], name: str) -> Path:
         raise StorageError(f"the job sent an invalid name: {name!r}")
     path = parse_path(target, "target")
     gets_copy = os.fspath(target).endswith(("/", os.sep)) or path.is_dir()
-    return path / name if gets_copy else path
+    if gets_copy:
+        return path / name
+    # As by `cp`: the file is replaced, and not the link to it. `name` is the job's, so that is never followed.
+    return path.resolve() if path.is_symlink() and path.is_file() else path
 
 
 def _open(tunnel: JobTunnel, kind: str, *, path: str, **parameters: Any) -> Stream:

@@ -85,6 +85,8 @@ def write_archive(parameters: Mapping[str, Any]) -> int:
         target = path / name if path.is_dir() else path
         if mode == "folder":
             target.mkdir(exist_ok=True)
+        else:
+            target = _behind_link(target)
         extraction = Extraction(target if mode == "folder" else target.parent)
     except FileNotFoundError:
         return refuse("NotFound", f"there is no folder {path.parent} in the instance")
@@ -103,6 +105,15 @@ def write_archive(parameters: Mapping[str, Any]) -> int:
         return 1
     report({"written": {"path": str(target), "files": extraction.files, "bytes": extraction.bytes}})
     return 0
+
+
+def _behind_link(target: Path) -> Path:
+    """Returns the file that a target refers to: as by `cp`, it is replaced, and not a link to it."""
+    if not target.is_symlink() or not target.exists() or target.is_dir():
+        return target
+    if not target.is_file():  # such as /dev/stdout
+        raise FileExistsError(errno.EEXIST, "it exists, and is neither a file nor a folder", str(target))
+    return target.resolve()
 
 
 @dataclass

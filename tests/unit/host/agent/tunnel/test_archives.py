@@ -239,6 +239,17 @@ def test_a_file_is_written(tunnel: Tunnel, folder: Path, path: str, target: str)
     assert (folder / target).read_bytes() == b"content"
 
 
+def test_a_target_that_is_a_link_to_a_file_stays_a_link(tunnel: Tunnel, folder: Path) -> None:
+    (folder / "file").write_text("old")
+    (folder / "link").symlink_to("file")
+    send(tunnel, archive((member("a"), b"new")), folder / "link", "file", "a")
+    assert (folder / "link").is_symlink()
+    assert (folder / "file").read_text() == "new"
+    (folder / "device").symlink_to("/dev/null")
+    with pytest.raises(TunnelRefusedError):
+        send(tunnel, archive((member("a"), b"new")), folder / "device", "file", "a")
+
+
 @pytest.mark.parametrize("name", ["../escaped", "/tmp/escaped", "a/../../escaped", ".."])
 def test_members_that_would_leave_the_folder(tunnel: Tunnel, folder: Path, name: str) -> None:
     events = send(tunnel, archive((member(name), b"x")), folder / "new")
