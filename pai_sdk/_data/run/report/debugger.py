@@ -125,10 +125,11 @@ class _MarkedDebugger(TerminalDebugger):
         self._marker = marker
 
     def interaction(self, frame: FrameType | None, *arguments: Any) -> None:
-        try:
-            super().interaction(frame, *arguments)
-        finally:
-            self._marker.remove()
+        with self.lock:  # another thread may be next, with a marker of its own
+            try:
+                super().interaction(frame, *arguments)
+            finally:
+                self._marker.remove()
 
 
 _session: _Session | None = None

@@ -13,6 +13,7 @@ import json
 import os
 import stat
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
@@ -66,10 +67,12 @@ class Marker:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
+        # Threads at breakpoints share the marker; a closed descriptor may be that of another file.
+        self._lock = threading.Lock()
 
     def write(self, content: Mapping[str, Any]) -> None:
         """Writes the marker; a full disk or a folder without locks is no reason to fail."""
-        with suppress(OSError):
+        with self._lock, suppress(OSError):
             if self._descriptor is None:
                 flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | getattr(os, "O_NOFOLLOW", 0)
                 self._descriptor = os.open(str(self.path), flags, 0o600)
@@ -80,12 +83,13 @@ class Marker:
 
     def remove(self) -> None:
         """Removes the marker."""
-        if self._descriptor is not None:
-            with suppress(OSError):
-                self.path.unlink()
-            with suppress(OSError):
-                os.close(self._descriptor)
-            self._descriptor = None
+        with self._lock:
+            if self._descriptor is not None:
+                with suppress(OSError):
+                    self.path.unlink()
+                with suppress(OSError):
+                    os.close(self._descriptor)
+                self._descriptor = None
 
 
 def read_markers(folder: Path) -> list[dict[str, Any]]:

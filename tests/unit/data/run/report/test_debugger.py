@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -344,6 +345,20 @@ def test_a_long_path_is_no_problem(tmp_path: Path) -> None:
         job.waiting()
         client = job.join()
         client.read_prompt()
+
+
+def test_a_marker_is_written_and_removed_by_two_threads(tmp_path: Path) -> None:
+    marker = Marker(tmp_path / "1.json")
+
+    def write() -> None:
+        for _ in range(5000):
+            marker.write({"rank": 0})
+
+    with ThreadPoolExecutor(1) as threads:
+        writing = threads.submit(write)
+        while not writing.done():
+            marker.remove()
+        writing.result()
 
 
 def test_the_marker_of_a_killed_process_does_not_count(tmp_path: Path) -> None:
