@@ -40,7 +40,7 @@ time.sleep(random.random() * 0.4)
 step = state()
 print("began", step, flush=True)
 if rank:
-    print("began", state(), flush=True)
+    print("again", state(), flush=True)
     time.sleep(60)
 while True:
     step += 1
@@ -113,9 +113,13 @@ def _launch(folder: Path, kind: str, number: int, share: float) -> list[int]:
         process.kill()
         process.wait()
     lines = [line for log in logs for line in log.read_text().splitlines()]
-    return [int(line.split()[1]) for line in lines if line.startswith("began ") and line.split()[1:]] + [
-        -1 for line in lines if line.startswith("Traceback")
-    ]
+    began, again = (
+        [int(line.split()[1]) for line in lines if line.startswith(f"{word} ") and line.split()[1:]]
+        for word in ("began", "again")
+    )
+    # Rank 0 may have saved a checkpoint for all ranks since their first request.
+    earlier = [step for step in again if step < max(began)]
+    return began + earlier + [-1 for line in lines if line.startswith("Traceback")]
 
 
 def main(arguments: Sequence[str]) -> int:

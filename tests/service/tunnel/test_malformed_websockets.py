@@ -87,7 +87,7 @@ def test_bytes_that_are_no_frame_end_the_connection(operator: Client, job_id: st
     with raw_tunnel(operator, job_id) as end:
         with suppress(OSError):
             end.sendall(sent)
-        end.shutdown(socket.SHUT_WR)
+            end.shutdown(socket.SHUT_WR)
         read_to_end(end)
     with tunnel(operator, job_id) as websocket:
         websocket.send(b"still there")
