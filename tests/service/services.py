@@ -5,8 +5,10 @@ from __future__ import annotations
 import itertools
 import os
 import socket
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -129,7 +131,13 @@ def running_service(data_dir: Path, executor: Executor | str | None = None, **se
     finally:
         service.stop()
         thread.join(PATIENCE_S)
-        assert not thread.is_alive()
+        assert not thread.is_alive(), _stacks()
+
+
+def _stacks() -> str:
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    stacks = sys._current_frames().items()
+    return "\n".join(f"{names.get(key)}\n{''.join(traceback.format_stack(frame))}" for key, frame in stacks)
 
 
 def keep_to_a_quiet_port(root: Path) -> int:
