@@ -32,17 +32,18 @@ for name in sys.argv[2:]:
 def _interpreters() -> dict[str, str]:
     """The interpreters of this machine, by version: this one, those on PATH and those of pyenv."""
     places = sorted(Path(os.environ.get("PYENV_ROOT") or "~/.pyenv").expanduser().glob("versions/3.*/bin"))
-    # Before PATH, whose first folder may have pyenv's stand-ins for interpreters that are not in use. They fail.
     path = os.pathsep.join([*map(str, places), os.environ.get("PATH", os.defpath)])
-    found = {version: shutil.which(f"python{version}", path=path) for version in IN_JOBS}
+    programs = (shutil.which(f"python{version}", path=path) for version in IN_JOBS)
+    found = {version: _behind(program) for version, program in zip(IN_JOBS, programs, strict=True) if program}
     this = "{}.{}".format(*sys.version_info)
-    programs = {**found, this: sys.executable}
-    return {version: program for version, program in programs.items() if program and _runs(program)}
+    return {version: program for version, program in {**found, this: sys.executable}.items() if program}
 
 
-def _runs(program: str) -> bool:
-    done = subprocess.run([program, "-S", "-I", "-c", ""], capture_output=True, timeout=PATIENCE_S, check=False)
-    return done.returncode == 0
+def _behind(program: str) -> str:
+    """The interpreter that a program runs; empty if it fails, as pyenv does for versions that are not in use."""
+    command = [program, "-S", "-I", "-c", "import sys; print(sys.executable)"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    return done.stdout.strip()
 
 
 INTERPRETERS = _interpreters()  # before the tests get a HOME of their own
