@@ -4,7 +4,7 @@
 # A training calls `debugpy.listen()` and forks: ranks of `torch.multiprocessing`, workers of a data loader. No editor
 # has joined. Parent and child ask the same three questions.
 # Behaviour: in the child `is_client_connected()` is true, so `wait_for_client()` returns at once, and a breakpoint
-#   behind it passes with nobody there. `listen()` is refused: the child counts as listening, though the port is the
+#   behind it passes without an editor. `listen()` is refused: the child counts as listening, though the port is the
 #   parent's. What is called connected is the child's own connection to the adapter, which pydevd opens after a fork
 #   so that an editor with `subProcess` can follow.
 # Expected: false and a wait, as in the parent, or a port of its own.

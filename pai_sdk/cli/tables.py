@@ -88,7 +88,7 @@ def exit_with_reader() -> None:
 
     def wait() -> None:
         poll.poll()
-        os._exit(exit_codes.SUCCEEDED)  # nobody reads what is buffered
+        os._exit(exit_codes.SUCCEEDED)  # the buffered rest has no reader
 
     threading.Thread(target=wait, name="pai-stdout", daemon=True).start()
 

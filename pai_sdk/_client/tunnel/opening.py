@@ -99,7 +99,7 @@ class JobTunnel:
         self._tunnel.close()
 
     def abandon(self) -> None:
-        """Ends the tunnel in a few seconds, although nobody reads its streams."""
+        """Ends the tunnel in a few seconds, even if the caller no longer reads its streams."""
         self._link.close(flush_s=_ABANDON_S)
 
     def _dial_once(self) -> Transport:

@@ -33,7 +33,7 @@ class Editor:
         self._on_join = on_join
         self._waiting = threading.Lock()
         self.port: int = debugpy.listen((HOST, 0))[1]
-        # debugpy's own, in place since then, ignores PYTHONBREAKPOINT, and waits for nobody.
+        # debugpy's own, in place since then, ignores PYTHONBREAKPOINT, and does not wait.
         sys.breakpointhook = hook
 
     def stop_at(self, frame: FrameType, timeout_s: float) -> None:

@@ -97,7 +97,7 @@ def opened(process: int, instance: str) -> Iterator[Path]:
 
 
 def enter_network(process: int, instance: str) -> None:
-    """Moves this thread, and those that it starts, into the network and host name of a container.
+    """Moves this thread, and the threads that it starts, into the network and host name of a container.
 
     Raises:
         OSError: this process may not enter it.
