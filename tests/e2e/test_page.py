@@ -281,7 +281,7 @@ def test_two_runs_are_compared_and_zoomed(browser: Browser, session: Session, tr
         page.get_by_role("link", name="Hyperparameters", exact=True).click()
         row = page.get_by_role("row", name=re.compile("^lr "))
         expect(row).to_contain_text("0.01 … 0.5")
-        expect(page.get_by_text("2 are the same in all runs")).to_be_visible()
+        expect(page.get_by_text("2 are the same in all jobs")).to_be_visible()
         assert watched.faults == []
 
 
@@ -477,7 +477,7 @@ def test_it_speaks_chinese(browser: Browser, session: Session, trainings: Traini
     job.wait(show_logs=False)
     with signed_in(browser, session, language="zh-CN") as watched:
         page = watched.page
-        expect(page.get_by_role("heading", name="作业与运行")).to_have_count(1)
+        expect(page.get_by_role("heading", name="作业")).to_have_count(1)
         assert page.locator("html").get_attribute("lang") == "zh-CN"
         for address in (
             "",

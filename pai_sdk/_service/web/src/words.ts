@@ -3,10 +3,12 @@
 // The English text is the key. Each file has the Chinese of its own texts in a call of `chinese` at its
 // end, which the build takes out of it: they are one script, `chinese.ts`. A test finds texts without.
 import { signal } from "@preact/signals";
+import { about } from "./place.ts";
 
 export type Language = "en" | "zh";
 
 const STORED = "pai-ui-language";
+const NOUNS: Readonly<Record<string, string>> = { run: "job", runs: "jobs", Runs: "Jobs" };
 const translations = new Map<string, string>();
 const known = signal(0); // the number of translations: texts are drawn again when there are more
 
@@ -23,10 +25,19 @@ export function chinese(texts: Readonly<Record<string, string>>): void {
   known.value = translations.size;
 }
 
-/** A text in the language of the page; `{name}` stands for a value. */
+/**
+ * A text in the language of the page; `{name}` stands for a value. `{run}`, `{runs}` and `{Runs}` are a service's
+ * jobs, or the runs of a folder.
+ */
 export function t(english: string, values: Readonly<Record<string, string | number>> = {}): string {
   const text = (language.value === "zh" && known.value > 0 && translations.get(english)) || english;
-  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? whole));
+  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? noun(name) ?? whole));
+}
+
+function noun(name: string): string | undefined {
+  const isJob = about.value?.kind === "service";
+  if (NOUNS[name] && language.value === "zh") return isJob ? "作业" : "运行";
+  return isJob ? NOUNS[name] : NOUNS[name] && name;
 }
 
 function first(): Language {

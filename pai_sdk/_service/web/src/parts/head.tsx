@@ -14,7 +14,7 @@ const SIGNS: Record<Theme, string> = { system: "◐", light: "☀", dark: "☾" 
 
 export function Head() {
   const kept = withoutRun();
-  const views = { list: t("List"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
+  const views = { list: t("{Runs}"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
   const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
   return (
     <header class="head">
@@ -54,7 +54,7 @@ function Connection() {
 }
 
 chinese({
-  "List": "列表",
+  "{Runs}": "{run}",
   "Curves": "曲线",
   "Hyperparameters": "超参数",
   "Media": "媒体",

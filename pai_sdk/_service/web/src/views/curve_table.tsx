@@ -87,7 +87,7 @@ function CurveName({ curve }: { curve: Curve }) {
     <span class="curve-name">
       <i class="swatch" style={{ background: curve.colour }} />
       {isGroup ? (
-        <button class="plain" title={t("Show only the runs of this group")} onClick={() => pick(curve.runs ?? [])}>{curve.label}</button>
+        <button class="plain" title={t("Show only the {runs} of this group")} onClick={() => pick(curve.runs ?? [])}>{curve.label}</button>
       ) : (
         <a href={linkTo({ run: curve.name })}>{curve.label}</a>
       )}
@@ -108,16 +108,16 @@ export function RunLegend() {
   return (
     <details class="run-legend" open={runs.length <= MOST_NAMED && window.innerWidth > PHONE}>
       <summary>
-        {picked.value.length > 0 ? t("{n} of {m} runs", { n: count(drawn.size), m: count(runs.length) }) : runs.length === 1 ? t("1 run") : t("{n} runs", { n: count(runs.length) })}
+        {picked.value.length > 0 ? t("{n} of {m} {runs}", { n: count(drawn.size), m: count(runs.length) }) : runs.length === 1 ? t("1 {run}") : t("{n} {runs}", { n: count(runs.length) })}
       </summary>
       <div class="run-chips" onMouseLeave={() => (highlighted.value = "")}>
-        {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
+        {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all {runs}")}</button>}
         {first.slice(0, most.value).map(({ id }) => (
           <button
             key={id}
             class="run-chip"
             aria-pressed={drawn.has(id) && picked.value.length > 0}
-            title={t("Show this run alone, or add it")}
+            title={t("Show this {run} alone, or add it")}
             onClick={() => toggle(id)}
             onMouseEnter={() => (highlighted.value = id)}
           >
@@ -135,9 +135,9 @@ export function RunLegend() {
 export function GroupLegend({ groups }: { groups: readonly Curve[] }) {
   return (
     <div class="run-legend run-chips" onMouseLeave={() => (highlighted.value = "")}>
-      {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all runs")}</button>}
+      {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all {runs}")}</button>}
       {groups.slice(0, MOST_ROWS).map((group) => (
-        <button key={group.name} class="run-chip" title={t("Show only the runs of this group")} onClick={() => pick(group.runs ?? [])} onMouseEnter={() => (highlighted.value = group.name)}>
+        <button key={group.name} class="run-chip" title={t("Show only the {runs} of this group")} onClick={() => pick(group.runs ?? [])} onMouseEnter={() => (highlighted.value = group.name)}>
           <i class="swatch" style={{ background: group.colour }} />
           {group.label}
         </button>
@@ -156,10 +156,10 @@ chinese({
   "At {x}": "{x} 处",
   "Values of the curves": "曲线数值",
   "{n} more": "再显示 {n} 条",
-  "Show only the runs of this group": "只显示该组的运行",
-  "{n} of {m} runs": "{m} 个运行中的 {n} 个",
-  "1 run": "1 个运行",
-  "{n} runs": "{n} 个运行",
-  "Show all runs": "显示全部运行",
-  "Show this run alone, or add it": "只显示此运行，或加入比较",
+  "Show only the {runs} of this group": "只显示该组的{run}",
+  "{n} of {m} {runs}": "{m} 个{run}中的 {n} 个",
+  "1 {run}": "1 个{run}",
+  "{n} {runs}": "{n} 个{run}",
+  "Show all {runs}": "显示全部{run}",
+  "Show this {run} alone, or add it": "只显示此{run}，或加入比较",
 });

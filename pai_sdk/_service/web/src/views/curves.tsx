@@ -42,7 +42,7 @@ export function Curves() {
       }),
     [],
   );
-  if (!list.value) return <main>{listError.value ? <Notice kind="bad">{listError.value}</Notice> : <p class="soft">{t("Reading the runs …")}</p>}</main>;
+  if (!list.value) return <main>{listError.value ? <Notice kind="bad">{listError.value}</Notice> : <p class="soft">{t("Reading the {runs} …")}</p>}</main>;
   const tags = filteredTags(list.value.tags, words.value);
   return (
     <main class="curves">
@@ -50,8 +50,8 @@ export function Curves() {
       <CurveControls range={viewOf(answers) ?? knownRange(answers)} />
       {listError.value && <Notice kind="bad">{listError.value}</Notice>}
       {groupBy.value.length > 0 ? <GroupLegend groups={answers.groups.value} /> : <RunLegend />}
-      {list.value.loading && <p class="soft" role="status">{t("Runs are still being read; charts become complete.")}</p>}
-      {list.value.next && <p class="warn">{t("The list has {m} runs; the charts show the first {n} of its order.", { m: count(list.value.total), n: count(list.value.runs.length) })}</p>}
+      {list.value.loading && <p class="soft" role="status">{t("More {runs} are being read; charts become complete.")}</p>}
+      {list.value.next && <p class="warn">{t("The list has {m} {runs}; the charts show the first {n} of its order.", { m: count(list.value.total), n: count(list.value.runs.length) })}</p>}
       {shown.value.length === 0 ? <Empty /> : tag.value ? <Enlarged key={tag.value} tag={tag.value} tags={tags} answers={answers} /> : <Grid tags={tags} answers={answers} />}
     </main>
   );
@@ -61,15 +61,15 @@ function Empty() {
   const isFiltered = filter.value !== "" || picked.value.length > 0;
   return (
     <Notice>
-      {isFiltered ? t("No run is selected by the filter.") : t("There are no runs yet.")}{" "}
-      {isFiltered && <button onClick={() => change({ q: "", only: "" })}>{t("Show all runs")}</button>}
+      {isFiltered ? t("No {run} is selected by the filter.") : t("There are no {runs} yet.")}{" "}
+      {isFiltered && <button onClick={() => change({ q: "", only: "" })}>{t("Show all {runs}")}</button>}
     </Notice>
   );
 }
 
 function Grid({ tags, answers }: { tags: string[]; answers: Answers }) {
   if (tags.length === 0) {
-    return <Notice>{words.value ? t("No metric has this in its name.") : t("These runs have no metrics yet: `session.report({\"loss\": …})` or a metric's regex make them.")}</Notice>;
+    return <Notice>{words.value ? t("No metric has this in its name.") : t("These {runs} have no metrics yet: `session.report({\"loss\": …})` or a metric's regex make them.")}</Notice>;
   }
   const found = [...sections(tags)];
   return (
@@ -143,7 +143,7 @@ interface MetricProps {
 function MetricChart({ tag: name, answers, height, handle }: MetricProps) {
   const { answer, error, isWaiting } = answers.of(name).value;
   const onPick = useCallback((_: number, curve: Curve | undefined) => curve && (curve.runs ? pick(curve.runs) : go({ run: curve.name })), []);
-  if (error && !answer) return <Notice kind="bad">{error} {t("Show fewer runs, by the filter or by a click on their names.")}</Notice>;
+  if (error && !answer) return <Notice kind="bad">{error} {t("Show fewer {runs}, by the filter or by a click on their names.")}</Notice>;
   if (!answer) return <div class="curve-wait soft" style={{ height: `${height + 40}px` }} role="status">{t("Loading …")}</div>;
   const view = viewOf(answers);
   const facts = factsOf(answer, view);
@@ -169,7 +169,7 @@ function MetricChart({ tag: name, answers, height, handle }: MetricProps) {
       <p class="curve-facts soft">
         {facts.slice(1).join(" · ")}
         {(["nan", "inf"] as const).map((kind) => answer[kind] > 0 && (
-          <button key={kind} class="plain" title={t("Show the runs that have such values")} onClick={() => addCondition(conditionOf(name, kind))}>
+          <button key={kind} class="plain" title={t("Show the {runs} that have such values")} onClick={() => addCondition(conditionOf(name, kind))}>
             {kind === "nan" ? `▲ ${t("{n} NaN", { n: count(answer.nan) })}` : `◆ ${t("{n} infinite", { n: count(answer.inf) })}`}
           </button>
         ))}
@@ -196,7 +196,7 @@ function factsOf(answer: Answer, view: Range | undefined): string[] {
   else facts.push(t("{b} buckets of {n} points, extremes exact", values));
   const having = isGrouped ? curves.reduce((sum, curve) => sum + (curve.runs?.length ?? 0), 0) : curves.length;
   const asked = shown.value.length;
-  if (having < asked) facts.push(t("{n} of {m} runs lack this metric", { n: count(asked - having), m: count(asked) }));
+  if (having < asked) facts.push(t("{n} of {m} {runs} lack this metric", { n: count(asked - having), m: count(asked) }));
   const range = view ?? rangeOfX(curves);
   if (isLogY.value && range) {
     const dropped = countNotAboveZero(curves, range);
@@ -284,20 +284,20 @@ async function pngOf(svg: string): Promise<Blob> {
 }
 
 chinese({
-  "Reading the runs …": "正在读取运行 …",
+  "Reading the {runs} …": "正在读取{run} …",
   "Curves": "曲线",
-  "Runs are still being read; charts become complete.": "仍在读取运行，图表会逐步完整。",
-  "No run is selected by the filter.": "没有符合筛选条件的运行。",
-  "There are no runs yet.": "还没有运行。",
-  "Show all runs": "显示全部运行",
+  "More {runs} are being read; charts become complete.": "仍在读取更多{run}，图表会逐步完整。",
+  "No {run} is selected by the filter.": "没有符合筛选条件的{run}。",
+  "There are no {runs} yet.": "还没有{run}。",
+  "Show all {runs}": "显示全部{run}",
   "No metric has this in its name.": "没有名称包含该文字的指标。",
-  "These runs have no metrics yet: `session.report({\"loss\": …})` or a metric's regex make them.": "这些运行还没有指标：`session.report({\"loss\": …})` 或指标的正则表达式会产生指标。",
+  "These {runs} have no metrics yet: `session.report({\"loss\": …})` or a metric's regex make them.": "这些{run}还没有指标：`session.report({\"loss\": …})` 或指标的正则表达式会产生指标。",
   "Metrics": "指标",
   "Enlarge": "放大此图",
   "All charts": "全部图表",
-  "Show fewer runs, by the filter or by a click on their names.": "请用筛选条件或点击名称减少显示的运行。",
+  "Show fewer {runs}, by the filter or by a click on their names.": "请用筛选条件或点击名称减少显示的{run}。",
   "Loading …": "加载中 …",
-  "Show the runs that have such values": "显示含有此类值的运行",
+  "Show the {runs} that have such values": "显示含有此类值的{run}",
   "{n} NaN": "{n} 个 NaN",
   "{n} infinite": "{n} 个无穷值",
   "1 group": "1 组",
@@ -307,9 +307,9 @@ chinese({
   "all {n} points": "全部 {n} 个点",
   "means in {b} buckets of {n} points": "均值，{n} 个点分为 {b} 个桶",
   "medians in {b} buckets of {n} points": "中位数，{n} 个点分为 {b} 个桶",
-  "The list has {m} runs; the charts show the first {n} of its order.": "列表有 {m} 个运行；图表显示排序最前的 {n} 个。",
+  "The list has {m} {runs}; the charts show the first {n} of its order.": "列表有 {m} 个{run}；图表显示排序最前的 {n} 个。",
   "{b} buckets of {n} points, extremes exact": "{n} 个点分为 {b} 个桶，极值精确",
-  "{n} of {m} runs lack this metric": "{m} 个运行中有 {n} 个没有该指标",
+  "{n} of {m} {runs} lack this metric": "{m} 个{run}中有 {n} 个没有该指标",
   "{n} values are not above 0 and not on the logarithmic axis": "{n} 个值不大于 0，未显示在对数轴上",
   "x from {from} to {to}": "x 从 {from} 到 {to}",
   "{n} values that are no numbers": "{n} 个非数值",

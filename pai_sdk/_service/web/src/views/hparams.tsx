@@ -94,11 +94,11 @@ export function Hparams() {
             {FACTS.map((one) => <option key={one}>{one}</option>)}
           </select>
         </label>
-        <span class="soft">{t("{n} runs", { n: ids.length })}</span>
+        <span class="soft">{t("{n} {runs}", { n: ids.length })}</span>
         {filter.value && <button onClick={() => change({ q: "" })}><code>{filter.value}</code> ✕</button>}
       </div>
       {problem.value && <Notice kind="bad">{problem.value}</Notice>}
-      {list.value && ids.length === 0 && <Notice>{t("No run matches this filter.")}</Notice>}
+      {list.value && ids.length === 0 && <Notice>{t("No {run} matches this filter.")}</Notice>}
       {diff && ids.length > 0 && diff.differing.length === 0 && <NothingDiffers diff={diff} />}
       {diff && ids.length > 0 && diff.differing.length > 0 && (
         <>
@@ -237,7 +237,7 @@ function Constants({ constant }: { constant: Record<string, unknown> }) {
   if (entries.length === 0) return null;
   return (
     <details>
-      <summary>{t("{n} are the same in all runs", { n: entries.length })}</summary>
+      <summary>{t("{n} are the same in all {runs}", { n: entries.length })}</summary>
       <dl class="constants">{entries.map(([name, value]) => <div key={name}><dt>{name}</dt><dd><code>{written(value)}</code></dd></div>)}</dl>
     </details>
   );
@@ -279,7 +279,7 @@ function NothingDiffers({ diff }: { diff: Diff }) {
   const hasSome = Object.keys(diff.constant).length > 0;
   return (
     <>
-      <Notice>{hasSome ? t("These runs have the same hyperparameters.") : t("These runs have no hyperparameters. A job's are those of its request; a script writes its own:")}</Notice>
+      <Notice>{hasSome ? t("These {runs} have the same hyperparameters.") : t("These {runs} have no hyperparameters. A job's are those of its request; a script writes its own:")}</Notice>
       {hasSome ? <Constants constant={diff.constant} /> : <Copyable text={HOW} />}
     </>
   );
@@ -302,9 +302,9 @@ chinese({
   "{n} without": "{n} 个没有",
   "{name} from": "{name} 从",
   "{name} to": "{name} 到",
-  "{n} are the same in all runs": "{n} 个在所有运行中相同",
+  "{n} are the same in all {runs}": "{n} 个在所有{run}中相同",
   "All values": "所有值",
   "The first {n} of {total}; a filter narrows them.": "前 {n} 个，共 {total} 个；可用筛选缩小范围。",
-  "These runs have the same hyperparameters.": "这些运行的超参数相同。",
-  "These runs have no hyperparameters. A job's are those of its request; a script writes its own:": "这些运行没有超参数。作业的超参数来自其请求；脚本可以自己写入：",
+  "These {runs} have the same hyperparameters.": "这些{run}的超参数相同。",
+  "These {runs} have no hyperparameters. A job's are those of its request; a script writes its own:": "这些{run}没有超参数。作业的超参数来自其请求；脚本可以自己写入：",
 });

@@ -35,7 +35,7 @@ export function List() {
   const keys = found ? withSorted(chosen, found) : [];
   return (
     <main class="list" aria-busy={!isAnswered && !listError.value}>
-      <h1 class="hidden-text">{t("Jobs and runs")}</h1>
+      <h1 class="hidden-text">{t("{Runs}")}</h1>
       <div class="tools">
         <FilterBox />
         <ColumnsMenu keys={keys} />
@@ -52,7 +52,7 @@ export function List() {
       <Picked />
       {found && found.total === 0 && isAnswered && (
         <Notice>
-          {found.loading ? t("No run matches this filter so far; more are being read.") : t("No run matches this filter.")}{" "}
+          {found.loading ? t("No {run} matches this filter so far; more are being read.") : t("No {run} matches this filter.")}{" "}
           <button onClick={() => change({ q: "" })}>{t("Clear the filter")}</button>
         </Notice>
       )}
@@ -72,7 +72,7 @@ function withSorted(keys: string[], found: RunList): string[] {
 function countText({ total, runs, loading }: RunList): string {
   const all = filter.value ? everything.value : total;
   const n = count(total);
-  const found = all === undefined || !filter.value ? t("{n} runs", { n }) : t("{n} of {all} runs", { n, all: count(all) });
+  const found = all === undefined || !filter.value ? t("{n} {runs}", { n }) : t("{n} of {all} {runs}", { n, all: count(all) });
   const part = runs.length < total ? `${found}, ${t("the first {n} are shown", { n: count(runs.length) })}` : found;
   return loading ? `${part}, ${t("more are being read")}` : part;
 }
@@ -99,8 +99,8 @@ function Examples({ found }: { found: RunList }) {
 
 function Keys() {
   const keys = [
-    ["/", t("to the filter")], ["j k ↓ ↑", t("next row, row before")], ["Enter", t("open the run")],
-    ["x", t("pick the run; with Shift, up to the one picked before")], ["?", t("these keys")],
+    ["/", t("to the filter")], ["j k ↓ ↑", t("next row, row before")], ["Enter", t("open the {run}")],
+    ["x", t("pick the {run}; with Shift, up to the one picked before")], ["?", t("these keys")],
   ] as const;
   return (
     <span class="keys">
@@ -115,17 +115,17 @@ chinese({
   "The list below is the one from before.": "下面是之前的列表。",
   "reading the list…": "正在读取列表…",
   "Show more": "显示更多",
-  "No run matches this filter so far; more are being read.": "目前没有符合此筛选条件的运行；更多正在读取。",
-  "No run matches this filter.": "没有符合此筛选条件的运行。",
-  "{n} runs": "{n} 个运行",
-  "{n} of {all} runs": "{all} 个运行中的 {n} 个",
+  "No {run} matches this filter so far; more are being read.": "目前没有符合此筛选条件的{run}；更多正在读取。",
+  "No {run} matches this filter.": "没有符合此筛选条件的{run}。",
+  "{n} {runs}": "{n} 个{run}",
+  "{n} of {all} {runs}": "{all} 个{run}中的 {n} 个",
   "the first {n} are shown": "显示前 {n} 个",
   "more are being read": "更多正在读取",
   "For example:": "例如：",
   "Keys": "按键",
   "to the filter": "跳到筛选框",
   "next row, row before": "下一行、上一行",
-  "open the run": "打开运行",
-  "pick the run; with Shift, up to the one picked before": "选择运行；按住 Shift 则选到上次选择处",
+  "open the {run}": "打开{run}",
+  "pick the {run}; with Shift, up to the one picked before": "选择{run}；按住 Shift 则选到上次选择处",
   "these keys": "这些按键",
 });

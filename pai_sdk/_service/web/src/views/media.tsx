@@ -35,7 +35,7 @@ export function Media() {
   return (
     <main class="media">
       <h1>{t("Media")}</h1>
-      {isRead && shown.value.length === 0 && <Notice>{t("No run matches this filter.")}</Notice>}
+      {isRead && shown.value.length === 0 && <Notice>{t("No {run} matches this filter.")}</Notice>}
       {!isRead && <p class="soft" aria-live="polite">{t("Loading …")}</p>}
       {isRead && shown.value.length > 0 && <MediaOf runs={shown.value} />}
     </main>
@@ -65,7 +65,7 @@ export function MediaOf({ runs }: { runs: readonly RunPart[] }) {
   return (
     <>
       {having.length > asked.length && (
-        <Notice>{t("The first {n} of {total} runs; a filter or a selection in the list narrows them.", { n: asked.length, total: count(having.length) })}</Notice>
+        <Notice>{t("The first {n} of {total} {runs}; a filter or a selection in the list narrows them.", { n: asked.length, total: count(having.length) })}</Notice>
       )}
       <div class="tools">
         <TagChoice tags={tags} choice={choice} chosen={chosen} />
@@ -77,7 +77,7 @@ export function MediaOf({ runs }: { runs: readonly RunPart[] }) {
           <Card key={run.id} run={run} media={media} choice={choice} step={step} range={range} isAlone={runs.length === 1} />
         ))}
       </div>
-      {!isLoading && lacking > 0 && <p class="soft">{t("{n} of these runs have nothing under this name.", { n: lacking })}</p>}
+      {!isLoading && lacking > 0 && <p class="soft">{t("{n} of these {runs} have nothing under this name.", { n: lacking })}</p>}
     </>
   );
 }
@@ -176,15 +176,15 @@ function LongText({ name, item }: { name: string; item: Item }) {
 function Nothing() {
   return (
     <>
-      <Notice>{t("These runs have no images, histograms or texts. Those that TensorBoard's writer puts into event files are shown here:")}</Notice>
+      <Notice>{t("These {runs} have no images, histograms or texts. Those that TensorBoard's writer puts into event files are shown here:")}</Notice>
       <Copyable text={HOW} />
     </>
   );
 }
 
 chinese({
-  "The first {n} of {total} runs; a filter or a selection in the list narrows them.": "前 {n} 个运行，共 {total} 个；可用筛选或在列表中选择来缩小范围。",
-  "{n} of these runs have nothing under this name.": "其中 {n} 个运行没有这个名称的内容。",
+  "The first {n} of {total} {runs}; a filter or a selection in the list narrows them.": "前 {n} 个{run}，共 {total} 个；可用筛选或在列表中选择来缩小范围。",
+  "{n} of these {runs} have nothing under this name.": "其中 {n} 个{run}没有这个名称的内容。",
   "Images": "图像",
   "Histograms": "直方图",
   "Texts": "文本",
@@ -194,5 +194,5 @@ chinese({
   "These histograms have no values.": "这些直方图没有值。",
   "Fold": "折叠",
   "Show all {n} letters": "显示全部 {n} 个字符",
-  "These runs have no images, histograms or texts. Those that TensorBoard's writer puts into event files are shown here:": "这些运行没有图像、直方图或文本。TensorBoard 写入事件文件的内容会显示在这里：",
+  "These {runs} have no images, histograms or texts. Those that TensorBoard's writer puts into event files are shown here:": "这些{run}没有图像、直方图或文本。TensorBoard 写入事件文件的内容会显示在这里：",
 });

@@ -89,7 +89,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
           <canvas
             ref={canvas}
             role="img"
-            aria-label={t("{n} runs as lines through {m} axes; the tables below have the same values", { n: runs.length, m: axes.length })}
+            aria-label={t("{n} {runs} as lines through {m} axes; the tables below have the same values", { n: runs.length, m: axes.length })}
             style={{ width: `${width.value}px`, height: `${HEIGHT}px`, cursor: near.value ? "pointer" : "default" }}
             onPointerMove={find}
             onPointerLeave={() => (near.value = undefined)}
@@ -129,7 +129,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
       <figcaption class="soft" aria-live="polite">
         {near.value
           ? `${nameOf(near.value)}: ${axes.map((axis) => `${axis.name} ${written(axis.value(near.value as string))}`).join(", ")}`
-          : t("Drag along an axis to filter; click a line to open its run. The lowest places are of runs without the value.")}
+          : t("Drag along an axis to filter; click a line to open its {run}. The lowest places are of {runs} without the value.")}
       </figcaption>
     </figure>
   );
@@ -141,6 +141,6 @@ function short(text: string): string {
 
 chinese({
   "Parallel coordinates": "平行坐标",
-  "{n} runs as lines through {m} axes; the tables below have the same values": "{n} 个运行，穿过 {m} 条轴的折线；下方表格有相同的值",
-  "Drag along an axis to filter; click a line to open its run. The lowest places are of runs without the value.": "沿轴拖动可筛选；点击线条打开该运行。最低处是没有该值的运行。",
+  "{n} {runs} as lines through {m} axes; the tables below have the same values": "{n} 个{run}，穿过 {m} 条轴的折线；下方表格有相同的值",
+  "Drag along an axis to filter; click a line to open its {run}. The lowest places are of {runs} without the value.": "沿轴拖动可筛选；点击线条打开该{run}。最低处是没有该值的{run}。",
 });

@@ -34,7 +34,7 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
   };
   return (
     <figure class="scatter">
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} runs", { x: across.name, y: up.name, n: points.length })} onKeyDown={moved}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} {runs}", { x: across.name, y: up.name, n: points.length })} onKeyDown={moved}>
         {across.ticks.map((tick) => (
           <g key={tick.at} transform={`translate(${LEFT + tick.at * (WIDTH - LEFT - RIGHT)} 0)`}>
             <line y1={TOP} y2={HEIGHT - BOTTOM} class="axis-grid" />
@@ -57,7 +57,7 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
       </svg>
       <figcaption class="soft" aria-live="polite">
         {correlation !== undefined && `${t("rank correlation")} ${number(correlation, 2)}. `}
-        {near.value ? textOf(near.value) : missing > 0 ? t("{n} runs lack one of the two values.", { n: missing }) : ""}
+        {near.value ? textOf(near.value) : missing > 0 ? t("{n} {runs} lack one of the two values.", { n: missing }) : ""}
       </figcaption>
     </figure>
   );
@@ -68,6 +68,6 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
 }
 
 chinese({
-  "{y} against {x}: {n} runs": "{y} 对 {x}：{n} 个运行",
-  "{n} runs lack one of the two values.": "{n} 个运行缺少其中一个值。",
+  "{y} against {x}: {n} {runs}": "{y} 对 {x}：{n} 个{run}",
+  "{n} {runs} lack one of the two values.": "{n} 个{run}缺少其中一个值。",
 });

@@ -45,7 +45,7 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
       {parts.map((part) => (
         <Charts key={part.join()} run={run} job={job} tags={part} marks={marks} x={axis.value === "wall" ? "wall" : "step"} smooth={smooth.value} />
       ))}
-      {tags.length === 0 && <p class="soft">{all.length > 0 ? t("No metric has these words.") : t("This run has no metrics yet.")}</p>}
+      {tags.length === 0 && <p class="soft">{all.length > 0 ? t("No metric has these words.") : t("This {run} has no metrics yet.")}</p>}
       {groups * AT_ONCE < tags.length && <button onClick={() => setGroups(groups + 1)}>{t("{n} more", { n: tags.length - groups * AT_ONCE })}</button>}
       {can("media") && run.tags.some(({ kind }) => KINDS.includes(kind as Kind)) && (
         <>
@@ -64,5 +64,5 @@ chinese({
   "time": "时间",
   "Smoothing": "平滑",
   "No metric has these words.": "没有包含这些词的指标。",
-  "This run has no metrics yet.": "此次运行还没有指标。",
+  "This {run} has no metrics yet.": "此{run}还没有指标。",
 });

@@ -28,7 +28,7 @@ export function Overview({ run, job }: { run: RunDetail; job: JobDetail | null }
       <div class="two">
         <div>
           {scalars.length > 0 && <Charts run={run} job={job} tags={mainTags(run, MOST_CHARTS)} marks={marks} onPick={toLog} />}
-          {scalars.length === 0 && !run.is_loading && <p class="soft">{t("This run has no metrics. A training writes them with {call}.", { call: "pai_sdk.report(loss=…)" })}</p>}
+          {scalars.length === 0 && !run.is_loading && <p class="soft">{t("This {run} has no metrics. A training writes them with {call}.", { call: "pai_sdk.report(loss=…)" })}</p>}
         </div>
         <WhatHappened marks={marks} job={job} />
       </div>
@@ -154,7 +154,7 @@ function Instances({ job }: { job: JobDetail }) {
 }
 
 chinese({
-  "This run has no metrics. A training writes them with {call}.": "此次运行没有指标。训练用 {call} 写入指标。",
+  "This {run} has no metrics. A training writes them with {call}.": "此{run}没有指标。训练用 {call} 写入指标。",
   "{n} more": "另有 {n} 个",
   "It waits in the queue at place {n}, and starts by itself.": "正在排队，位于第 {n} 位，将自动启动。",
   "It is being prepared, and starts by itself.": "正在准备，将自动启动。",

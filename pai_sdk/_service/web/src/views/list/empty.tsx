@@ -20,7 +20,7 @@ with ReportSession(${JSON.stringify(`${folder.replace(/\/$/, "")}/first`)}) as t
 }
 
 export function Empty({ isLoading }: { isLoading: boolean }) {
-  if (isLoading) return <main><p class="soft" role="status">{t("The runs are being read…")}</p></main>;
+  if (isLoading) return <main><p class="soft" role="status">{t("The {runs} are being read…")}</p></main>;
   const isService = about.value?.kind === "service";
   return (
     <main class="empty">
@@ -35,7 +35,7 @@ export function Empty({ isLoading }: { isLoading: boolean }) {
 }
 
 chinese({
-  "The runs are being read…": "正在读取运行…",
+  "The {runs} are being read…": "正在读取{run}…",
   "No jobs yet": "还没有作业",
   "No runs yet": "还没有运行",
   "These lines start a first job; it appears here by itself:": "以下代码启动第一个作业，它会自动出现在这里：",

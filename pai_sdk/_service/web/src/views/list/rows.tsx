@@ -111,7 +111,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   return (
     <div class="rows" ref={box} onScroll={onScroll} onKeyDown={onKey}>
       <table aria-rowcount={runs.length + 1}>
-        <caption class="hidden-text">{t("Jobs and runs")}</caption>
+        <caption class="hidden-text">{t("{Runs}")}</caption>
         <colgroup>
           <col style={{ width: `${PICK_PIXELS}px` }} />
           <col style={{ width: `${nameWidth}px` }} />
@@ -243,7 +243,6 @@ function Heading({ name, title, isNumber = false }: { name: string; title: strin
 }
 
 chinese({
-  "Jobs and runs": "作业与运行",
   "Name": "名称",
   "Status": "状态",
   "Created": "创建时间",
