@@ -72,12 +72,18 @@ class RunRow(ExtensionBody):
 
 
 class RunList(ExtensionBody):
-    """A page of runs; `next` is the cursor of the next page."""
+    """A page of runs; `next` is the cursor of the next page.
+
+    `all` is the number of runs without the filter. `statuses` has the number of runs by status; for these, the
+    conditions of the filter on the status are ignored.
+    """
 
     runs: list[RunRow]
     tags: list[str]
     next: str | None
     total: int
+    all: int
+    statuses: dict[str, int]
     version: str
     loading: bool
     error: str

@@ -56,6 +56,8 @@ def test_a_user_sees_their_own_jobs_only(operator: Client) -> None:
     assert alice.call("DELETE", f"/trainingjobs/{theirs}").status_code == 404
     changes = alice.call("POST", "/trainingjobs/changes", body={"Known": {mine: "", theirs: ""}}).json()
     assert changes["Missing"] == [theirs]
+    listed = alice.get("/runs", filter="status=Failed")
+    assert (listed["runs"], listed["all"], sum(listed["statuses"].values())) == ([], 1, 1)
     assert [run["id"] for run in alice.get("/runs")["runs"]] == [mine]
 
 

@@ -80,6 +80,9 @@ def test_queued_jobs_have_a_place(start: Callable[..., Any]) -> None:
             reasons = [session.get_job(job_id).waiting_reason() for job_id in (first, low)]
         assert [reason and reason.position for reason in reasons] == [None, 2]
         assert {row["id"]: row.get("queue_place") for row in rows} == places
+        running = client.get("/runs", filter="status=Running", fields="status")
+        assert (running["total"], running["all"]) == (1, 3)
+        assert (running["statuses"]["Running"], sum(running["statuses"].values())) == (1, 3)
 
 
 def test_a_job_is_stopped_and_deleted(start: Callable[..., Any]) -> None:

@@ -188,6 +188,16 @@ class RunFilter:
         # Runs without the value meet a condition with `!=` or `!~`.
         return [condition.key for condition in conditions if not condition.operator.startswith("!")]
 
+    def without(self, name: str) -> RunFilter:
+        """Returns the filter without its conditions on a key that every run has."""
+        return RunFilter(
+            tuple(
+                condition
+                for condition in self.conditions
+                if isinstance(condition, _Word) or condition.key != RunKey("text", name)
+            )
+        )
+
     def matches(self, brief: RunBrief) -> bool:
         """Returns True for a run that meets all conditions."""
         return all(condition.holds(brief) for condition in self.conditions)

@@ -6,13 +6,14 @@ import base64
 import hashlib
 import json
 import math
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
 
 from pai_sdk._core.names.hints import did_you_mean, name_hint, wrong_value
-from pai_sdk._data.run.watch.filter import PLAIN_KEYS, RunKey, parse_filter, parse_key
+from pai_sdk._data.run.watch.filter import PLAIN_KEYS, RunFilter, RunKey, parse_filter, parse_key
 from pai_sdk._data.run.watch.records import RunBrief, RunPage, RunReference, run_ids
 from pai_sdk._data.run.watch.snapshot import Snapshot
 from pai_sdk.errors import InvalidInputError, Problem
@@ -108,7 +109,15 @@ def page_of(
     if tags is not None:
         selected_tags = tuple(tags)
         page = [brief.with_tags(selected_tags) for brief in page]
-    return RunPage(tuple(page), next_cursor, len(matches), snapshot.version)
+    statuses = _statuses(briefs, run_filter, matches)
+    return RunPage(tuple(page), next_cursor, len(matches), snapshot.version, statuses)
+
+
+def _statuses(briefs: Iterable[RunBrief], run_filter: RunFilter, matches: Iterable[RunBrief]) -> dict[str, int]:
+    """Counts runs by status: those that the other conditions of the filter match."""
+    others = run_filter.without("status")
+    counted = matches if others == run_filter else filter(others.matches, briefs)
+    return dict(Counter(brief.status for brief in counted))
 
 
 def select_runs(snapshot: Snapshot, runs: str | Iterable[str | RunReference]) -> list[RunBrief]:

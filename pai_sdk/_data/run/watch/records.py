@@ -122,6 +122,7 @@ class RunPage:
     next: str | None  # the cursor of the next page; None at the end
     total: int  # on all pages
     version: int  # of the manager
+    statuses: Mapping[str, int] = field(default_factory=dict)  # counts, without the filter's conditions on it
 
     def __len__(self) -> int:
         return len(self.runs)

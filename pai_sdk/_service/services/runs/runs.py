@@ -101,6 +101,8 @@ def runs_page(runs: RunSource, manager: RunManager, query: RunsQuery, work: Work
         "tags": row_tags,
         "next": page.next,
         "total": page.total,
+        "all": state.runs,
+        "statuses": page.statuses,
         "version": f"{state.epoch}.{page.version}",
         "loading": state.loaded_at is None,
         "error": state.error,

@@ -46,6 +46,20 @@ RUNS = snapshot(
 )
 
 
+@pytest.mark.parametrize(
+    ("asked", "counts"),
+    [
+        ("", {"Running": 2, "Failed": 1, "Succeed": 1, "Unknown": 1}),
+        ("status=Failed,Succeed", {"Running": 2, "Failed": 1, "Succeed": 1, "Unknown": 1}),
+        ("loss<1 status=Failed", {"Running": 1, "Succeed": 1}),
+        ("status!=Running id=a", {"Running": 1}),
+        ("Status", {}),
+    ],
+)
+def test_statuses_are_counted_whichever_of_them_the_filter_names(asked: str, counts: dict[str, int]) -> None:
+    assert page(RUNS, filter=asked, limit=1).statuses == counts
+
+
 def test_a_name_that_no_metric_has_is_that_of_a_hyperparameter_or_a_label() -> None:
     assert ids(RUNS, sort="lr") == ids(RUNS, sort="hparams.lr")
     assert ids(RUNS, filter="lr=auto") == ["c"]
