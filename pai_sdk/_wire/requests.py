@@ -143,6 +143,21 @@ def output_uris(request: Mapping[str, Any]) -> dict[str, str]:
     return {channel["Name"]: channel["OutputUri"] for channel in channels if channel.get("OutputUri")}
 
 
+def instance_type_of(request: Mapping[str, Any]) -> str:
+    """Returns the instance type of a stored request, or the size of its instances in a quota; by role."""
+    compute = request.get("ComputeResource") or {}
+    types = [_type_of({**compute, **role}) for role in request.get("Roles") or [{}]]
+    return ", ".join(dict.fromkeys(filter(None, types)))
+
+
+def _type_of(resource: Mapping[str, Any]) -> str:
+    if name := resource.get("EcsSpec"):
+        return str(name)
+    size = resource.get("InstanceSpec") or {}
+    amounts = (("CPU", "CPU"), ("Memory", ""), ("GPU", size.get("GPUType") or "GPU"))
+    return " ".join(f"{size[key]} {unit}".strip() for key, unit in amounts if size.get(key))
+
+
 def job_body(request: Mapping[str, Any], state: JobState, experiments: Mapping[str, str]) -> dict[str, Any]:
     """Returns a job as GetTrainingJob and ListTrainingJobs do: its request as it was sent, and its state."""
     # Lists that were not set are empty, as in responses of PAI; fields of the state that were not set are absent.

@@ -53,6 +53,7 @@ class RunRow(ExtensionBody):
     status: str | None = None
     name: str | None = None
     created_at: float | None = None
+    started_at: float | None = None
     updated_at: float | None = None
     ended_at: float | None = None
     labels: dict[str, Any] | None = None
@@ -60,6 +61,11 @@ class RunRow(ExtensionBody):
     damaged: int | None = None
     is_loading: bool | None = None
     error: str | None = None
+    owner: str | None = None
+    instance_type: str | None = None
+    instance_count: int | None = None
+    cause: str | None = None
+    sub_status: str | None = None
     queue_place: int | None = None
     media: list[str] | None = None
     last: _Numbers | None = None

@@ -52,7 +52,7 @@ def as_the_first_build_left_it(path: Path) -> None:
     with sqlite3.connect(path) as connection:
         for index in ("jobs_by_owner", "jobs_by_turn", "jobs_by_workspace"):
             connection.execute(f"DROP INDEX {index}")
-        for column in ("priority", "owner", "accessibility", "attempt", "not_before"):
+        for column in ("priority", "owner", "accessibility", "attempt", "not_before", "cause"):
             connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
         connection.execute("ALTER TABLE metrics DROP COLUMN step")
         connection.execute("ALTER TABLE metrics DROP COLUMN instance")

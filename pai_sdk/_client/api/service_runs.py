@@ -151,6 +151,12 @@ def _brief(row: Mapping[str, Any], tags: Sequence[str]) -> RunBrief:
         is_loading=row.get("is_loading", False),
         error=row.get("error", ""),
         version=int(row["v"].rpartition(".")[2]),
+        owner=row.get("owner", ""),
+        started_at=row.get("started_at"),
+        instance_type=row.get("instance_type", ""),
+        instance_count=row.get("instance_count"),
+        cause=row.get("cause", ""),
+        sub_status=row.get("sub_status", ""),
     )
 
 

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pai_sdk._data.logs.tail import tail
+from pai_sdk._data.logs.tracebacks import find_traceback, root_cause
 from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.execution.base import ExecutionState, Executor, JobFiles
 from pai_sdk._host.execution.contract import launch_spec
@@ -132,12 +134,23 @@ class ServiceJob:
             instances=state.instances,
             failed_instance=state.failed_instance,
             ended_at=state.ended_at,
+            cause=self._cause(state) if status.is_failure else None,
         )
         # Only after the result is recorded: a service that is killed before needs these folders to finish the job.
         channels = [channel for channel in self.request.output_channels if not is_table(channel.output_uri)]
         saved = () if unsaved else [channel.name for channel in channels]
         for folder in self.sandbox.folders_to_remove(saved_outputs=saved, are_mounts_saved=not unsaved):
             self._services.discard(folder)
+
+    def _cause(self, state: ExecutionState) -> str | None:
+        """Returns the exception in the log of the instance that failed first; None without one."""
+        if state.failed_instance is None:
+            return None
+        try:
+            lines = tail(self.files.log(state.failed_instance).path)
+        except OSError:
+            return None  # it has no log, or the disk fails: the reason is recorded all the same
+        return root_cause(find_traceback(lines)) or None
 
     def _is_cancelled(self) -> bool:
         return self.stop_requested or self._services.is_closing()

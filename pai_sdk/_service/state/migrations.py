@@ -80,6 +80,11 @@ def _with_created_ids(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE audit_log ADD COLUMN created_id VARCHAR NOT NULL DEFAULT ''"))
 
 
+def _with_causes(connection: Connection) -> None:
+    """Migrates to version 10: adds the cause of a failure, which the list of runs displays."""
+    connection.execute(text("ALTER TABLE jobs ADD COLUMN cause TEXT"))
+
+
 _MIGRATIONS = (
     _with_priority,
     _with_steps,
@@ -89,6 +94,7 @@ _MIGRATIONS = (
     _with_turns,
     _with_workspace_lists,
     _with_created_ids,
+    _with_causes,
 )
 # By a table of DLC: its module adds tables to the metadata, which must be complete.
 JOBS = Schema("jobs", DlcJobRow.metadata, _MIGRATIONS)

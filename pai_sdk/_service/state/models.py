@@ -197,6 +197,8 @@ class Job(Base):
     instances: Mapped[list[dict[str, Any]]]
     failed_instance: Mapped[str | None]
     exit_code: Mapped[int | None]
+    # The exception in the log of the instance that failed first; None if its log has none.
+    cause: Mapped[str | None] = mapped_column(Text)
     stop_requested: Mapped[bool] = mapped_column(default=False)
     version: Mapped[int] = mapped_column(default=1)
 

@@ -58,7 +58,9 @@ def test_a_user_sees_their_own_jobs_only(operator: Client) -> None:
     assert changes["Missing"] == [theirs]
     listed = alice.get("/runs", filter="status=Failed")
     assert (listed["runs"], listed["all"], sum(listed["statuses"].values())) == ([], 1, 1)
-    assert [run["id"] for run in alice.get("/runs")["runs"]] == [mine]
+    assert [(run["id"], run["owner"]) for run in alice.get("/runs")["runs"]] == [(mine, "alice")]
+    assert alice.get("/runs", filter="owner=bob")["total"] == 0
+    assert [run["id"] for run in operator.get("/runs", filter="owner=bob")["runs"]] == [theirs]
 
 
 def test_a_submission_of_someone_else_is_not_found_by_its_label(operator: Client) -> None:

@@ -52,6 +52,30 @@ def test_a_failed_job_says_why_first(service: Client) -> None:
     assert found["started_at"] <= found["ended_at"]
 
 
+def test_the_list_says_whose_and_what_a_job_is_and_why_it_failed(service: Client) -> None:
+    failed = ended(service, _FAILS)
+    # Its instances have a size, not a type, and its log has no exception.
+    quota = {"ResourceId": "quota-1", "InstanceCount": 2, "InstanceSpec": {"CPU": "1", "Memory": "2Gi"}}
+    plain = ended(service, "exit 4", ComputeResource=quota)
+    succeeded = ended(service)
+
+    def rows() -> dict[str, dict[str, Any]]:
+        listed = service.get("/runs", fields="owner,started_at,instance_type,instance_count,cause,status")["runs"]
+        return {row["id"]: row for row in listed}
+
+    until(lambda: rows().get(failed, {}).get("cause") and rows().get(succeeded, {}).get("status") == "Succeed")
+    row, row_of_plain = rows()[failed], rows()[plain]
+    assert (row["instance_type"], row["instance_count"], row["cause"]) == ("local", 1, "KeyError: 3")
+    assert (row_of_plain["instance_type"], row_of_plain["instance_count"]) == ("1 CPU 2Gi", 2)
+    assert "4" in row_of_plain["cause"]
+    assert "cause" not in rows()[succeeded]
+    assert row["started_at"] == pytest.approx(service.get(f"/runs/{failed}/job")["started_at"])
+    filtered = service.get("/runs", filter="cause~keyerror duration<1h instance_type=local started>-1h")["runs"]
+    ids = {each["id"] for each in filtered}
+    assert failed in ids
+    assert not ids & {plain, succeeded}
+
+
 def test_a_job_without_a_failure_has_none(service: Client) -> None:
     found = service.get(f"/runs/{ended(service)}/job")
     assert (found["failure"], found["queue_place"], found["status"]) == (None, None, "Succeed")

@@ -28,6 +28,7 @@ logger = logging.getLogger(__name__)
 
 _LOCK_S = 0.05  # a pass skips a run that a query reads for longer than this
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
+_FIELDS_OF_JOB = ("owner", "started_at", "instance_type", "instance_count", "cause", "sub_status")
 _START_TIME = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
 
 
@@ -213,12 +214,13 @@ class RunEntry:
 
     def brief(self, record: RunRecord | None, version: int, now: float) -> RunBrief:
         """Returns the entry of a list of runs."""
+        started_at = self._started_at()
         return RunBrief(
             id=self.run_id,
             uri=self.uri,
             status=self.status(record, now),
             name=(record.name or record.id) + self.run_id.removeprefix(record.id) if record else self._name,
-            created_at=record.created_at if record and record.created_at is not None else self._started_at(),
+            created_at=record.created_at if record and record.created_at is not None else started_at,
             updated_at=self.updated_at,
             ended_at=record.ended_at if record else self._end and self._end.wall,
             tags=self._tags,
@@ -228,6 +230,7 @@ class RunEntry:
             is_loading=not self._is_read or (self.is_dirty and not self._error),
             error=self._error,
             version=version,
+            **(_of_job(record) if record else {"started_at": started_at}),
         )
 
     def _started_at(self) -> float | None:
@@ -250,7 +253,13 @@ def brief_of_record(record: RunRecord, version: int) -> RunBrief:
         hparams=_merged(record, {}),
         labels=record.labels,
         version=version,
+        **_of_job(record),
     )
+
+
+def _of_job(record: RunRecord) -> dict[str, Any]:
+    """Returns what only the job of a run has."""
+    return {name: getattr(record, name) for name in _FIELDS_OF_JOB}
 
 
 def flat(values: Mapping[str, Any]) -> dict[str, Any]:

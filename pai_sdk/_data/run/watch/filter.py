@@ -8,8 +8,11 @@ value, or one word that the id or the name must contain.
 | key | value |
 |---|---|
 | `id`, `name`, `uri`, `status`, `error` | text; `Succeeded` and `Stopped` are `Succeed` and `Terminated` |
-| `created`, `updated`, `ended` | `2026-11-22`, `2026-11-22T09:30`, or `-2h` for two hours ago (s, m, h, d, w) |
+| `owner`, `instance_type`, `cause`, `sub_status` | text, of the job |
+| `created`, `started`, `updated`, `ended` | `2026-11-22`, `2026-11-22T09:30`, or `-2h`: two hours ago (as below) |
 | `damaged`, `nan`, `inf` | the number of damaged ranges, of NaN values, of infinite values |
+| `instance_count` | the number of instances of the job |
+| `duration` | seconds, or `90m` (s, m, h, d, w) |
 | `hparams.NAME`, `labels.NAME` | numbers are compared as numbers |
 | `metrics.TAG`, any other name | the last value; also `.min`, `.max`, `.count`, `.nan`, `.inf` behind it |
 
@@ -35,10 +38,11 @@ from pai_sdk._data.run.watch.records import RunBrief
 from pai_sdk._wire.pai.status import SYNONYMS
 from pai_sdk.errors import InvalidInputError, Problem
 
-_STRING_KEYS = ("id", "name", "uri", "status", "error")
-_TIME_KEYS = ("created", "updated", "ended")
-_COUNT_KEYS = ("damaged", "nan", "inf")
-PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS)
+_STRING_KEYS = ("id", "name", "uri", "status", "error", "owner", "instance_type", "cause", "sub_status")
+_TIME_KEYS = ("created", "started", "updated", "ended")
+_COUNT_KEYS = ("damaged", "nan", "inf", "instance_count")
+_DURATION = "duration"
+PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS, _DURATION)
 """The keys that every run has."""
 
 _GROUPS = ("hparams", "labels", "metrics")
@@ -47,7 +51,7 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 _OPERATOR = re.compile(r"\s*(!=|!~|<=|>=|==|=|<|>|~)\s*")
 _QUOTED = re.compile(r"""(["'])((?:\\.|(?!\1)[^\\])*)\1""", re.DOTALL)
-_AGO = re.compile(r"-([0-9]+(?:\.[0-9]+)?)([smhdw])")
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)([smhdw])")
 _ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt,
     "<=": operator.le,
@@ -80,7 +84,7 @@ def metric_value(brief: RunBrief, name: str) -> float | None:
 class RunKey:
     """The key of a condition or of a sort order."""
 
-    group: str  # `text`, `time`, `count`, `hparams`, `labels` or `metrics`
+    group: str  # `text`, `time`, `count`, `duration`, `hparams`, `labels` or `metrics`
     name: str
 
     def value(self, brief: RunBrief) -> Any:
@@ -93,6 +97,8 @@ class RunKey:
             return brief.labels.get(self.name)
         if self.group == "time":
             return getattr(brief, f"{self.name}_at")
+        if self.group == _DURATION:
+            return brief.duration_s
         if self.name in ("nan", "inf"):
             counts = (
                 summary.nan_count if self.name == "nan" else summary.inf_count for summary in brief.tags.values()
@@ -123,7 +129,13 @@ def parse_key(text: str, briefs: Collection[RunBrief] = ()) -> RunKey:
 
     A name without a known group is a metric, or what else the runs have of this name: a hyperparameter, a label.
     """
-    for group, names in (("text", _STRING_KEYS), ("time", _TIME_KEYS), ("count", _COUNT_KEYS)):
+    groups_of_names = (
+        ("text", _STRING_KEYS),
+        ("time", _TIME_KEYS),
+        ("count", _COUNT_KEYS),
+        (_DURATION, (_DURATION,)),
+    )
+    for group, names in groups_of_names:
         if text in names:
             return RunKey(group, text)
     group, dot, name = text.partition(".")
@@ -296,7 +308,8 @@ def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) ->
         return _time(text, at, sign, value)
     if is_text:
         return SYNONYMS.get(value.casefold(), value) if key.name == "status" else value
-    number = _number(value)
+    number = _span_s(value) if key.group == _DURATION else None
+    number = _number(value) if number is None else number
     if number is None:
         raise _FilterSyntaxError(text, at, f"{value!r} is not a number", did_you_mean(nearest(name, PLAIN_KEYS)))
     return number
@@ -305,14 +318,19 @@ def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) ->
 def _time(text: str, at: int, sign: str, value: str) -> float:
     if sign not in _ORDERS:
         raise _FilterSyntaxError(text, at, "a time is compared by <, <=, > or >=")
-    ago = _AGO.fullmatch(value)
-    if ago:
-        return time.time() - float(ago[1]) * _UNITS_S[ago[2]]
+    if value.startswith("-") and (ago_s := _span_s(value[1:])) is not None:
+        return time.time() - ago_s
     try:
         return datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):
         hint = "write 2026-11-22, 2026-11-22T09:30, or -2h for two hours ago"
         raise _FilterSyntaxError(text, at, f"{value!r} is not a time", hint) from None
+
+
+def _span_s(value: str) -> float | None:
+    """Returns the seconds of a text such as `90m`; None for another text."""
+    match = _SPAN.fullmatch(value)
+    return float(match[1]) * _UNITS_S[match[2]] if match else None
 
 
 def _number(value: object) -> float | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pai_sdk._wire.pai.hyperparameters import mask_hyperparameters
+from pai_sdk._wire.pai.status import JobStatus
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import TagSummary
@@ -26,6 +28,12 @@ class RunRecord:
         created_at: when it was created, in seconds since 1970.
         ended_at: when it finished, in seconds since 1970; None before.
         uri: the folder of its event files. Without one, the run is searched below the prefixes of the manager.
+        owner: the user whose job it is; empty for that of a service's own key.
+        started_at: when its last attempt began, in seconds since 1970.
+        instance_type: what each of its instances runs on.
+        instance_count: the number of its instances.
+        cause: of a failure, in one line.
+        sub_status: the code of the reason of a status that is not the last one, such as a wait.
 
     Example:
         >>> RunRecord("train-x7k2", status="Running", hparams={"lr": "0.1"}).hparams["lr"]
@@ -40,6 +48,12 @@ class RunRecord:
     created_at: float | None = None
     ended_at: float | None = None
     uri: str = ""
+    owner: str = ""
+    started_at: float | None = None
+    instance_type: str = ""
+    instance_count: int | None = None
+    cause: str = ""
+    sub_status: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
@@ -66,6 +80,12 @@ class RunBrief:
         is_loading: whether some of its files were not read to their ends yet.
         error: of the last read; empty after a success. Data of earlier reads stays.
         version: of the manager, when the brief was last changed.
+        owner: the user whose job it is; empty for that of a service's own key.
+        started_at: when its last attempt began, in seconds since 1970; None before, and where unknown.
+        instance_type: what each of its instances runs on.
+        instance_count: the number of its instances.
+        cause: of a failure, in one line.
+        sub_status: the code of the reason of a status that is not the last one, such as a wait.
     """
 
     id: str
@@ -82,9 +102,24 @@ class RunBrief:
     is_loading: bool = False
     error: str = ""
     version: int = 0
+    owner: str = ""
+    started_at: float | None = None
+    instance_type: str = ""
+    instance_count: int | None = None
+    cause: str = ""
+    sub_status: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
+
+    @property
+    def duration_s(self) -> float | None:
+        """The seconds since its start, or until its end; None before it."""
+        if self.started_at is None:
+            return None
+        has_ended = JobStatus(self.status).is_terminal or self.status == "Unknown"
+        end = self.ended_at or (self.updated_at if has_ended else None) or time.time()
+        return max(0.0, end - self.started_at)
 
     def with_tags(self, tags: tuple[str, ...]) -> RunBrief:
         """Returns the brief with some of the tags only."""

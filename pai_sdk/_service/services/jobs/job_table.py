@@ -160,6 +160,7 @@ class Jobs:
         failed_instance: str | None = None,
         started_at: float | None = None,
         ended_at: float | None = None,
+        cause: str | None = None,
     ) -> bool:
         """Sets the status of a job, with the event `text`; returns False if it has finished or has this status."""
         with self.changing(job_id) as (session, job):
@@ -176,6 +177,7 @@ class Jobs:
                 job.started_at = started_at or job.started_at
             if status.is_terminal:
                 job.ended_at = ended_at or job.ended_at
+                job.cause = cause
         return True
 
     def requeue(

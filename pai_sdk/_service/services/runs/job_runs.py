@@ -32,7 +32,7 @@ from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._wire.pai.status import JobStatus
-from pai_sdk._wire.requests import output_uris
+from pai_sdk._wire.requests import instance_type_of, output_uris
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.watch.manager import RunManager
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 _POINTS_BYTES = 48 << 20  # cache of points; other runs are read again on demand
 _THREADS = 2
 _JOBS_PER_QUERY = 500
+_MAX_CAUSE = 200
 _EVERYTHING = Principal.operator("")
 _MODEL, _TRACE = "model", "trace"
 
@@ -220,6 +221,12 @@ class JobRuns:
             created_at=job.created_at,
             ended_at=job.ended_at,
             uri=((_published(job, "tensorboard") if is_published else None) or str(local)) if has_files else "",
+            owner=job.owner,
+            started_at=job.started_at,
+            instance_type=instance_type_of(job.request),
+            instance_count=job.instance_count,
+            cause=_cause(job),
+            sub_status="" if JobStatus(job.status).is_terminal else job.reason_code or "",
         )
 
     def _job(self, run_id: str) -> Job:
@@ -228,6 +235,14 @@ class JobRuns:
 
     def _sandbox(self, job_id: str) -> Sandbox:
         return Sandbox(self._folder.job_dir(job_id))
+
+
+def _cause(job: Job) -> str:
+    """Returns in one line why a job has failed; an empty string for another job."""
+    if not JobStatus(job.status).is_failure:
+        return ""
+    text = (job.cause or job.reason_message or job.reason_code or "").strip().partition("\n")[0]
+    return text if len(text) <= _MAX_CAUSE else f"{text[: _MAX_CAUSE - 1]}…"
 
 
 def _published(job: Job, channel: str) -> str | None:

@@ -22,8 +22,9 @@ _TAG_FIELDS: dict[str, Callable[[TagSummary], float | None]] = {
 }
 _COUNTS = ("step", "count", "nan")
 _RUN_FIELDS = (
-    *("uri", "status", "name", "created_at", "updated_at", "ended_at", "labels"),
+    *("uri", "status", "name", "created_at", "started_at", "updated_at", "ended_at", "labels"),
     *("hparams", "damaged", "is_loading", "error"),
+    *("owner", "instance_type", "instance_count", "cause", "sub_status"),
 )
 QUEUE_POSITION = "queue_place"
 MEDIA = "media"

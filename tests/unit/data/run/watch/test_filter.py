@@ -42,6 +42,12 @@ BRIEF = RunBrief(
     hparams={"lr": 0.1, "batch": "64", "bn": True, "seed": None, "optim.name": "adam", "my lr": 1e-3},
     labels={"team": "nlp"},
     damaged=1,
+    owner="mia",
+    started_at=NOW - 7000,
+    ended_at=NOW - 1600,
+    instance_type="ecs.gn7i",
+    instance_count=4,
+    cause="OutOfMemoryError: CUDA out of memory",
 )
 
 
@@ -99,6 +105,12 @@ BRIEF = RunBrief(
         "updated>2020-01-01",
         "updated>2020-01-01T00:00:00Z",
         "updated<2100-01-01T09:30",
+        "started<-1h",
+        "owner=mia",
+        "instance_type~GN7 instance_count>=4 instance_count=4",
+        "cause~memory",
+        'sub_status=""',
+        "duration>89m duration<1.51h duration>=5399 duration<2d",
     ],
 )
 def test_conditions_that_hold(text: str) -> None:
@@ -126,7 +138,10 @@ def test_conditions_that_hold(text: str) -> None:
         "labels.other=nlp",
         "name!~res",
         "bert",
-        "ended>2020-01-01",
+        "ended<2020-01-01",
+        "owner=Mia",
+        "duration>2h",
+        "duration<1h",
     ],
 )
 def test_conditions_that_do_not_hold(text: str) -> None:
@@ -144,6 +159,7 @@ def test_conditions_that_do_not_hold(text: str) -> None:
         ("loss<1,2", "filter, character 1: < takes one value (several are for = and !=)"),
         ("name<b", "filter, character 6: name is a string, which cannot be ordered (use = or ~)"),
         ("loss~3", "filter, character 6: ~ applies to strings, and loss is not a string (use <, > or =)"),
+        ("duration>soon", "filter, character 10: 'soon' is not a number"),
         ("created>soon", "filter, character 9: 'soon' is not a time"),
         ("created=2026-11-22", "filter, character 9: a time is compared by <, <=, > or >="),
     ],

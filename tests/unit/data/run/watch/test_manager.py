@@ -351,6 +351,8 @@ def test_records_say_what_files_do_not(tmp_path: Path) -> None:
             hparams={"lr": "0.2", "seed": "7", "optim": {"name": "adam"}},
             created_at=1.0,
             ended_at=2.0,
+            owner="mia",
+            started_at=1.5,
         ),
         RunRecord("train-2", status="Creating", name="second", created_at=3.0),
     ]
@@ -358,6 +360,7 @@ def test_records_say_what_files_do_not(tmp_path: Path) -> None:
         manager.refresh()
         run = brief(manager, "train-1")
         assert (run.status, run.name, run.created_at, run.ended_at) == ("Succeed", "first", 1.0, 2.0)
+        assert (run.owner, run.duration_s, brief(manager, "train-2").duration_s) == ("mia", 0.5, None)
         assert run.hparams == {"lr": 0.1, "seed": "7", "optim.name": "adam"}  # what was really used comes first
         # A folder in a run belongs to its job; a job without files is a run, too.
         assert brief(manager, "train-1/tensorboard/validation").status == "Succeed"

@@ -38,10 +38,10 @@ def with_loss(run_id: str, value: float | None, **more: Any) -> RunBrief:
 
 
 RUNS = snapshot(
-    with_loss("a", 0.5, status="Running", created_at=3.0, hparams={"lr": "0.01"}),
+    with_loss("a", 0.5, status="Running", created_at=3.0, hparams={"lr": "0.01"}, started_at=4.0, owner="x"),
     with_loss("b", None, status="Failed", created_at=1.0, hparams={"lr": 0.1}),
     with_loss("c", math.nan, status="Running", hparams={"lr": "auto"}),
-    with_loss("d", 0.25, status="Succeed", created_at=2.0, hparams={"lr": True}),
+    with_loss("d", 0.25, status="Succeed", created_at=2.0, started_at=2.0, ended_at=9.0, hparams={"lr": True}),
     RunBrief("e", hparams={"lr": None}, name="A name"),
 )
 
@@ -84,6 +84,9 @@ def test_a_name_that_no_metric_has_is_that_of_a_hyperparameter_or_a_label() -> N
         ("-metrics.loss", "adbce"),
         ("loss.min", "dabce"),
         ("status", "bacde"),
+        ("started", "dabce"),
+        ("duration", "dabce"),
+        ("-owner", "abcde"),
         ("hparams.lr", "abdce"),  # numbers, also as text, then texts
     ],
 )
