@@ -139,6 +139,7 @@ class TagComparison(ExtensionBody):
     points: int
     shown: int
     exact: bool
+    left_out: int | None = None  # points whose step has no value of the metric on the x axis
     edges: _Numbers
     curves: list[Curve]
 

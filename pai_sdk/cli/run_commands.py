@@ -138,7 +138,7 @@ def compare(
     filter_by: Filter = "",
     label: LabelFilter = None,
     sort: Sort = "created",
-    x: Annotated[str, typer.Option(help="step, relative_step, relative_time or wall.")] = "step",
+    x: Annotated[str, typer.Option(help="step, relative_step, relative_time, wall or metric:TAG.")] = "step",
     smooth: Annotated[float, typer.Option(min=0.0, max=0.999, help="The weight of smoothing.")] = 0.0,
     save: Annotated[
         Path | None, typer.Option(help="Write the curves to a file: .svg, or .html with a list of the runs.")
@@ -166,14 +166,14 @@ def compare(
         tag = _tag_to_compare(runs, tag)
         comparable = [brief for brief in runs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
         ids = [brief.id for brief in comparable]
-        comparison = manager.compare(ids, tag, x=x, smooth=smooth, buckets=_BLOCKS)  # type: ignore[arg-type]  # checked
+        comparison = manager.compare(ids, tag, x=x, smooth=smooth, buckets=_BLOCKS)
         if as_json:
             for brief in comparable:
                 print_json(_json_of(brief, [tag]))
         else:
             _print_comparison(runs, tag, comparison)
         if save is not None:
-            curves = manager.compare(ids, tag, x=x, smooth=smooth)  # type: ignore[arg-type]
+            curves = manager.compare(ids, tag, x=x, smooth=smooth)
             typer.echo(f"saved to {curves.plot(log_y=log_y).save(save)}", err=as_json)
 
 

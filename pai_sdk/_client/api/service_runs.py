@@ -90,7 +90,7 @@ class ServiceRuns(Resource):
         self,
         runs: str | Iterable[str | RunReference],
         tag: str,
-        x: XAxis = "step",
+        x: XAxis | str = "step",
         start: float | None = None,
         end: float | None = None,
         buckets: int = 250,
@@ -196,7 +196,10 @@ def _comparison(response: Mapping[str, Any]) -> Comparison:
     curves = tuple(_curve(row, (at,), edges) for at, row in enumerate(response["curves"]))
     labels = {row["name"]: row["label"] for row in response["curves"] if "label" in row}
     counts = response["points"], response["shown"]
-    return Comparison(response["x"], edges, curves, *counts, response["exact"], (response["tag"],), labels)
+    left_out = response.get("left_out", 0)
+    return Comparison(
+        response["x"], edges, curves, *counts, response["exact"], (response["tag"],), labels, left_out
+    )
 
 
 def _curve(row: Mapping[str, Any], members: tuple[int, ...], edges: Floats) -> Curve:

@@ -291,6 +291,20 @@ def test_runs_are_compared_on_one_axis(client: Client, runs: list[str]) -> None:
     assert [curve["name"] for curve in acc["curves"]] == runs[:1]
 
 
+def test_runs_are_compared_over_another_metric(client: Client) -> None:
+    first, _ = new_run(client, {"loss": LOSS, "tokens": [100.0, 300.0, NAN, 200.0]})
+    second, _ = new_run(client, {"loss": LOSS})
+    body: dict[str, Any] = {"runs": [first, second], "tags": ["loss"], "x": "metric:tokens", "last": True}
+    (found,) = client.call("POST", "/compare", body=body).json()["comparisons"]
+    assert (found["x"], found["points"], found["left_out"]) == ("metric:tokens", 3, 1)
+    (curve,) = found["curves"]
+    assert (curve["name"], curve["xs"], curve["values"]) == (first, [100.0, 200.0, 300.0], [1.0, 0.125, 0.5])
+    body |= {"group_by": ["status"], "from": 150, "buckets": 4}
+    answer = client.call("POST", "/compare", body=body, headers={"Accept": MEDIA_TYPE})
+    (grouped,) = read_columns(answer.content)[0]["comparisons"]
+    assert (grouped["points"], [curve["runs"] for curve in grouped["curves"]]) == (2, [[first]])
+
+
 def test_runs_of_one_group_have_one_curve_with_a_band(client: Client, runs: list[str]) -> None:
     body = {"runs": runs[:2], "tags": ["loss"], "group_by": ["seed"], "band": "range"}
     (found,) = client.call("POST", "/compare", body=body).json()["comparisons"]
@@ -323,6 +337,8 @@ def test_a_comparison_as_columns_has_shared_edges(client: Client) -> None:
         {"tags": ["loss"], "filter": "", "smooth": 1},
         {"tags": ["loss"], "filter": "", "band": "std"},
         {"tags": ["loss"], "filter": "", "nothing": 1},
+        {"tags": ["loss"], "filter": "", "x": "tokens"},
+        {"tags": ["loss"], "filter": "", "x": "metric:"},
         {"tags": ["loss"], "runs": ["nothing"]},
     ],
 )

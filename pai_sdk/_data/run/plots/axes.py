@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pai_sdk._core.names.hints import wrong_value
+from pai_sdk._data.run.plots.curve_view import metric_of
 from pai_sdk.errors import InvalidInputError
 
 Floats = npt.NDArray[np.float64]
@@ -126,9 +127,12 @@ X_AXES: dict[str, Callable[[float, float], Axis]] = {
 
 
 def x_axis(x: str, low: float, high: float) -> Axis:
-    """Returns the x axis of a plot: `step`, `relative_step`, `relative_time` (seconds) or `wall` (since 1970)."""
+    """Returns the x axis of a plot: steps, `relative_time` in seconds, `wall` since 1970, or `metric:TAG`."""
+    x_tag = metric_of(x)
+    if x_tag is not None:
+        return number_axis(low, high, title=x_tag, margin=0.0)
     if x not in X_AXES:
-        raise InvalidInputError([wrong_value("x", x, f"one of {', '.join(X_AXES)}")])
+        raise InvalidInputError([wrong_value("x", x, f"one of {', '.join(X_AXES)}, or metric:TAG")])
     return X_AXES[x](low, high)
 
 

@@ -78,7 +78,7 @@ def compared(
 def _check(count: int, view: CurveView, names: Sequence[str], groups: Sequence[str], band: Band | None) -> None:
     x, buckets, smooth, half_life = view.x, view.buckets, view.smooth, view.half_life
     checks = [
-        (x in get_args(XAxis), "x", x, f"one of {', '.join(get_args(XAxis))}"),
+        (x in get_args(XAxis), "x", x, f"one of {', '.join(get_args(XAxis))}, or metric:TAG"),
         (2 <= buckets <= MAX_BUCKETS, "buckets", buckets, f"an integer from 2 to {MAX_BUCKETS:,}"),
         (0 <= smooth < 1, "smooth", smooth, "a number from 0 to less than 1"),
         (half_life is None or 0 < half_life < math.inf, "half_life", half_life, "a number above 0"),
@@ -92,7 +92,7 @@ def _check(count: int, view: CurveView, names: Sequence[str], groups: Sequence[s
         raise InvalidInputError(problems)
 
 
-def _shared(series: Sequence[Series], x: XAxis) -> list[SharedX]:
+def _shared(series: Sequence[Series], x: str) -> list[SharedX]:
     """Returns the series, successive ones with equal x together."""
     groups, at = [], 0
     columns = [item.step if x in ("step", "relative_step") else item.wall for item in series]

@@ -21,7 +21,7 @@ class Comparison:
     """Curves that share one x axis.
 
     Attributes:
-        x: the kind of the x axis.
+        x: the kind of the x axis, `metric:TAG` for another metric.
         edges: of the buckets, ascending, one more than there are buckets; a bucket includes its lower edge and not
             its upper one. They are multiples of one width, so a view that moves, or a run that grows, has equal
             edges where the views overlap.
@@ -32,9 +32,10 @@ class Comparison:
         tags: of the series, each once.
         labels: the labels in pictures by the names of the curves, such as the name that a user gave to a run. A
             curve without an entry has its name as its label.
+        left_out: the number of points without a finite x: the other metric has no such value at their step.
     """
 
-    x: XAxis
+    x: XAxis | str
     edges: Floats
     curves: tuple[Curve, ...]
     points: int
@@ -42,6 +43,7 @@ class Comparison:
     is_exact: bool
     tags: tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
+    left_out: int = 0
 
     def plot(self, title: str = "", *, log_y: bool = False) -> Plot:
         """Returns the curves as a picture, which a notebook displays; `save` writes it to a file.
@@ -103,10 +105,11 @@ class Plot:
     @property
     def _note(self) -> str:
         points, entries = self.comparison.points, self.comparison.shown
+        without_x = f", {self.comparison.left_out:,} without x" if self.comparison.left_out else ""
         if self.comparison.is_exact:
-            return f"{points:,} point{'' if points == 1 else 's'}"
+            return f"{points:,} point{'' if points == 1 else 's'}{without_x}"
         is_grouped = any(len(curve.members) > 1 for curve in self.comparison.curves)
-        return f"{points:,} points in {entries:,} buckets{'' if is_grouped else ', extremes exact'}"
+        return f"{points:,} points in {entries:,} buckets{'' if is_grouped else ', extremes exact'}{without_x}"
 
     def _repr_html_(self) -> str:
         return self.html

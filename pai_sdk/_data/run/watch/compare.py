@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk._core.extras import import_pandas
 from pai_sdk._data.run.plots.buckets import compared
-from pai_sdk._data.run.plots.curve_view import Band, CurveView
+from pai_sdk._data.run.plots.curve_view import Band, CurveView, metric_of, tags_of_axis
 from pai_sdk._data.run.plots.figures import Comparison
+from pai_sdk._data.run.plots.metric_axis import join_by_step
 from pai_sdk._data.run.watch.filter import RunKey, parse_key
 from pai_sdk._data.run.watch.names import run_names
+from pai_sdk._data.run.watch.query import runs_with
 from pai_sdk._data.run.watch.records import RunBrief
 from pai_sdk._data.run.watch.run_data import RunData
 
@@ -29,18 +31,32 @@ def compare(
     band: Band | None,
 ) -> Comparison:
     """Compares a metric of runs, see `RunManager.compare`; runs without it are left out."""
-    having = [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
+    x_tag = metric_of(view.x)
     # A run without an entry was removed meanwhile.
-    loaded = [(brief, entry.series(tag)) for brief in having if (entry := data.entries.get(brief.id)) is not None]
+    loaded = [
+        (brief, [entry.series(name) for name in tags_of_axis(tag, view.x)])
+        for brief in runs_with(briefs, tags_of_axis(tag, view.x))
+        if (entry := data.entries.get(brief.id)) is not None
+    ]
     data.keep_within_budget()
     plotted = [brief for brief, _ in loaded]
+    series, drawn_view = [columns[0] for _, columns in loaded], view
+    if x_tag is not None:
+        is_smoothed = 0 < view.smooth < 1  # another weight is refused by the comparison
+        series = [
+            join_by_step(columns[0], columns[-1], view.smooth if is_smoothed else 0.0) for _, columns in loaded
+        ]
+        drawn_view = replace(view, x="wall", smooth=0.0 if is_smoothed else view.smooth)
     comparison = compared(
-        [series for _, series in loaded],
-        view,
+        series,
+        drawn_view,
         names=[brief.id for brief in plotted],
         groups=_groups(plotted, group_by) if group_by else (),
         band=band,
     )
+    if x_tag is not None:
+        left_out = sum(len(columns[0]) for _, columns in loaded) - sum(map(len, series))
+        comparison = replace(comparison, x=view.x, left_out=left_out)
     if group_by:
         return comparison
     labels = {run_id: name for run_id, name in run_names(plotted).items() if name != run_id}

@@ -246,7 +246,7 @@ class RunManager:
         self,
         runs: str | Iterable[str | RunReference],
         tag: str,
-        x: XAxis = "step",
+        x: XAxis | str = "step",
         start: float | None = None,
         end: float | None = None,
         buckets: int = 250,
@@ -263,7 +263,8 @@ class RunManager:
         Args:
             runs: ids or jobs, one id, or a filter.
             tag: the metric.
-            x: the quantity of the x axis: `step`, `relative_step`, `relative_time` or `wall`.
+            x: the quantity of the x axis: `step`, `relative_step`, `relative_time`, `wall`, or `metric:TAG`:
+                the value of another metric at the same step. Points whose step has none are left out.
             start: the minimum x of the view; None for that of the data.
             end: the maximum x of the view; None for that of the data.
             buckets: the maximum number of buckets.

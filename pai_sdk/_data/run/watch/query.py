@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any
@@ -189,3 +189,8 @@ def _read_cursor(cursor: str, query_hash: str) -> tuple[tuple[int, Any] | None, 
     if cursor_hash != query_hash:
         raise InvalidInputError([Problem("cursor", "belongs to another query", hint)])
     return last_value, run_id
+
+
+def runs_with(briefs: Iterable[RunBrief], tags: Sequence[str]) -> list[RunBrief]:
+    """Returns the runs that have each of some metrics, in the order in which members of a group are numbered."""
+    return [run for run in briefs if all(tag in run.tags and run.tags[tag].kind == "scalar" for tag in tags)]

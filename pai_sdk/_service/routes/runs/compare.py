@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
+from pai_sdk._data.run.plots.curve_view import tags_of_axis
+from pai_sdk._data.run.watch.query import runs_with
 from pai_sdk._service.routes.runs.runs import XName
 from pai_sdk._service.services.budgets import COMPARE, DIFF, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.runs.compare import (
     MAX_RUNS,
     check_comparison,
     count_entries,
-    runs_with,
     selected_runs,
 )
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, comparison_response, value_bytes
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 router = APIRouter(prefix="/api/v1", route_class=BudgetedRoute)
 
 _Text = Annotated[str, Field(max_length=4096)]
+_MetricAxis = Annotated[str, Field(max_length=4096, pattern="^metric:.")]
 _Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
@@ -46,7 +48,7 @@ class CompareRequest(_Selection):
     """Body of a comparison of curves."""
 
     tags: list[_Text] = Field(min_length=1, max_length=50)
-    x: XName = "step"
+    x: XName | _MetricAxis = Field("step", description="Or `metric:TAG`: another metric, at the same step.")
     start: _Finite | None = Field(None, alias="from")
     end: _Finite | None = Field(None, alias="to")
     buckets: int = Field(250, ge=2, le=10_000)
@@ -74,6 +76,9 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
     at most two points per bucket has all points, and `exact` is true. Runs without a tag have no curve. With
     `group_by`, runs with the same values share one curve of their means, with a band if one is requested.
 
+    With another metric as x axis, a point has the value of that metric at its step; `left_out` counts the points
+    whose step has none. Runs without that metric have no curve.
+
     The size of the response is runs x tags x buckets; a response that would be too large is refused before it is
     computed.
     """
@@ -82,10 +87,11 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
     media_type, is_double = best_of(request, (JSON, CSV, PAIC)), body.precision == "double"
     briefs = selected_runs(manager, selected, work)
     size_bytes = value_bytes(media_type, is_double=is_double)
+    tags_of = {tag: tags_of_axis(tag, body.x) for tag in body.tags}
     for tag in body.tags:
-        check_comparison(work, briefs, tag, is_smoothed=body.smooth > 0)
+        check_comparison(work, briefs, tags_of[tag], is_smoothed=body.smooth > 0)
     if not body.group_by:
-        entries = sum(count_entries(briefs, tag, body.buckets) for tag in body.tags)
+        entries = sum(count_entries(briefs, tags_of[tag], body.buckets) for tag in body.tags)
         work.require(entries * size_bytes, f"{len(briefs)} runs, {len(body.tags)} tags, {body.buckets} buckets")
     options: dict[str, Any] = {"x": body.x, "start": body.start, "end": body.end, "buckets": body.buckets}
     options |= {"smooth": body.smooth, "group_by": tuple(body.group_by), "band": body.band}
@@ -95,7 +101,9 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
             work.check()
             yield tag, call_manager(manager.compare, selected, tag, **options)
 
-    members = [[brief.id for brief in runs_with(briefs, tag)] for tag in body.tags] if body.group_by else []
+    members = (
+        [[brief.id for brief in runs_with(briefs, tags_of[tag])] for tag in body.tags] if body.group_by else []
+    )
     content = comparison_response(
         comparisons(), media_type, {}, members, work=work, has_last=body.last, is_double=is_double
     )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pai_sdk._data.run.watch.query import runs_with
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.runs.runs import call_manager
 from pai_sdk.errors import RunNotFoundError
@@ -18,25 +19,21 @@ MAX_RUNS = 10_000
 _SMOOTHING_COSTS = 3  # smoothing copies the points: three times their memory
 
 
-def check_comparison(work: Work, briefs: Sequence[RunBrief], tag: str, *, is_smoothed: bool) -> None:
-    """Refuses a comparison of one metric that would need too many points in memory."""
-    points = sum(brief.tags[tag].count for brief in runs_with(briefs, tag))
-    if is_smoothed:
-        work.hold(_SMOOTHING_COSTS * points, f"points of {tag[:100]!r} in memory, as smoothing copies each")
-    work.hold(points, f"points of {tag[:100]!r} in memory")
+def check_comparison(work: Work, briefs: Sequence[RunBrief], tags: Sequence[str], *, is_smoothed: bool) -> None:
+    """Refuses a comparison of a metric that needs too many points in memory; a second tag is its x axis."""
+    for tag in tags:
+        points = sum(brief.tags[tag].count for brief in runs_with(briefs, tags))
+        if is_smoothed and tag == tags[0]:
+            work.hold(_SMOOTHING_COSTS * points, f"points of {tag[:100]!r} in memory, as smoothing copies each")
+        work.hold(points, f"points of {tag[:100]!r} in memory")
 
 
-def count_entries(briefs: Sequence[RunBrief], tag: str, buckets: int) -> int:
+def count_entries(briefs: Sequence[RunBrief], tags: Sequence[str], buckets: int) -> int:
     """Returns the number of entries in the curves of a metric; exact if the view has all points."""
-    counts = [brief.tags[tag].count for brief in runs_with(briefs, tag)]
+    counts = [brief.tags[tags[0]].count for brief in runs_with(briefs, tags)]
     if all(count <= 2 * buckets for count in counts):
         return sum(counts)
     return len(counts) * buckets
-
-
-def runs_with(briefs: Sequence[RunBrief], tag: str) -> list[RunBrief]:
-    """Returns the runs that have a metric, in the order in which members of a group are numbered."""
-    return [brief for brief in briefs if tag in brief.tags and brief.tags[tag].kind == "scalar"]
 
 
 def selected_runs(manager: RunManager, selected: str | list[str], work: Work) -> list[RunBrief]:

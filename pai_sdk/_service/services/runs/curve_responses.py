@@ -141,6 +141,7 @@ def _comparison_header(tag: str, comparison: Comparison) -> dict[str, Any]:
         "points": comparison.points,
         "shown": comparison.shown,
         "exact": comparison.is_exact,
+        **({"left_out": comparison.left_out} if comparison.left_out else {}),
     }
 
 
