@@ -9,8 +9,9 @@ import sys
 from contextlib import suppress
 
 _SWITCH_S = 0.001
-_M_ARENA_MAX = -8  # from glibc's malloc.h
+_M_TRIM_THRESHOLD, _M_ARENA_MAX = -1, -8  # from glibc's malloc.h
 _ARENAS = 2
+_MOST_KEPT_BYTES = 128 << 10
 _NEW_OBJECTS = 10_000  # more than a request for a thousand runs creates and frees
 
 
@@ -24,7 +25,11 @@ def prepare_threads() -> None:
     # By default glibc creates a memory arena per thread, up to eight per core, and freed memory stays in its
     # arena: the peak of a service under load is then a third higher.
     with suppress(OSError, AttributeError):  # another C library
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, _ARENAS)
+        libc = ctypes.CDLL(None)
+        libc.mallopt(_M_ARENA_MAX, _ARENAS)
+        # After a large block was freed, glibc keeps up to twice its size for later: megabytes of files that were
+        # read once.
+        libc.mallopt(_M_TRIM_THRESHOLD, _MOST_KEPT_BYTES)
 
 
 def allow_open_files(count: int) -> None:

@@ -38,11 +38,11 @@ APPEND = Row("a point is appended to one of 1,000 runs, until it is drawn")
 APPEND_WORST = Row("the same, the longest of 10", at_most=1.0)
 TAIL = Row("log of 1,000,000 lines: until its tail is there", at_most=0.2)
 LINE = Row("any line of it, the longest of 20", at_most=0.1)
-SEARCH = Row("a search in it, all hits counted", at_most=1.5)
+SEARCH = Row("a search in it that ignores case, all hits counted", at_most=1.5)
 FEWER = Row("until the first chart: 200 curves of 1,000 points")
 TENSORBOARD = Row("TensorBoard: the same 200 runs, until its first chart")
 FIRST_SIZE = Row("script and style that a browser loads until it shows the list, compressed", "KB", at_most=60)
-SIZE = Row("all of it, in all views and both languages", "KB", at_most=60)
+SIZE = Row("all of it, in all views and both languages", "KB", at_most=110)
 TENSORBOARD_SIZE = Row("TensorBoard: its script, compressed", "KB")
 HEAP = Row("memory of the script with 1,000 curves", "MB", at_most=150)
 MEMORY = Row("memory of the server: 2 M points, their curves looked at in the page", "MB", at_most=110)
@@ -68,6 +68,7 @@ def measure(cache: Path) -> dict[str, float | str]:
     with open_browser() as browser:
         with _our_server(root / "thousand", 1000) as (new_link, _):
             found |= _loads(browser, new_link, "", _LISTED, (LIST, LIST_WORST))
+            found[FIRST_SIZE.name] = _first_size(browser, new_link())
             found |= _loads(
                 browser, new_link, "view=curves&tags=loss", _DRAWN.format(count=1000), (CHART, CHART_WORST)
             )
@@ -94,6 +95,18 @@ def _first(browser: Browser, link: str, wanted: str) -> float:
         watched.page.goto(link, wait_until="commit")
         watched.page.locator(wanted).first.wait_for(timeout=_PATIENCE_MS)
         return time.perf_counter() - begun
+
+
+def _first_size(browser: Browser, link: str) -> float:
+    """What a browser has loaded when it shows the list, in KB."""
+    with open_page(browser, link.partition("/ui/")[0]) as watched:
+        watched.page.goto(link, wait_until="commit")
+        watched.page.locator(_LISTED).first.wait_for(timeout=_PATIENCE_MS)
+        loaded: list[float] = watched.page.evaluate(
+            "performance.getEntriesByType('resource').filter(({name}) => name.includes('/assets/'))"
+            ".map(({encodedBodySize}) => encodedBodySize)"
+        )
+    return sum(loaded) / 1024
 
 
 def _append(browser: Browser, new_link: Callable[[], str], folder: Path) -> dict[str, float | str]:
@@ -159,15 +172,13 @@ def _line(page: Page, number: int) -> Locator:
 
 
 def _sizes() -> dict[str, float | str]:
-    """What a browser loads until it shows the list, and all that there is; and TensorBoard's."""
+    """All that there is, in KB; and TensorBoard's."""
     assets = ROOT / "pai_sdk/_service/web/static/assets"
     sizes = {file.name: file.stat().st_size / 1024 for file in assets.glob("*.gz")}
     web = Path(tensorboard.__file__).parent / "webfiles.zip"
     with zipfile.ZipFile(web) as files:
         script = gzip.compress(files.read("index.js"), 9)
-    later = ("chinese-", "curves-", "hparams-", "media-", "job-")
-    first = sum(size for name, size in sizes.items() if not name.startswith(later))
-    return {FIRST_SIZE.name: first, SIZE.name: sum(sizes.values()), TENSORBOARD_SIZE.name: len(script) / 1024}
+    return {SIZE.name: sum(sizes.values()), TENSORBOARD_SIZE.name: len(script) / 1024}
 
 
 @contextmanager

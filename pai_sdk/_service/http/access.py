@@ -15,7 +15,8 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.page_requests import PAGE_SESSION
 from pai_sdk._service.identity.principal import Principal, Right
-from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.identity.requests import PrincipalOf
+from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 
 _ADMIN = ("/api/v1/users", "/api/v1/audit")

@@ -10,11 +10,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from pai_sdk._service.http.auditing import record_created_id
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.services.algorithms import PROVIDER
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.jobs.creation import read_spec
 from pai_sdk._service.services.jobs.reading import read_body, read_model
 from pai_sdk._service.state.models import Algorithm, AlgorithmVersion

@@ -8,11 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 
 from pai_sdk._service.http.auditing import record_created_id
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.action_route import FilledFieldsRoute
 from pai_sdk._service.routes.json_responses import request_id
 from pai_sdk._service.routes.parameters import Order, PageNumber, read_pairs
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.experiments import ORDERS, ExperimentQuery
 from pai_sdk._service.state.models import ExperimentRow
 from pai_sdk._service.wire_errors import invalid_parameter

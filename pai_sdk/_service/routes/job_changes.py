@@ -12,9 +12,10 @@ from pydantic import ValidationError
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.bodies import accepts
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.json_responses import LongPoll, etag, list_success, offering
 from pai_sdk._service.services.budgets import CHANGES, BudgetedRoute, Work, WorkOf, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.services.job_changes import fitting_jobs
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.wire_errors import WireError, invalid_parameter

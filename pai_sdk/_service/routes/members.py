@@ -7,11 +7,12 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import Field
 
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.identity.workspaces import Member, right_of_roles
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.workspaces import MemberList, MemberRecord, NewMember, NewMembers
 

@@ -8,10 +8,11 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from pai_sdk._service.http.auditing import record_created_id
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.action_route import FilledFieldsRoute
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, read_pairs
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.models import MODEL_COLUMNS, ModelQuery
 from pai_sdk._service.state.models import ModelRow, ModelVersionRow
 from pai_sdk._service.wire_errors import invalid_parameter

@@ -8,9 +8,10 @@ from fastapi import APIRouter, Body, Request, Response
 from pydantic import ConfigDict, Field
 
 from pai_sdk._service.identity.principal import OPERATOR
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.services.budgets import BudgetedRoute
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.users import NewPageLink, PageLink
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter
 from pydantic import ConfigDict, field_validator
 
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.services import quotas
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._wire.users import QuotaAmounts, QuotaState
 
 router = APIRouter(prefix="/api/v1", route_class=ActionRoute)

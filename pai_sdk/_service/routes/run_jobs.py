@@ -9,9 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.auditing import record_created_id
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services import run_jobs
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.jobs.rerun import RerunChanges
 from pai_sdk._service.services.runs.list_responses import plain
 from pai_sdk._service.services.runs.responses import LIVE, json_response

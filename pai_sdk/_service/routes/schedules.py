@@ -8,11 +8,12 @@ from fastapi import APIRouter, Request
 
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.identity.principal import LOCAL_USER
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
 from pai_sdk._service.services import schedules
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.state.models import ScheduleRow
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.pai.wire import wire_time

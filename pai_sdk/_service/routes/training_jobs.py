@@ -10,11 +10,12 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.auditing import record_in_transaction
 from pai_sdk._service.http.bodies import accepts
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.json_responses import LongPoll, etag, list_success, offering, success
 from pai_sdk._service.routes.parameters import Order, PageNumber, PageSize, TimeWindow
 from pai_sdk._service.services.budgets import LISTS, WorkOf, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.services.experiments import experiment_names
 from pai_sdk._service.services.jobs.listing import JobQuery, find_jobs, jobs_in_parts, read_labels
 from pai_sdk._service.services.jobs.reading import read_body

@@ -8,12 +8,13 @@ from fastapi import APIRouter, Query, Request
 
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.identity.principal import Right
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.identity.users import UserInfo
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageSize
 from pai_sdk._service.services import users
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.users import (
     AccessKey,

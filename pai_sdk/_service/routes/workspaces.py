@@ -11,11 +11,12 @@ from starlette.concurrency import run_in_threadpool
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.http.bodies import accepts, read_json
 from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.identity.workspaces import WorkspaceInfo
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.routes.parameters import PageNumber, PageSize
-from pai_sdk._service.services.context import ContextOf, PrincipalOf, ServiceContext
+from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.workspaces import (

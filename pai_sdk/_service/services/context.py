@@ -129,17 +129,3 @@ async def _context(request: Request) -> ServiceContext:
 
 ContextOf = Annotated[ServiceContext, Depends(_context)]
 """A parameter of a route: the context of the service."""
-
-
-def principal_of(request: Request) -> Principal:
-    """Returns the user of a request, whom the gate has recorded in its scope."""
-    principal: Principal = request.scope["state"]["principal"]
-    return principal
-
-
-async def _principal(request: Request) -> Principal:
-    return principal_of(request)
-
-
-PrincipalOf = Annotated[Principal, Depends(_principal)]
-"""A parameter of a route: the user of the request."""

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, RedirectResponse
 
 from pai_sdk._core.version import __version__
 from pai_sdk._service.http.page_requests import PAGE_PATH
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services.budgets import BudgetedRoute
-from pai_sdk._service.services.context import PrincipalOf
 from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, tagged
 from pai_sdk._service.web.browser_guard import cookie_name, page_policy
 from pai_sdk._service.web.browser_keys import SIGNED_IN_S

@@ -7,10 +7,11 @@ from starlette.concurrency import run_in_threadpool
 
 from pai_sdk._service.http.auditing import record_in_transaction
 from pai_sdk._service.http.bodies import accepts
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.dlc.dlc_route import DlcRoute
 from pai_sdk._service.routes.json_responses import success
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.dlc import changes
 from pai_sdk._service.services.dlc.creation import create_dlc_job
 from pai_sdk._service.services.dlc.job_records import job_item, read_job, workspace_names

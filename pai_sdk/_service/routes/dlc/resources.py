@@ -7,9 +7,10 @@ import time
 from fastapi import APIRouter
 
 from pai_sdk._service.http.tokens import new_token
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.dlc.dlc_route import DlcRoute, SharedPathRoute
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.dlc import changes
 from pai_sdk._service.services.dlc.ecs_specs import find_specs
 from pai_sdk._service.services.dlc.listing import count_by_status

@@ -9,9 +9,10 @@ from fastapi.responses import Response
 
 from pai_sdk._service.http.access import TUNNEL_PATH, TUNNEL_SESSION_PATH
 from pai_sdk._service.http.auditing import record_created_id
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.json_responses import success
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.jobs.tunnel_sessions import MAX_MESSAGE_BYTES, TunnelSessions
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import Empty

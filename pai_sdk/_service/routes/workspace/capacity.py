@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.dlc.dlc_route import BodyRoute
 from pai_sdk._service.services import workloads
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._wire.resources.spot_prices import SpotPriceList, SpotPriceQuery
 from pai_sdk._wire.resources.workloads import WorkloadList, WorkloadQuery
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 
 from pai_sdk._service.http.auditing import record_created_id
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.dlc.dlc_route import BodyRoute
 from pai_sdk._service.services.budgets import LISTS, within
-from pai_sdk._service.services.context import ContextOf, PrincipalOf
+from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.dlc import datasets
 from pai_sdk._wire.body import comma_list
 from pai_sdk._wire.workspace.datasets import (
