@@ -90,7 +90,11 @@ from pai_sdk.errors import PaiError
 logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 1024  # databases, logs, objects
-_ABILITIES: tuple[Ability, ...] = ("stop", "rerun", "delete", "files", "trace", "usage", "media")
+_ABILITIES: tuple[Ability, ...] = (
+    *("stop", "rerun", "delete", "files", "trace", "usage", "media"),
+    "others",  # stop and delete jobs of other users
+    "admin",
+)
 
 
 def serve(

@@ -52,12 +52,14 @@ class InstanceOfRun(ExtensionBody):
     exit_code: int | None
     started_at: float | None
     ended_at: float | None
+    node: str | None = None
 
 
 class JobOfRun(ExtensionBody):
     """A job, with secrets masked. Times are in seconds since 1970.
 
-    `queue_place` counts from 1, and is null after the start.
+    `queue_place` counts from 1, and is null after the start. `sub_status` is the code of a reason, and `can` what
+    the user may do with the job: `rerun`, `stop`, `delete`, `annotate`.
     """
 
     status: str
@@ -73,6 +75,9 @@ class JobOfRun(ExtensionBody):
     instances: list[InstanceOfRun]
     request: dict[str, Any]
     labels: dict[str, str]
+    owner: str
+    sub_status: str
+    can: list[str]
 
 
 class InstanceUsageSeries(ExtensionBody):

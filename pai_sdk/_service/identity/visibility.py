@@ -28,3 +28,9 @@ def visible_jobs(principal: Principal) -> ColumnElement[bool]:
     is_shared = and_(Job.accessibility == PUBLIC, Job.workspace_id.in_(member_of)) if member_of else false()
     is_administered = Job.workspace_id.in_(administered) if administered else false()
     return or_(Job.owner == principal.user, is_shared, is_administered)
+
+
+def may_change(principal: Principal, owner: str, workspace_id: str) -> bool:
+    """Returns whether a job that the user can see is theirs to change, if their key may change jobs at all."""
+    is_administrator = "admin" in (principal.right, principal.workspaces.get(workspace_id))
+    return is_administrator or owner == principal.user

@@ -43,9 +43,9 @@ class RerunRequest(BaseModel):
 
 @router.get("/job", response_model=JobOfRun)
 @within(RUNS)
-def get_job_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
+def get_job_of_run(context: ContextOf, principal: PrincipalOf, work: WorkOf, run_id: str) -> Response:
     """Read the job of a run: status, place in the queue, statuses and events, instances, request, failure."""
-    body = run_jobs.job_of_run(context, run_id)
+    body = run_jobs.job_of_run(context, principal, run_id)
     fields = plain(response_body(body))
     if body.failure is not None:
         fields["failure"]["traceback"] = body.failure.traceback  # not truncated: its exception is in the last line

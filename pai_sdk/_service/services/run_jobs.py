@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import socket
 import time
 from collections.abc import Mapping
 from functools import partial
@@ -15,6 +16,7 @@ from sqlalchemy.orm import Session
 
 from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.visibility import may_change
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.creation import create_dlc_job
@@ -55,7 +57,7 @@ _MIN_STEP_S = 10.0
 _MAX_SAMPLES = 500
 
 
-def job_of_run(context: ServiceContext, run_id: str) -> JobOfRun:
+def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> JobOfRun:
     """Returns the job of a run: status, place in the queue, statuses and events, instances, request, failure."""
     with context.jobs.database.read() as session:
         job = context.jobs.get(run_id)
@@ -63,7 +65,10 @@ def job_of_run(context: ServiceContext, run_id: str) -> JobOfRun:
         events = [*session.scalars(query)][::-1]
         queue_position = _queue_position(session, job)
     queued_at = next((change.started_at for change in job.transitions), job.created_at)
-    failure = _failure(context, job) if JobStatus(job.status).is_failure else None
+    status = JobStatus(job.status)
+    failure = _failure(context, job) if status.is_failure else None
+    # Instances elsewhere name their nodes, or none.
+    this_node = socket.gethostname() if context.executor.hosts == "here" else None
     return JobOfRun(
         status=job.status,
         message=job.reason_message or "",
@@ -87,12 +92,24 @@ def job_of_run(context: ServiceContext, run_id: str) -> JobOfRun:
                 exit_code=instance.get("exit_code"),
                 started_at=job.started_at,
                 ended_at=job.ended_at,
+                node=instance.get("node") or this_node,
             )
             for instance in job.instances
         ],
         request=public_fields(job.request),
         labels={label.key: label.value for label in job.labels},
+        owner=job.owner,
+        sub_status="" if status.is_terminal else job.reason_code or "",
+        can=_abilities(principal, job),
     )
+
+
+def _abilities(principal: Principal, job: Job) -> list[str]:
+    """Returns what a user may do with a job, whatever its status is."""
+    can = ["rerun"] if principal.has_right_in(job.workspace_id, "submit") else []
+    if principal.has_right("submit") and may_change(principal, job.owner, job.workspace_id):
+        can += ["stop", "delete", "annotate"]
+    return can
 
 
 def usage_of_run(context: ServiceContext, work: Work, run_id: str) -> UsageOfRun:

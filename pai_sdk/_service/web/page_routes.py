@@ -12,6 +12,7 @@ from starlette.responses import JSONResponse, RedirectResponse
 
 from pai_sdk._core.version import __version__
 from pai_sdk._service.http.page_requests import PAGE_PATH
+from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services.budgets import BudgetedRoute
 from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, tagged
@@ -27,7 +28,7 @@ _MEDIA_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_CHANGES: frozenset[Ability] = frozenset({"stop", "rerun", "delete"})
+_CHANGES: frozenset[Ability] = frozenset({"stop", "rerun", "delete", "others"})
 _ASSET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NOT_BUILT = """<!doctype html>
 <html lang="en">
@@ -118,20 +119,40 @@ def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
     return response
 
 
+@_router.delete(LOGIN_PATH)
+def log_out(page: PageOf) -> Response:
+    """Removes the cookie; the page forgets its key. The server itself stores nothing about a sign-in."""
+    response = JSONResponse({}, headers=_NO_STORE)
+    response.delete_cookie(cookie_name(page.settings.port), httponly=True, samesite="strict")
+    return response
+
+
 @_router.get(ABOUT_PATH)
 def describe_server(request: Request, page: PageOf, principal: PrincipalOf) -> Response:
-    """Returns the description of the server for the page, and the actions that it offers to this user."""
-    settings = page.settings
-    can = [ability for ability in settings.can if ability not in _CHANGES or principal.has_right("submit")]
+    """Returns the description of the server for the page, the user, and what it offers to them."""
+    settings, context = page.settings, request.app.state.context
+    visible = context.workspaces.visible(principal) if settings.kind == "service" else []
     about = {
         "kind": settings.kind,
         "place": settings.title,
         "version": __version__,
         "command": settings.command,
         "session": page.session(request.headers.get("host", "")),
-        "can": can,
+        "user": principal.user,
+        "right": principal.right,
+        "workspaces": [workspace.name for workspace in visible],
+        "can": [ability for ability in settings.can if _may(principal, ability)],
     }
     return JSONResponse(about, headers=LIVE)
+
+
+def _may(principal: Principal, ability: Ability) -> bool:
+    """Returns whether a user may do something at all; for a job, its own route returns that."""
+    if ability == "admin":
+        return principal.has_right("admin")
+    if ability == "others" and "admin" not in (principal.right, *principal.workspaces.values()):
+        return False
+    return ability not in _CHANGES or principal.has_right("submit")
 
 
 def _asset_in(folder: Path, name: str) -> bytes | None:

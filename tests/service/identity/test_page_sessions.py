@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+import socket
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import requests
 
+from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
@@ -111,8 +113,45 @@ def test_a_sign_in_does_not_become_a_key_or_a_right(
 
 def test_a_page_offers_only_what_its_user_may_do(operator: Client) -> None:
     changes = {"stop", "rerun", "delete"}
-    for right, expected in (("read", set()), ("submit", changes), ("admin", changes)):
+    for right, expected in (("read", set()), ("submit", changes), ("admin", {*changes, "others", "admin"})):
         of_user = user(operator, f"{right}er", right)
         about = send(of_user, page_of(of_user), "GET", "/ui/about").json
-        assert changes & {*about["can"]} == expected, right
+        assert {*changes, "others", "admin"} & {*about["can"]} == expected, right
+        assert (about["user"], about["right"], about["workspaces"]) == (f"{right}er", right, ["local"])
         assert "files" in about["can"]
+    about = send(operator, page_of(operator), "GET", "/ui/about").json
+    assert (about["user"], about["right"]) == ("", "admin")
+
+
+def test_a_job_says_whose_it_is_and_what_each_user_may_do_with_it(operator: Client) -> None:
+    ann, lead, reader = (user(operator, *of) for of in (("ann", "submit"), ("lead", "submit"), ("eve", "read")))
+    body = {"Members": [{"UserId": "lead", "Roles": ["PAI.WorkspaceAdmin"]}]}
+    assert operator.call("POST", "/workspaces/1/members", body=body).status_code == 200
+    job_id = ann.create(job_body(Labels=[{"Key": ACCESSIBILITY_LABEL, "Value": "PUBLIC"}]))
+    bob = user(operator, "bobby")
+    all_changes = ["annotate", "delete", "rerun", "stop"]
+    for client, expected in (
+        *((each, all_changes) for each in (ann, lead, operator)),
+        (bob, ["rerun"]),
+        (reader, []),
+    ):
+        found = client.get(f"/runs/{job_id}/job")
+        assert (found["owner"], sorted(found["can"])) == ("ann", expected)
+    assert "others" in send(lead, page_of(lead), "GET", "/ui/about").json["can"]
+    found = ann.get(f"/runs/{job_id}/job")
+    ann.until(job_id, "Running")
+    instances = ann.get(f"/runs/{job_id}/job")["instances"]
+    assert [each["node"] for each in instances] == [socket.gethostname()]
+    assert found["sub_status"] == ""
+
+
+def test_a_browser_signs_out(operator: Client) -> None:
+    page = page_of(operator)
+    foreign = send(operator, {**page, "Origin": "http://evil.example"}, "DELETE", "/ui/session", {})
+    assert (foreign.status, "set-cookie" in foreign.headers) == (403, False)
+    answer = send(operator, page, "DELETE", "/ui/session", {})
+    name = page["Cookie"].partition("=")[0]
+    assert answer.status == 200
+    assert answer.headers["set-cookie"].startswith(f'{name}="";')
+    assert "max-age=0" in answer.headers["set-cookie"].lower()
+    assert send(operator, {"X_PAI_UI": page["X_PAI_UI"]}, "GET", "/ui/about").status == 401

@@ -16,7 +16,7 @@ from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.execution.base import InstanceState
 from pai_sdk._host.lifecycle import stopped_before_start_message
 from pai_sdk._service.identity.principal import OPERATOR, Principal
-from pai_sdk._service.identity.visibility import PRIVATE, visible_jobs
+from pai_sdk._service.identity.visibility import PRIVATE, may_change, visible_jobs
 from pai_sdk._service.services.jobs.changes import Changes, FinishTimes
 from pai_sdk._service.services.jobs.host_resources import need_or_instances
 from pai_sdk._service.services.jobs.queueing.fair_share import allocated_at, charge
@@ -84,8 +84,7 @@ class Jobs:
             job = session.execute(select(Job.owner, Job.workspace_id).where(*mine)).first()
         if job is None:
             raise job_not_found(job_id)
-        is_administrator = principal.workspaces.get(job.workspace_id) == "admin"
-        if changes and job.owner != principal.user and not is_administrator:
+        if changes and not may_change(principal, job.owner, job.workspace_id):
             raise WireError(
                 403, "Forbidden.NoPermission", f"Job {job_id} belongs to {job.owner or 'the service'}."
             )
