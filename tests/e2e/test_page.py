@@ -424,7 +424,7 @@ def some_runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UiServer]:
 
 
 _PLACES = {
-    "list": ("", "tr[data-run]"),
+    "list": ("", "[data-run]"),
     "picked": ("only=trial-000,trial-001", ".picked"),
     "curves": ("view=curves", ".curve-facts"),
     "curve": ("view=curves&tag=loss", ".curve-large table"),

@@ -74,14 +74,15 @@ async function useCode(): Promise<boolean> {
 }
 
 async function enter(): Promise<void> {
+  const asked = ask<About>("about");
+  beginList(); // beside it
   try {
-    about.value = await ask<About>("about");
+    about.value = await asked;
   } catch (error) {
     if (error instanceof Refusal && error.status === 401) return;
     return again();
   }
   beginStream();
-  beginList();
 }
 
 function again(): void {

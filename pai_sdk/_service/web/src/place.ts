@@ -8,6 +8,7 @@ export interface About {
   place: string;
   version: string;
   command: string;
+  user?: string; // who is signed in; empty for the service's own key
   session: string; // Python that opens the service; empty for a folder
   can: Can[];
 }

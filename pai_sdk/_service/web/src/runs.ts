@@ -22,6 +22,13 @@ export interface Run {
   is_loading?: boolean;
   error?: string;
   queue_place?: number;
+  owner?: string;
+  started_at?: number;
+  instance_type?: string;
+  instance_count?: number;
+  cause?: string; // of a failure, in one line
+  cost?: number;
+  sub_status?: string; // why it waits
   media?: string[]; // kinds and tags of what is no number: `image:samples`
   last?: (number | null)[];
   min?: (number | null)[];
@@ -36,6 +43,8 @@ export interface RunList {
   runs: Run[];
   tags: string[];
   total: number;
+  all: number; // without the filter
+  statuses: Record<string, number>; // counts, whichever of them the filter names
   next: string | null;
   version: string;
   loading: boolean;
@@ -43,9 +52,12 @@ export interface RunList {
 }
 
 const RUNS_AT_ONCE = 1000;
+const FIRST_RUNS = 100; // more than a screen has: the list is there before all of it was sent
+const PAINT_MS = 50; // the rest is asked for after the first rows were drawn
 const MOST_RUNS = 10_000; // that the service sends
 const PAUSE_MS = 500;
-const FIELDS = "status,name,created_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan,queue_place";
+const FIELDS =
+  "status,name,created_at,started_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan,queue_place,owner,instance_type,instance_count,cause,sub_status";
 
 export const filter = field("q");
 export const sort = field("sort", "-created");
@@ -57,8 +69,8 @@ export const list = signal<RunList | undefined>(undefined);
 export const listError = signal("");
 /** The filter and the order that the list is of; others while the next one is being read. */
 export const listOf = signal("");
-/** How many runs there are without the filter; undefined until that is known. */
-export const everything = signal<number | undefined>(undefined);
+/** Whether the list has only its first rows, and the others follow at once. */
+export const isPart = signal(false);
 /** When the list was read, in milliseconds since 1970. */
 export const listAt = signal(0);
 
@@ -85,7 +97,7 @@ export function pick(ids: readonly string[]): void {
 const limit = signal(RUNS_AT_ONCE);
 
 /** Whether more runs of a long list can be asked for. */
-export const hasMore = computed(() => (list.value?.next ?? null) !== null && limit.value < MOST_RUNS);
+export const hasMore = computed(() => !isPart.value && (list.value?.next ?? null) !== null && limit.value < MOST_RUNS);
 
 /** Makes the list longer. */
 export function readMore(): void {
@@ -112,7 +124,8 @@ export function readList(): void {
 }
 
 async function read(): Promise<void> {
-  const key = JSON.stringify([question(), limit.value]);
+  const most = list.value || address.value.view ? limit.value : FIRST_RUNS;
+  const key = JSON.stringify([question(), most]);
   if (asking && asked === key) {
     isOutdated = true; // on a slow network a list that is aborted for each change would never arrive
     return;
@@ -122,16 +135,16 @@ async function read(): Promise<void> {
   [asked, askedAt, isOutdated] = [key, Date.now(), false];
   const of = question();
   try {
-    const query = { filter: filter.value, sort: sort.value, limit: limit.value, fields: asksMedia.value ? `${FIELDS},media` : FIELDS };
+    const query = { filter: filter.value, sort: sort.value, limit: most, fields: asksMedia.value ? `${FIELDS},media` : FIELDS };
     const found = await ask<RunList>("runs", { query, signal: ending.signal });
     batch(() => {
-      list.value = found;
+      if (!isSame(found, list.value) || of !== listOf.value) list.value = found;
       listOf.value = of;
       listError.value = found.error ?? "";
       listAt.value = Date.now();
-      if (!query.filter) everything.value = found.total;
+      isPart.value = most < limit.value && found.next !== null;
     });
-    if (query.filter) await countAll(ending.signal);
+    if (isPart.value) setTimeout(() => void read(), PAINT_MS);
     if (found.loading) isOutdated = true;
   } catch (error) {
     if (ending.signal.aborted) return;
@@ -145,12 +158,17 @@ async function read(): Promise<void> {
   }
 }
 
-async function countAll(ending: AbortSignal): Promise<void> {
-  everything.value = (await ask<RunList>("runs", { query: { limit: 1, fields: "name" }, signal: ending })).total;
+// Nothing is drawn again for a list that has not changed.
+function isSame(found: RunList, before: RunList | undefined): boolean {
+  return found.version === before?.version && found.runs.length === before.runs.length && found.loading === before.loading;
 }
+
+let hasBegun = false;
 
 /** Reads the list now, when the filter or the order changes, and when runs change. */
 export function beginList(): void {
+  if (hasBegun) return;
+  hasBegun = true;
   effect(() => {
     void [question(), limit.value];
     readList();

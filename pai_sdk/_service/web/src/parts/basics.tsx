@@ -1,8 +1,9 @@
 // Small parts that several views use.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { age, moment } from "../format.ts";
 import { chinese, t } from "../words.ts";
+import { roughly } from "./clock.ts";
 
 const KINDS: Record<string, string> = {
   Running: "running",
@@ -36,11 +37,7 @@ export function Status({ status, place }: { status: string | undefined; place?: 
 
 /** How long ago; it counts on by itself. */
 export function Age({ time }: { time: number | null | undefined }) {
-  const [, count] = useState(0);
-  useEffect(() => {
-    const clock = setInterval(() => count((number) => number + 1), 10_000);
-    return () => clearInterval(clock);
-  }, []);
+  void roughly.value;
   return <time title={moment(time)}>{age(time)}</time>;
 }
 

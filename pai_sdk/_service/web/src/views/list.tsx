@@ -1,11 +1,13 @@
 // The list of jobs and runs: filter, columns, order, what is picked; and what to do where there is none yet.
-import { useEffect } from "preact/hooks";
+import { useEffect, useMemo } from "preact/hooks";
 import { address, change, field, linkTo } from "../address.ts";
 import { count, number } from "../format.ts";
 import { Notice } from "../parts/basics.tsx";
-import { everything, filter, hasMore, list, listError, listOf, question, readMore, sort, type RunList } from "../runs.ts";
-import { chinese, t } from "../words.ts";
-import { columnOf, factOf, keysOf, splitKey, usualKeys } from "./list/columns.ts";
+import { isPhone } from "../parts/clock.ts";
+import { filter, hasMore, isPart, list, listError, listOf, question, readMore, sort, type RunList } from "../runs.ts";
+import { chinese, language, t } from "../words.ts";
+import { Chips } from "./list/chips.tsx";
+import { columnOf, factOf, keysOf, splitKey, titleOf, usualKeys } from "./list/columns.ts";
 import { Empty } from "./list/empty.tsx";
 import { FilterBox } from "./list/filter_box.tsx";
 import { ColumnsMenu, Menu, ViewsMenu } from "./list/menu.tsx";
@@ -21,33 +23,36 @@ export function List() {
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       if (event.ctrlKey || event.metaKey || event.altKey || (event.target as HTMLElement).closest("input:not([type=checkbox]), textarea, select, dialog")) return;
-      if (event.key === "/") document.getElementById("filter")?.focus();
-      else if (event.key === "?") document.querySelector<HTMLElement>(".keys summary")?.click();
-      else return;
+      if (event.key !== "?") return;
       event.preventDefault();
+      document.querySelector<HTMLElement>(".keys summary")?.click();
     };
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
   }, []);
   const isAnswered = listOf.value === question() && !listError.value;
+  const keys = useMemo(() => {
+    const chosen = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
+    return found ? withSorted(chosen, found) : [];
+  }, [found, cols.value, sort.value]);
+  const columns = useMemo(() => (found ? keys.map((key) => columnOf(key, found)) : []), [found, keys.join(), language.value]);
   if (found && found.total === 0 && !filter.value && isAnswered) return <Empty isLoading={found.loading} />;
-  const chosen = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
-  const keys = found ? withSorted(chosen, found) : [];
   return (
-    <main class="list" aria-busy={!isAnswered && !listError.value}>
+    <main class="list" aria-busy={isPart.value || (!isAnswered && !listError.value)}>
       <h1 class="hidden-text">{t("{Runs}")}</h1>
       <div class="tools">
         <FilterBox />
         <ColumnsMenu keys={keys} />
+        {isPhone.value && found && <Order keys={keys} />}
         <ViewsMenu />
-        <Keys />
+        {!isPhone.value && <Keys />}
       </div>
-      {listError.value && <div id="filter-error"><Notice kind="bad">{listError.value}</Notice></div>}
       {listError.value && found && found.runs.length > 0 && <p class="soft">{t("The list below is the one from before.")}</p>}
       <div class="facts">
-        <span class="soft" role="status">{found === undefined ? t("reading the list…") : countText(found)}</span>
+        <span class="soft" role="status">{found ? countText(found) : listError.value ? "" : t("reading the list…")}</span>
         {hasMore.value && <button class="plain more" onClick={readMore}>{t("Show more")}</button>}
-        {!filter.value && found && <Examples found={found} />}
+        {found && <Chips found={found} />}
+        {!filter.value && found && !isPhone.value && <Examples found={found} />}
       </div>
       <Picked />
       {found && found.total === 0 && isAnswered && (
@@ -56,7 +61,7 @@ export function List() {
           <button onClick={() => change({ q: "" })}>{t("Clear the filter")}</button>
         </Notice>
       )}
-      {found && found.runs.length > 0 && <Rows columns={keys.map((key) => columnOf(key, found))} />}
+      {found && found.runs.length > 0 && <Rows columns={columns} />}
     </main>
   );
 }
@@ -69,11 +74,10 @@ function withSorted(keys: string[], found: RunList): string[] {
   return isKnown && !keys.includes(key) ? [...keys, key] : keys;
 }
 
-function countText({ total, runs, loading }: RunList): string {
-  const all = filter.value ? everything.value : total;
+function countText({ total, all, runs, loading }: RunList): string {
   const n = count(total);
-  const found = all === undefined || !filter.value ? t("{n} {runs}", { n }) : t("{n} of {all} {runs}", { n, all: count(all) });
-  const part = runs.length < total ? `${found}, ${t("the first {n} are shown", { n: count(runs.length) })}` : found;
+  const found = filter.value ? t("{n} of {all} {runs}", { n, all: count(all) }) : t("{n} {runs}", { n });
+  const part = runs.length < total && !isPart.value ? `${found}, ${t("the first {n} are shown", { n: count(runs.length) })}` : found;
   return loading ? `${part}, ${t("more are being read")}` : part;
 }
 
@@ -93,6 +97,21 @@ function Examples({ found }: { found: RunList }) {
     <span class="examples">
       <span class="soft">{t("For example:")}</span>
       {examples.map((text) => <a key={text} href={linkTo({ ...address.value, q: text })}><code>{text}</code></a>)}
+    </span>
+  );
+}
+
+/** What the headings of a table are for: a phone has cards. */
+function Order({ keys }: { keys: readonly string[] }) {
+  const [isDown, by] = [sort.value.startsWith("-"), sort.value.replace(/^-/, "")];
+  const titles: Record<string, string> = { created: t("Created"), name: t("Name"), status: t("Status") };
+  const known = new Set([...Object.keys(titles), ...keys, by]);
+  return (
+    <span class="order">
+      <select aria-label={t("Order")} value={by} onChange={(event) => change({ sort: event.currentTarget.value === "created" ? "" : event.currentTarget.value }, { replace: true })}>
+        {[...known].map((key) => <option key={key} value={key}>{titles[key] ?? titleOf(key)}</option>)}
+      </select>
+      <button aria-label={t("Reverse the order")} onClick={() => change({ sort: isDown ? by : `-${by}` }, { replace: true })}>{isDown ? "↓" : "↑"}</button>
     </span>
   );
 }
@@ -122,6 +141,8 @@ chinese({
   "the first {n} are shown": "显示前 {n} 个",
   "more are being read": "更多正在读取",
   "For example:": "例如：",
+  "Order": "排序",
+  "Reverse the order": "反向排序",
   "Keys": "按键",
   "to the filter": "跳到筛选框",
   "next row, row before": "下一行、上一行",

@@ -19,7 +19,7 @@ test("usual columns are what differs, and metrics", () => {
 test("a cell tells NaN, null and what is missing apart", () => {
   const texts = (key: string): string[] => list.runs.map(columnOf(key, list).text);
   assert.deepEqual(texts("metrics.loss"), ["NaN", "0.25"]);
-  assert.deepEqual(texts("metrics.loss.min"), ["0.5", "0.25"]);
+  assert.deepEqual(texts("metrics.loss.min"), ["0.50", "0.25"]);
   assert.deepEqual(texts("hparams.note"), ["null", ""]);
   assert.deepEqual(texts("labels.team"), ["nlp", ""]);
 });
@@ -41,9 +41,27 @@ test("a column of numbers is one in all runs", () => {
 });
 
 test("the width follows the longest text, within limits", () => {
-  assert.equal(widthOf("lr", ["0.1"]), 80);
-  assert.ok(widthOf("lr", ["0.123456789"]) > 80);
-  assert.equal(widthOf("note", ["x".repeat(1000)]), 288);
+  const measure = (text: string): number => [...text].reduce((sum, letter) => sum + (letter > "\u2e80" ? 14 : 7), 0);
+  assert.equal(widthOf("lr", ["0.1"], measure), 72);
+  assert.equal(widthOf("lr", ["0.1", "0.123456789"], measure), 104);
+  assert.equal(widthOf("名称", ["short", "一二三四五六七八"], measure), 136);
+  assert.equal(widthOf("note", ["x".repeat(1000)], measure), 288);
+});
+
+test("columns of a job are there if a job has the value, and owners if there are several", () => {
+  const jobs = (...runs: object[]): RunList => ({ tags: [], runs }) as unknown as RunList;
+  const failed = { id: "a", status: "Failed", owner: "ann", cause: "out of memory", started_at: 100, ended_at: 160, instance_type: "ecs.gn7i", instance_count: 2 };
+  assert.deepEqual(usualKeys(jobs(failed)), ["cause", "duration", "instance_type"]);
+  assert.deepEqual(usualKeys(jobs(failed, { id: "b", owner: "bob", cost: 1.5 })), ["cause", "duration", "owner", "cost", "instance_type"]);
+  const row = (key: string): string => columnOf(key, jobs(failed)).text(failed as never);
+  assert.deepEqual([row("duration"), row("instance_type"), row("cost")], ["1 min 0 s", "ecs.gn7i × 2", ""]);
+});
+
+test("numbers have the same decimals, and their exact value", () => {
+  const runs = ["0.1", "0.00025"].map((lr, at) => ({ id: String(at), hparams: { lr }, last: [at / 3] }));
+  const column = columnOf("hparams.lr", { tags: ["loss"], runs } as unknown as RunList);
+  assert.deepEqual(runs.map((run) => column.text(run as never)), ["0.10000", "0.00025"]);
+  assert.equal(column.exact?.(runs[0] as never), "0.1");
 });
 
 test("metrics by which runs are judged come before others", () => {

@@ -1,12 +1,17 @@
 // The columns of the list: hyperparameters, labels and metrics, as the address names them (`cols=lr,loss.min`).
-import { number } from "../../format.ts";
+import { untracked } from "@preact/signals";
+import { duration, number } from "../../format.ts";
+import { now } from "../../parts/clock.ts";
 import type { Run, RunList } from "../../runs.ts";
+import { chinese, t } from "../../words.ts";
+import { formatOf } from "./numbers.ts";
 
 export interface Column {
   key: string; // as filters and orders name it: `hparams.lr`, `labels.team`, `metrics.eval/acc.max`
   title: string;
   isNumber: boolean;
   text: (run: Run) => string;
+  exact?: (run: Run) => string; // where the text is rounded
   isOdd?: (run: Run) => boolean; // NaN or infinite
   oddPoints?: (run: Run) => number; // how many points of the metric are that
 }
@@ -16,9 +21,38 @@ const MOST_OTHERS = 4;
 const MOST_LABELS = 2;
 const JUDGING = /loss|acc|error|score|reward/i; // metrics by which runs are judged, before learning rates and the like
 const OURS = /^(pai-sdk|git)-/; // labels of the SDK: they tell submissions and code apart
-const [LEAST_PIXELS, MOST_PIXELS] = [80, 288];
+const [LEAST_PIXELS, MOST_PIXELS] = [72, 288];
+const PADDING = 24; // of a cell, as in list.css
+const ARROW = 36; // of a heading: its padding, and the sign of the order
+const MEASURED = 3; // texts of a column, those with most letters
+const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g; // twice as wide as others
+
+const OVER = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed", "Unknown"]);
+
+/** Columns that need no group: what a job is, and what became of it. */
+const JOB: Readonly<Record<string, (run: Run) => string>> = {
+  cause: (run) => run.cause ?? "",
+  duration: (run) => {
+    const seconds = secondsOf(run);
+    return seconds === undefined ? "" : duration(seconds);
+  },
+  owner: (run) => run.owner ?? "",
+  cost: (run) => String(run.cost ?? ""),
+  instance_type: (run) => [run.instance_type, (run.instance_count ?? 1) > 1 && `× ${run.instance_count}`].filter(Boolean).join(" "),
+};
 export const FACTS = ["last", "min", "max"] as const;
 type Fact = (typeof FACTS)[number];
+
+/** Whether a run has ended, as far as is known. */
+export function isOver(run: Run): boolean {
+  return OVER.has(run.status ?? "Unknown");
+}
+
+/** How long a run took so far, or until its end, in seconds; undefined before it starts. */
+export function secondsOf(run: Run): number | undefined {
+  if (run.started_at === undefined) return undefined;
+  return Math.max(0, (run.ended_at ?? (isOver(run) ? run.updated_at : undefined) ?? now.value) - run.started_at);
+}
 
 /** All keys that a column can have: those of the runs of the list. */
 export function keysOf(list: RunList): string[] {
@@ -28,11 +62,16 @@ export function keysOf(list: RunList): string[] {
     for (const name of Object.keys(run.hparams ?? {})) hparams.add(`hparams.${name}`);
     for (const name of Object.keys(run.labels ?? {})) labels.add(`labels.${name}`);
   }
-  return [...[...labels].sort(), ...[...hparams].sort(), ...list.tags.map((tag) => `metrics.${tag}`)];
+  return [...jobKeysOf(list), ...[...labels].sort(), ...[...hparams].sort(), ...list.tags.map((tag) => `metrics.${tag}`)];
+}
+
+function jobKeysOf({ runs }: RunList): string[] {
+  return untracked(() => Object.keys(JOB).filter((key) => runs.some((run) => JOB[key]?.(run))));
 }
 
 /** The columns of a list that nobody has chosen: labels, what differs between the runs, and the metrics that most have. */
 export function usualKeys(list: RunList): string[] {
+  const owners = new Set(list.runs.map((run) => run.owner));
   const labels = new Map<string, number>();
   const values = new Map<string, { known: Set<string>; runs: number }>();
   let configured = 0; // runs that have hyperparameters at all
@@ -53,6 +92,7 @@ export function usualKeys(list: RunList): string[] {
   }));
   counts.sort((one, other) => other.runs - one.runs || Number(JUDGING.test(other.tag)) - Number(JUDGING.test(one.tag)));
   return [
+    ...jobKeysOf(list).filter((key) => key !== "owner" || owners.size > 1),
     ...common.slice(0, MOST_LABELS).map(([name]) => `labels.${name}`),
     ...counts.filter(({ runs }) => runs > 0).slice(0, MOST_METRICS).map(({ tag }) => `metrics.${tag}`),
     ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),
@@ -60,30 +100,65 @@ export function usualKeys(list: RunList): string[] {
 }
 
 export function columnOf(key: string, list: RunList): Column {
+  const { runs } = list;
   const [group, name] = splitKey(key);
+  if (key === "cost") return numbers({ key, title: titleOf(key) }, runs, (run) => run.cost);
+  if (JOB[key]) return { key, title: titleOf(key), isNumber: key === "duration", text: JOB[key] };
   if (group === "hparams") {
-    const isNumber = list.runs.every((run) => typeof (run.hparams?.[name] ?? 0) === "number");
-    return { key, title: name, isNumber, text: (run) => (name in (run.hparams ?? {}) ? written(run.hparams?.[name]) : "") };
+    const values = runs.map((run) => run.hparams?.[name]);
+    if (values.every((value) => value === undefined || isNumeric(value))) return numbers({ key, title: name }, runs, (run) => run.hparams?.[name] as string | number | undefined);
+    return { key, title: name, isNumber: false, text: (run) => (name in (run.hparams ?? {}) ? written(run.hparams?.[name]) : "") };
   }
   if (group === "labels") return { key, title: name, isNumber: false, text: (run) => run.labels?.[name] ?? "" };
   const [tag, fact] = factOf(name, list.tags);
   const at = list.tags.indexOf(tag);
+  const column = numbers({ key, title: fact === "last" ? tag : `${tag} ${fact}` }, runs, (run) => run[fact]?.[at]);
   return {
-    key,
-    title: fact === "last" ? tag : `${tag} ${fact}`,
-    isNumber: true,
-    text: (run) => metricText(run, at, fact),
+    ...column,
+    text: (run) => oddText(run, at, fact) || column.text(run),
     isOdd: (run) => oddText(run, at, fact) !== "",
     oddPoints: (run) => run.nan?.[at] ?? 0,
   };
 }
 
-/** The width of a column in pixels, from its longest text: the rows on the screen alone would make it jump. */
-export function widthOf(title: string, texts: Iterable<string>): number {
-  let longest = 0;
-  for (const text of texts) longest = Math.max(longest, text.length);
-  const wanted = Math.max(longest * 8.2, title.length * 7.6 + 20) + 24;
-  return Math.min(MOST_PIXELS, Math.max(LEAST_PIXELS, Math.ceil(wanted / 16) * 16));
+/** A column of numbers, which have the same decimals in all rows. */
+function numbers(column: { key: string; title: string }, runs: readonly Run[], valueOf: (run: Run) => string | number | null | undefined): Column & { exact: (run: Run) => string } {
+  const exact = (run: Run): string => String(valueOf(run) ?? "");
+  const format = formatOf(runs.flatMap((run) => (exact(run) === "" ? [] : [Number(exact(run))])));
+  return { ...column, isNumber: true, exact, text: (run) => (exact(run) === "" ? "" : format(Number(exact(run)))) };
+}
+
+/** What a heading says for a key without a group. */
+export function titleOf(key: string): string {
+  return { cause: t("Cause"), duration: t("Duration"), owner: t("Owner"), instance_type: t("Instances"), cost: t("Cost") }[key] ?? splitKey(key)[1];
+}
+
+/** The width of a column in pixels, from its longest texts: the rows on the screen alone would make it jump. */
+export function widthOf(title: string, texts: Iterable<string>, measure = measured): number {
+  const longest: [number, string][] = [];
+  for (const text of texts) {
+    const length = text.length + (text.match(WIDE)?.length ?? 0);
+    if (longest.length === MEASURED && length <= (longest[MEASURED - 1] as [number, string])[0]) continue;
+    longest.push([length, text]);
+    longest.sort(([one], [other]) => other - one);
+    longest.length = Math.min(longest.length, MEASURED);
+  }
+  const wanted = Math.max(measure(title) + ARROW, ...longest.map(([, text]) => measure(text) + PADDING));
+  return Math.min(MOST_PIXELS, Math.max(LEAST_PIXELS, Math.ceil(wanted / 8) * 8));
+}
+
+let canvas: CanvasRenderingContext2D | null | undefined;
+const widths = new Map<string, number>();
+
+function measured(text: string): number {
+  if (!canvas) {
+    canvas = document.createElement("canvas").getContext("2d") as CanvasRenderingContext2D;
+    canvas.font = getComputedStyle(document.body).font;
+  }
+  if (widths.size > 10_000) widths.clear();
+  const width = widths.get(text) ?? canvas.measureText(text).width;
+  widths.set(text, width);
+  return width;
 }
 
 /** `eval/acc.max` as tag and fact; a tag may have such an ending itself. */
@@ -102,15 +177,12 @@ export function quoted(key: string): string {
 
 export function splitKey(key: string): [string, string] {
   const at = key.indexOf(".");
+  if (at < 0) return ["", key];
   return [key.slice(0, at), key.slice(at + 1)];
 }
 
 function hasValue(run: Run, at: number): boolean {
   return (run.last?.[at] ?? null) !== null || oddText(run, at, "last") !== "";
-}
-
-function metricText(run: Run, at: number, fact: Fact): string {
-  return oddText(run, at, fact) || number(run[fact]?.[at]);
 }
 
 function oddText(run: Run, at: number, fact: Fact): string {
@@ -119,7 +191,20 @@ function oddText(run: Run, at: number, fact: Fact): string {
   return kind === undefined ? "" : kind === "nan" ? "NaN" : kind === "inf" ? "∞" : "−∞";
 }
 
+// A job's hyperparameters are strings.
+function isNumeric(value: unknown): boolean {
+  return typeof value === "number" || (typeof value === "string" && value.trim() !== "" && Number.isFinite(Number(value)));
+}
+
 function written(value: unknown): string {
   if (typeof value === "number") return number(value);
   return typeof value === "string" ? value : JSON.stringify(value);
 }
+
+chinese({
+  "Cause": "原因",
+  "Duration": "时长",
+  "Owner": "所有者",
+  "Instances": "实例",
+  "Cost": "费用",
+});

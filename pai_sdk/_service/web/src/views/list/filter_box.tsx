@@ -1,8 +1,9 @@
-// The box of the filter: what is typed is applied by Enter, with suggestions of keys while typing.
+// The box of the filter: what is typed is applied by Enter, with suggestions while typing, and why it is refused.
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { change } from "../../address.ts";
 import { filter, list, listError } from "../../runs.ts";
+import { Notice } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import { suggestions } from "./suggest.ts";
 
@@ -12,6 +13,15 @@ export function FilterBox() {
   const isOpen = useSignal(false);
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => void (typed.value = filter.value), [filter.value]);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (event.key !== "/" || event.ctrlKey || event.metaKey || event.altKey || (event.target as HTMLElement).closest("input:not([type=checkbox]), textarea, select, dialog")) return;
+      event.preventDefault();
+      input.current?.focus();
+    };
+    document.addEventListener("keydown", onKey);
+    return () => document.removeEventListener("keydown", onKey);
+  }, []);
   const suggested = isOpen.value ? suggestions(typed.value, list.value) : [];
 
   const apply = (text: string): void => {
@@ -38,8 +48,9 @@ export function FilterBox() {
       if (suggestion) take(suggestion);
       else apply(typed.value);
     } else if (event.key === "Escape") {
-      typed.value = "";
-      apply("");
+      event.stopPropagation();
+      if (suggested.length > 0) [isOpen.value, chosen.value] = [false, -1];
+      else input.current?.blur(); // what was typed stays: it can be applied or cleared by the buttons
     }
   };
   return (
@@ -67,7 +78,7 @@ export function FilterBox() {
         onKeyDown={onKey}
         onBlur={() => (isOpen.value = false)}
       />
-      {typed.value !== filter.value && <button onClick={() => apply(typed.value)}>{t("Apply")}</button>}
+      {typed.value.trim() !== filter.value && <button onClick={() => apply(typed.value)}>{t("Apply")}</button>}
       {filter.value && <button class="plain" aria-label={t("Clear the filter")} onClick={() => apply("")}>✕</button>}
       <ul id="filter-suggestions" role="listbox" aria-label={t("Suggestions")} hidden={suggested.length === 0}>
         {suggested.map((text, at) => (
@@ -76,6 +87,7 @@ export function FilterBox() {
           </li>
         ))}
       </ul>
+      {listError.value && <div id="filter-error"><Notice kind="bad">{listError.value}</Notice></div>}
     </div>
   );
 }

@@ -7,7 +7,7 @@ import { copyText } from "../../parts/basics.tsx";
 import { about } from "../../place.ts";
 import { list } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
-import { FACTS, keysOf, splitKey } from "./columns.ts";
+import { FACTS, keysOf, splitKey, titleOf } from "./columns.ts";
 
 const MOST_KEYS = 200;
 
@@ -48,16 +48,16 @@ export function ColumnsMenu({ keys }: { keys: readonly string[] }) {
       <button onClick={() => change({ cols: "" }, { replace: true })}>{t("The usual ones")}</button>
       <ul class="columns">
         {fitting.slice(0, MOST_KEYS).map((key) => {
-          const [group, name] = splitKey(key);
+          const [group] = splitKey(key);
           const variants = group === "metrics" ? FACTS.map((fact) => (fact === "last" ? key : `${key}.${fact}`)) : [key];
           return (
             <li key={key}>
-              <span><span class="soft">{group === "metrics" ? "" : `${group}.`}</span>{name}</span>
+              <span><span class="soft">{group === "metrics" || !group ? "" : `${group}.`}</span>{titleOf(key)}</span>
               {variants.map((variant, at) => (
                 <label key={variant}>
                   <input
                     type="checkbox"
-                    aria-label={`${name} ${variants.length > 1 ? FACTS[at] : ""}`}
+                    aria-label={`${titleOf(key)} ${variants.length > 1 ? FACTS[at] : ""}`}
                     checked={keys.includes(variant)}
                     onChange={() => choose(keys.includes(variant) ? keys.filter((one) => one !== variant) : [...keys, variant])}
                   />

@@ -5,20 +5,20 @@ import { address, linkTo } from "../../address.ts";
 import { ask, Refusal } from "../../api.ts";
 import { Notice } from "../../parts/basics.tsx";
 import { can } from "../../place.ts";
-import { list, names, pick, picked, readList, shown } from "../../runs.ts";
+import { isPart, list, names, pick, picked, readList, shown } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
+import { isOver } from "./columns.ts";
 
 type Action = "stop" | "remove";
 
 const AT_ONCE = 4; // requests; a browser opens six connections, and one of them is the event stream
 const MOST_NAMES = 10; // in the question
-const ENDED = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"]);
 
 export function Picked() {
   const asked = useSignal<Action | undefined>(undefined);
   const left = useSignal(0);
   const problems = useSignal<string[]>([]);
-  const hidden = picked.value.length - shown.value.length;
+  const hidden = isPart.value ? 0 : picked.value.length - shown.value.length;
   const running = runningOf(picked.value);
   const act = async (what: Action): Promise<void> => {
     const ids = what === "stop" ? running : picked.value;
@@ -74,7 +74,7 @@ function Question({ what, ids, onYes, onNo }: { what: Action; ids: readonly stri
 
 /** The jobs that have not ended, as far as the list knows. */
 function runningOf(ids: readonly string[]): string[] {
-  const ended = new Set(list.value?.runs.filter((run) => ENDED.has(run.status ?? "")).map((run) => run.id));
+  const ended = new Set(list.value?.runs.filter(isOver).map((run) => run.id));
   return ids.filter((id) => !ended.has(id));
 }
 

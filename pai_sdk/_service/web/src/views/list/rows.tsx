@@ -1,21 +1,26 @@
-// The table of runs. Only the rows on the screen are in the document; empty rows take the place of the others.
-import { useSignal } from "@preact/signals";
+// The table of runs, or their cards on a phone. Only those on the screen are in the document; empty ones take the
+// place of the others.
+import { untracked, useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { address, change, go, linkTo } from "../../address.ts";
 import { colourOf } from "../../colours.ts";
-import { age } from "../../format.ts";
+import { age, duration } from "../../format.ts";
 import { Age, Status } from "../../parts/basics.tsx";
+import { isPhone } from "../../parts/clock.ts";
 import { list, listOf, names, pick, picked, sort, type Run } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
-import { type Column, widthOf } from "./columns.ts";
+import { Card } from "./card.tsx";
+import { isOver, type Column, widthOf } from "./columns.ts";
 import { segmentsOf } from "./segments.ts";
+import { Value, Warning } from "./value.tsx";
 
-const ROW = 34; // pixels, as in list.css
+const [ROW, CARD] = [34, 88]; // pixels, as in list.css
 const MORE = 10; // rows above and below the screen
 const STEP = 4; // rows are exchanged after so many were scrolled over
 const MOST_PICKED = 200; // at once; the address has their names
 const PICK_PIXELS = 36; // the column of the boxes, as in list.css
-const FALLING = /^(created|updated|ended)$|\.max$/; // keys whose largest values are looked at first
+const FALLING = /^(created|started|updated|ended|duration|cost)$|\.max$/; // keys whose largest values are looked at first
 
 export function Rows({ columns }: { columns: readonly Column[] }) {
   const box = useRef<HTMLDivElement>(null);
@@ -27,21 +32,22 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const runs = list.value?.runs ?? [];
   const chosen = new Set(picked.value);
   const hasStatus = runs.some((run) => run.status);
-  const at = runs.findIndex((run) => run.id === current.value);
-  const first = Math.floor(top.value / ROW / STEP) * STEP - MORE;
-  const last = first + Math.ceil(size.value.height / ROW) + 2 * MORE + STEP;
+  const height = isPhone.value ? CARD : ROW;
+  const at = current.value ? runs.findIndex((run) => run.id === current.value) : -1;
+  const first = Math.floor(top.value / height / STEP) * STEP - MORE;
+  const last = first + Math.ceil(size.value.height / height) + 2 * MORE + STEP;
   const segments = segmentsOf(runs.length, first, last, at);
-  const tabbable = at >= 0 ? current.value : runs[Math.max(0, Math.floor(top.value / ROW))]?.id;
-  const widths = useMemo(() => widthsOf(runs, columns), [list.value, columns.map(({ key }) => key).join()]);
+  const tabbable = at >= 0 ? current.value : runs[Math.max(0, Math.floor(top.value / height))]?.id;
+  const widths = useMemo(() => untracked(() => widthsOf(runs, columns)), [columns]);
   const nameWidth = Math.min(widths.name, Math.max(136, Math.round(size.value.width * 0.4)));
-  const focused = box.current?.contains(document.activeElement) ? document.activeElement?.closest<HTMLElement>("tr[data-run]")?.dataset.run : undefined;
+  const focused = box.current?.contains(document.activeElement) ? document.activeElement?.closest<HTMLElement>("[data-run]")?.dataset.run : undefined;
 
   useEffect(() => {
     const element = box.current as HTMLDivElement;
     const watcher = new ResizeObserver(() => (size.value = { width: element.clientWidth, height: element.clientHeight }));
     watcher.observe(element);
     const onKey = (event: KeyboardEvent): void => {
-      const isElsewhere = !(event.target as HTMLElement).closest(".rows tbody, input:not([type=checkbox]), textarea, select, dialog, details");
+      const isElsewhere = !(event.target as HTMLElement).closest(".rows [data-run], input:not([type=checkbox]), textarea, select, dialog, details");
       if (isElsewhere && !event.defaultPrevented && "jk".includes(event.key) && !event.ctrlKey && !event.metaKey) move(event);
     };
     document.addEventListener("keydown", onKey);
@@ -59,7 +65,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
       anchor.current = { id: "", offset: 0, of: listOf.value };
     } else if (element.scrollTop > 0) {
       const place = runs.findIndex((run) => run.id === anchor.current.id);
-      const wanted = place * ROW + anchor.current.offset;
+      const wanted = place * height + anchor.current.offset;
       if (place >= 0 && Math.abs(element.scrollTop - wanted) >= 1) element.scrollTop = wanted;
     }
     if (focused && document.activeElement === document.body) focusRow(runs.some(({ id }) => id === focused) ? focused : tabbable);
@@ -69,24 +75,24 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     const { scrollTop } = box.current as HTMLDivElement;
     top.value = scrollTop;
     const { runs: latest = [] } = list.value ?? {};
-    anchor.current = { ...anchor.current, id: latest[Math.floor(scrollTop / ROW)]?.id ?? "", offset: scrollTop % ROW };
+    anchor.current = { ...anchor.current, id: latest[Math.floor(scrollTop / height)]?.id ?? "", offset: scrollTop % height };
   };
   const focusRow = (id: string | undefined): void => {
-    if (id) box.current?.querySelector<HTMLElement>(`tr[data-run="${CSS.escape(id)}"]`)?.focus({ preventScroll: true });
+    if (id) box.current?.querySelector<HTMLElement>(`[data-run="${CSS.escape(id)}"]`)?.focus({ preventScroll: true });
   };
   const move = (event: KeyboardEvent): void => {
     const { runs: latest = [] } = list.value ?? {};
     const element = box.current as HTMLDivElement;
-    const page = Math.max(1, Math.floor(element.clientHeight / ROW) - 2);
+    const page = Math.max(1, Math.floor(element.clientHeight / height) - 2);
     const steps: Record<string, number> = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 };
     const step = steps[event.key];
     if (step === undefined || latest.length === 0) return;
     event.preventDefault();
     const here = latest.findIndex((run) => run.id === current.value);
-    const next = here < 0 ? Math.ceil(element.scrollTop / ROW) : Math.max(0, Math.min(latest.length - 1, here + step));
-    const place = next * ROW;
+    const next = here < 0 ? Math.ceil(element.scrollTop / height) : Math.max(0, Math.min(latest.length - 1, here + step));
+    const place = next * height;
     if (place < element.scrollTop) element.scrollTop = place;
-    else if (place + 2 * ROW > element.scrollTop + element.clientHeight) element.scrollTop = place + 2 * ROW - element.clientHeight;
+    else if (place + 2 * height > element.scrollTop + element.clientHeight) element.scrollTop = place + 2 * height - element.clientHeight;
     current.value = latest[next]?.id ?? "";
     focusRow(current.value); // at once, if it is there: the next key is then for the rows
     requestAnimationFrame(() => focusRow(current.value));
@@ -100,14 +106,43 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const onKey = (event: KeyboardEvent): void => {
     const target = event.target as HTMLElement;
     if (event.ctrlKey || event.metaKey || event.altKey || target.closest("thead")) return;
-    const isRow = target.tagName === "TR";
+    const isRow = "run" in target.dataset;
     if (event.key === "Enter" && isRow) go({ ...kept(), run: current.value });
     else if (event.key.toLowerCase() === "x" || (event.key === " " && isRow)) toggle(current.value, event.shiftKey);
     else return move(event);
     event.preventDefault();
   };
 
-  const span = 4 + (hasStatus ? 1 : 0) + columns.length;
+  const pickBox = (run: Run, tab: number) => (
+    <input type="checkbox" tabIndex={tab} aria-label={t("Pick {name}", { name: nameOf(run) })} checked={chosen.has(run.id)} onClick={(event) => toggle(run.id, event.shiftKey)} />
+  );
+  const name = (run: Run, tab: number) => (
+    <>
+      <i class="dot" style={{ background: colourOf(run.id) }} />
+      <a tabIndex={tab} href={linkTo({ ...kept(), run: run.id })} title={run.id}>{nameOf(run)}</a>
+      {(run.error || run.damaged) && <Warning text={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })} />}
+    </>
+  );
+  /** The rows on the screen, and for all rows above, below and between them a gap as high as they are. */
+  const eachRow = (gap: (height: number, key: string) => ComponentChildren, row: (run: Run, tab: number, at: number) => ComponentChildren) =>
+    segments.flatMap(({ from, to, isGap }) =>
+      isGap
+        ? [gap((to - from) * height, `gap ${from === 0 ? "first" : to === runs.length ? "last" : "between"}`)]
+        : runs.slice(from, to).map((run, number) => row(run, run.id === tabbable ? 0 : -1, from + number)),
+    );
+  if (isPhone.value)
+    return (
+      <div class="rows cards" ref={box} onScroll={onScroll} onKeyDown={onKey} role="list" aria-label={t("{Runs}")}>
+        {eachRow(
+          (pixels, key) => <div key={key} role="presentation" style={{ height: `${pixels}px` }} />,
+          (run, tab, number) => (
+            <div key={run.id} class="card" role="listitem" data-run={run.id} aria-setsize={runs.length} aria-posinset={number + 1} tabIndex={tab} onFocusIn={() => (current.value = run.id)}>
+              <Card run={run} columns={columns} head={<><label class="pick">{pickBox(run, tab)}</label>{name(run, tab)}</>} />
+            </div>
+          ),
+        )}
+      </div>
+    );
   return (
     <div class="rows" ref={box} onScroll={onScroll} onKeyDown={onKey}>
       <table aria-rowcount={runs.length + 1}>
@@ -131,37 +166,17 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
           </tr>
         </thead>
         <tbody>
-          {segments.flatMap(({ from, to, isGap }) =>
-            isGap ? (
-              <tr key={`gap ${from === 0 ? "first" : to === runs.length ? "last" : "between"}`} class="gap" aria-hidden="true">
-                <td colSpan={span} style={{ height: `${(to - from) * ROW}px` }} />
+          {eachRow(
+            (pixels, key) => <tr key={key} class="gap" aria-hidden="true"><td colSpan={4 + (hasStatus ? 1 : 0) + columns.length} style={{ height: `${pixels}px` }} /></tr>,
+            (run, tab, number) => (
+              <tr key={run.id} data-run={run.id} aria-rowindex={number + 2} tabIndex={tab} onFocusIn={() => (current.value = run.id)}>
+                <td class="pick">{pickBox(run, tab)}</td>
+                <td class="name">{name(run, tab)}</td>
+                {hasStatus && <td title={run.sub_status}><Status status={run.status} place={run.queue_place} /></td>}
+                <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>
+                {columns.map((column) => <Cell key={column.key} column={column} run={run} />)}
+                <td />
               </tr>
-            ) : (
-              runs.slice(from, to).map((run, number) => {
-                const tab = run.id === tabbable ? 0 : -1;
-                return (
-                  <tr key={run.id} data-run={run.id} aria-rowindex={from + number + 2} tabIndex={tab} onFocusIn={() => (current.value = run.id)}>
-                    <td class="pick">
-                      <input
-                        type="checkbox"
-                        tabIndex={tab}
-                        aria-label={t("Pick {name}", { name: nameOf(run) })}
-                        checked={chosen.has(run.id)}
-                        onClick={(event) => toggle(run.id, event.shiftKey)}
-                      />
-                    </td>
-                    <td class="name">
-                      <i class="dot" style={{ background: colourOf(run.id) }} />
-                      <a tabIndex={tab} href={linkTo({ ...kept(), run: run.id })} title={run.id}>{nameOf(run)}</a>
-                      {(run.error || run.damaged) && <Warning text={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })} />}
-                    </td>
-                    {hasStatus && <td><Status status={run.status} place={run.queue_place} /></td>}
-                    <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>
-                    {columns.map((column) => <Cell key={column.key} column={column} run={run} />)}
-                    <td />
-                  </tr>
-                );
-              })
             ),
           )}
         </tbody>
@@ -171,33 +186,23 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
 }
 
 function Cell({ column, run }: { column: Column; run: Run }) {
-  const text = column.text(run);
-  const isOdd = column.isOdd?.(run) ?? false;
-  const odd = isOdd ? 0 : (column.oddPoints?.(run) ?? 0);
-  return (
-    <td class={`${column.isNumber ? "number" : ""}${isOdd ? " odd" : ""}`} title={text}>
-      {odd > 0 && <Warning text={t("{n} values of this metric are NaN or infinite", { n: odd })} />}
-      {text}
-    </td>
-  );
-}
-
-function Warning({ text }: { text: string }) {
-  return <span class="warn" title={text}> <span aria-hidden="true">⚠</span><span class="hidden-text">{text}</span> </span>;
+  const kind = column.isNumber ? "number" : column.key === "cause" ? "bad" : "";
+  return <td class={`${kind}${column.isOdd?.(run) ? " odd" : ""}`} title={column.isOdd?.(run) ? undefined : (column.exact ?? column.text)(run)}><Value column={column} run={run} /></td>;
 }
 
 function widthsOf(runs: readonly Run[], columns: readonly Column[]) {
-  const statuses = runs.map((run) => `  ${run.status ?? ""}${run.queue_place === undefined ? "" : ` ${t("no. {n} in the queue", { n: run.queue_place })}`}`);
+  const statuses = runs.map((run) => `○ ${run.status ?? ""}${run.queue_place === undefined ? "" : ` ${t("no. {n} in the queue", { n: run.queue_place })}`}`);
   return {
-    name: widthOf(t("Name"), runs.map((run) => `   ${nameOf(run)}`)),
+    name: widthOf(t("Name"), runs.map((run) => `●  ${nameOf(run)}`)),
     status: widthOf(t("Status"), statuses),
-    created: widthOf(t("Created"), [age(1)]),
+    created: widthOf(t("Created"), [age(Date.now() / 1000 - 7000)]),
     others: columns.map((column) => widthOf(column.title, texts(column, runs))),
   };
 }
 
 function* texts(column: Column, runs: readonly Run[]): Iterable<string> {
-  for (const run of runs) yield column.text(run) + (column.oddPoints?.(run) ? "   " : "");
+  if (column.key === "duration" && !runs.every(isOver)) yield duration(3599); // they count on
+  for (const run of runs) yield column.text(run) + (column.oddPoints?.(run) ? " ⚠ " : "");
 }
 
 function nameOf(run: Run): string {
@@ -251,5 +256,4 @@ chinese({
   "At most {n} can be picked at once; a filter narrows the list": "一次最多选择 {n} 个；可用筛选缩小列表",
   "Sort by {name}": "按 {name} 排序",
   "{n} damaged ranges were skipped": "跳过了 {n} 处损坏的数据",
-  "{n} values of this metric are NaN or infinite": "此指标有 {n} 个值为 NaN 或无穷",
 });

@@ -1,12 +1,39 @@
 // What the filter box suggests: keys, then operators, then values that the runs of the list have.
+import { about } from "../../place.ts";
 import type { Run, RunList } from "../../runs.ts";
 import { keysOf, quoted, splitKey } from "./columns.ts";
 
-const TEXTS = ["id", "name", "status", "error"];
-const TIMES = ["created", "updated", "ended"];
-const COUNTS = ["nan", "inf", "damaged"];
-const PLAIN = [...TEXTS, ...TIMES, ...COUNTS];
-const STATUSES = ["Running", "Succeed", "Failed", "Terminated", "Queuing"];
+const TEXT = ["=", "!=", "~"];
+const TIME = [">", "<"];
+const NUMBER = ["<", ">", "="];
+const TIMES = ["-1h", "-1d", "-7d"];
+/** Keys that need no group: their operators, and values besides those of the runs. */
+const PLAIN: Readonly<Record<string, readonly [operators: string[], values: string[]]>> = {
+  id: [TEXT, []],
+  name: [TEXT, []],
+  status: [TEXT, ["Running", "Succeed", "Failed", "Terminated", "Submitted"]],
+  error: [TEXT, []],
+  owner: [TEXT, []],
+  instance_type: [TEXT, []],
+  cause: [["~", "=", "!="], []],
+  sub_status: [TEXT, []],
+  tags: [TEXT, []],
+  note: [["~"], []],
+  star: [["="], ["true"]],
+  archived: [["="], ["true"]],
+  created: [TIME, TIMES],
+  started: [TIME, TIMES],
+  updated: [TIME, TIMES],
+  ended: [TIME, TIMES],
+  duration: [TIME, ["10m", "1h", "1d"]],
+  nan: [NUMBER, ["0"]],
+  inf: [NUMBER, ["0"]],
+  damaged: [NUMBER, ["0"]],
+  instance_count: [NUMBER, ["1"]],
+  cost: [NUMBER, []],
+};
+const OF_JOBS = ["owner", "instance_type", "instance_count", "cause", "sub_status", "tags", "note", "star", "archived"];
+const WITH_VALUES = ["status", "name", "owner", "instance_type", "sub_status", "tags"]; // whose values are suggested
 const MOST = 8;
 const MOST_VALUES = 1000; // different ones of a hyperparameter that are looked at
 
@@ -21,7 +48,8 @@ export function suggestions(text: string, list: RunList | undefined): string[] {
 }
 
 function completedKeys(word: string, list: RunList | undefined): string[] {
-  const keys = [...PLAIN, ...(list ? keysOf(list).map(shortKey) : [])];
+  const plain = Object.keys(PLAIN).filter((key) => (key === "cost" ? list?.runs.some((run) => run.cost !== undefined) : about.value?.kind === "service" || !OF_JOBS.includes(key)));
+  const keys = [...plain, ...(list ? keysOf(list).filter((key) => key.includes(".")).map(shortKey) : [])];
   if (keys.includes(word)) return operatorsOf(word).map((operator) => word + operator);
   const wanted = word.toLowerCase();
   const fitting = keys.filter((key) => key.toLowerCase().includes(wanted));
@@ -31,32 +59,30 @@ function completedKeys(word: string, list: RunList | undefined): string[] {
 function completedValues(key: string, operator: string, values: string, list: RunList | undefined): string[] {
   const at = values.lastIndexOf(",") + 1;
   const [earlier, begun] = [values.slice(0, at), values.slice(at).toLowerCase()];
-  const known = valuesOf(key, list?.runs ?? []).filter((value) => value.toLowerCase().startsWith(begun));
+  const known = valuesOf(key, list).filter((value) => value.toLowerCase().startsWith(begun));
   return known.map((value) => `${key}${operator}${earlier}${/[\s,"']/.test(value) ? JSON.stringify(value) : value}`);
 }
 
 function operatorsOf(key: string): string[] {
-  if (TEXTS.includes(key) || key.startsWith("labels.")) return ["=", "!=", "~"];
-  if (TIMES.includes(key)) return [">", "<"];
-  return key.startsWith("hparams.") ? ["=", "<", ">", "!="] : ["<", ">", "="];
+  if (PLAIN[key]) return PLAIN[key][0];
+  return key.startsWith("labels.") ? TEXT : key.startsWith("hparams.") ? ["=", "<", ">", "!="] : NUMBER;
 }
 
-function valuesOf(key: string, runs: readonly Run[]): string[] {
-  if (TIMES.includes(key)) return ["-1h", "-1d", "-7d"];
-  if (COUNTS.includes(key)) return ["0"];
-  const values = new Set<string>();
+function valuesOf(key: string, list: RunList | undefined): string[] {
+  const values = new Set(key === "status" ? Object.keys(list?.statuses ?? {}) : key === "owner" && about.value?.user ? [about.value.user] : []);
   const [group, quotedName] = splitKey(key);
   const name = quotedName.replace(/^"(.*)"$/, "$1");
-  for (const run of runs) {
-    const value = key === "status" ? run.status : key === "name" ? run.name : group === "hparams" ? run.hparams?.[name] : group === "labels" ? run.labels?.[name] : undefined;
-    if (value !== undefined && value !== null && values.size < MOST_VALUES) values.add(String(value));
+  for (const run of list?.runs ?? []) {
+    const value = group ? { hparams: run.hparams, labels: run.labels }[group]?.[name] : WITH_VALUES.includes(key) ? run[key as keyof Run] : undefined;
+    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null && values.size < MOST_VALUES) values.add(String(one));
   }
-  if (key === "status") for (const status of STATUSES) values.add(status);
+  for (const value of PLAIN[key]?.[1] ?? []) values.add(value);
+  if (PLAIN[key] && !WITH_VALUES.includes(key)) return [...values];
   return [...values].sort((one, other) => Number(one) - Number(other) || one.localeCompare(other));
 }
 
 /** A key as short as the grammar allows it: metrics need no `metrics.` unless they are called like something else. */
 export function shortKey(key: string): string {
   const short = quoted(key).replace(/^metrics\./, "");
-  return PLAIN.includes(short) || /^(hparams|labels|metrics)\./.test(short) ? quoted(key) : short;
+  return PLAIN[short] || /^(hparams|labels|metrics)\./.test(short) ? quoted(key) : short;
 }
