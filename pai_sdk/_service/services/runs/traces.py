@@ -6,7 +6,6 @@ from typing import Any
 
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.trace.cells import rows_of_table
-from pai_sdk._data.trace.trace_data import trace_in
 from pai_sdk._service.services.runs.list_responses import plain
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.runs import TraceColumn, TraceRows
@@ -19,6 +18,8 @@ _MAX_CELL_LENGTH = 500
 
 def read_trace(store: Store | None, offset: int, limit: int) -> TraceRows:
     """Returns rows of a trace, and its columns with types; none without a trace."""
+    from pai_sdk._data.trace.trace_data import trace_in  # megabytes that most pages never need
+
     empty = TraceRows(tables=[], table="", columns=[], rows=[], total=0)
     if store is None:
         return empty
