@@ -19,7 +19,7 @@ from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.wire_errors import WireError
 
-_ADMIN = ("/api/v1/users", "/api/v1/audit")
+_ADMIN = ("/api/v1/users", "/api/v1/audit", "/api/v1/administration")
 _READ_ONLY_POSTS = (
     "/api/v1/compare",
     "/api/v1/hparams/diff",
@@ -49,6 +49,8 @@ _CHANGES_OF_PAGES = frozenset(
     }
 )
 _CLOSED_TO_PAGES = frozenset({"/api/v1/pagelinks", "/api/v1/tokens"})
+# What the page of an administrator shows; nothing of it is secret, and nothing changes.
+_ADMIN_READS_OF_PAGES = frozenset({"/api/v1/administration", "/api/v1/administration/disk", "/api/v1/audit"})
 
 
 class _Registry(Protocol):
@@ -72,6 +74,8 @@ def is_read_only_request(method: str, path: str) -> bool:
 
 def is_open_to_pages(method: str, path: str) -> bool:
     """Returns whether a signed-in browser can make a request; an unknown change is closed."""
+    if path in _ADMIN_READS_OF_PAGES:
+        return method == "GET"
     if path.startswith(_ADMIN) or path in _CLOSED_TO_PAGES:
         return False
     return is_read_only_request(method, path) or (method, path) in _CHANGES_OF_PAGES

@@ -64,12 +64,15 @@ class AuditLog:
             session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MAX_ENTRIES))
 
     def entries(
-        self, *, user: str | None = None, before: int | None = None, limit: int = 100
+        self, *, user: str | None = None, action: str = "", before: int | None = None, limit: int = 100
     ) -> Sequence[AuditEntry]:
-        """Returns entries with a number below `before`, the newest first."""
+        """Returns entries with a number below `before`, the newest first; `action` is a part of `METHOD PATH`."""
         query = select(AuditRow).order_by(AuditRow.number.desc()).limit(limit)
         if user is not None:
             query = query.where(AuditRow.user == user)
+        if action:
+            request = AuditRow.method + " " + AuditRow.path
+            query = query.where(request.icontains(action, autoescape=True))
         if before is not None:
             query = query.where(AuditRow.number < before)
         with self._database.read() as session:

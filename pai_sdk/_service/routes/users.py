@@ -1,10 +1,10 @@
-"""Users of the service and their keys: create, get, list, update, delete. Administrators only."""
+"""Users of the service and their keys, the audit log, the state of the service. Administrators only."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.identity.principal import Right
@@ -13,8 +13,12 @@ from pai_sdk._service.identity.users import UserInfo
 from pai_sdk._service.routes.action_route import ActionRoute
 from pai_sdk._service.routes.parameters import PageSize
 from pai_sdk._service.services import users
-from pai_sdk._service.services.budgets import LISTS, within
+from pai_sdk._service.services.administration import read_administration, read_disk_parts
+from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.context import ContextOf, ServiceContext
+from pai_sdk._service.services.runs.responses import LIVE, json_response
+from pai_sdk._wire.administration import Administration, DiskParts
+from pai_sdk._wire.base import response_body
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.users import (
     AccessKey,
@@ -29,6 +33,7 @@ from pai_sdk._wire.users import (
 
 router = APIRouter(prefix="/api/v1/users", route_class=ActionRoute)
 audit_router = APIRouter(route_class=ActionRoute)
+administration_router = APIRouter(prefix="/api/v1/administration", route_class=BudgetedRoute)
 
 
 class _NewUser(NewUser):
@@ -93,6 +98,7 @@ def delete_key(context: ContextOf, name: str, key_id: str) -> None:
 def list_audit_entries(
     context: ContextOf,
     user: Annotated[str | None, Query(alias="User")] = None,
+    action: Annotated[str, Query(alias="Action", max_length=200, description="A part of `METHOD PATH`.")] = "",
     before: Annotated[int | None, Query(alias="Before", ge=1, le=1_000_000_000)] = None,
     page_size: PageSize = 100,
 ) -> AuditList:
@@ -112,9 +118,23 @@ def list_audit_entries(
             client=entry.client,
             created_id=entry.created_id,
         )
-        for entry in context.audit.entries(user=user, before=before, limit=page_size)
+        for entry in context.audit.entries(user=user, action=action, before=before, limit=page_size)
     ]
     return AuditList(entries=records)
+
+
+@administration_router.get("", response_model=Administration)
+@within(LISTS)
+def get_administration(context: ContextOf, work: WorkOf) -> Response:
+    """Read users with their keys, quotas and use, workspaces with members, the process, its lease and its disk."""
+    return json_response(response_body(read_administration(context)), LIVE, work)
+
+
+@administration_router.get("/disk", response_model=DiskParts)
+@within(LISTS)
+def get_disk_parts(context: ContextOf, work: WorkOf) -> Response:
+    """Read what uses the disk of the data folder: all files are counted."""
+    return json_response(response_body(read_disk_parts(context, work.check)), LIVE, work)
 
 
 def _record(context: ServiceContext, user: UserInfo) -> ServiceUser:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from pai_sdk._host.agent import environments
@@ -37,21 +38,22 @@ class Removal:
     size_bytes: int
 
 
-def holdings(root: Path) -> list[Holding]:
-    """Returns the content of a data folder, each byte under one kind."""
+def holdings(root: Path, check: Callable[[], None] = lambda: None) -> list[Holding]:
+    """Returns the content of a data folder, each byte under one kind; calls `check` for each folder."""
+    size_of = partial(_size_bytes, check=check)
     cache, jobs = root / "cache", root / "jobs"
     cached = [path for path in _folders(cache) if path.name != "pip"]
     job_folders = _folders(jobs)
     logs = [folder / "logs" for folder in job_folders]
-    logs_bytes = sum(map(_size_bytes, logs))
+    logs_bytes = sum(map(size_of, logs))
     parts = [
         # Small ones are rows of a database.
-        Holding("objects", _size_bytes(root / "objects"), None),
-        Holding("job folders", _size_bytes(jobs) - logs_bytes, len(job_folders)),
+        Holding("objects", size_of(root / "objects"), None),
+        Holding("job folders", size_of(jobs) - logs_bytes, len(job_folders)),
         Holding("logs", logs_bytes, sum(len(list(folder.glob("*.log"))) for folder in logs)),
-        Holding("environments", sum(map(_size_bytes, cached)), len(cached)),
-        Holding("pip cache", _size_bytes(cache / "pip"), _count_files(cache / "pip")),
-        Holding("tables", _size_bytes(root / "tables"), len(_folders(root / "tables"))),
+        Holding("environments", sum(map(size_of, cached)), len(cached)),
+        Holding("pip cache", size_of(cache / "pip"), _count_files(cache / "pip")),
+        Holding("tables", size_of(root / "tables"), len(_folders(root / "tables"))),
     ]
     service_files = [path for path in _entries(root) if path.is_file()]
     return [*parts, Holding("service", sum(map(_size_bytes, service_files)), len(service_files))]
@@ -107,10 +109,11 @@ def _entries(parent: Path) -> list[Path]:
         return []
 
 
-def _files(path: Path) -> Iterator[os.stat_result]:
+def _files(path: Path, check: Callable[[], None]) -> Iterator[os.stat_result]:
     """Yields the status of all files below a folder, or of a file; skips those that disappear meanwhile."""
     if path.is_dir() and not path.is_symlink():
         for parent, folders, files in os.walk(path):
+            check()
             for name in (*files, *folders):
                 try:
                     yield os.lstat(Path(parent, name))
@@ -120,8 +123,8 @@ def _files(path: Path) -> Iterator[os.stat_result]:
         yield path.lstat()
 
 
-def _size_bytes(path: Path) -> int:
-    return sum(file.st_blocks * 512 for file in _files(path))
+def _size_bytes(path: Path, check: Callable[[], None] = lambda: None) -> int:
+    return sum(file.st_blocks * 512 for file in _files(path, check))
 
 
 def _count_files(path: Path) -> int:
@@ -129,4 +132,4 @@ def _count_files(path: Path) -> int:
 
 
 def _last_change(path: Path) -> float:
-    return max((file.st_mtime for file in _files(path)), default=0.0)
+    return max((file.st_mtime for file in _files(path, lambda: None)), default=0.0)

@@ -97,6 +97,21 @@ class AcquiredLease:
     before: ProcessName | None  # the holder whose lease expired; None if the last holder released it
 
 
+@dataclass(frozen=True)
+class LeaseState:
+    """A lease as other processes see it."""
+
+    holder: ProcessName | None  # None if the last holder has released it
+    number: int
+    expires_at: float  # seconds since 1970, by the clock of the database
+
+
+def lease_in(session: Session) -> LeaseState:
+    """Returns the state of the lease of a PostgreSQL database."""
+    row = session.execute(_SELECT).one()
+    return LeaseState(ProcessName.parse(row.holder), int(row.number), row.expires_at.timestamp())
+
+
 class _Renewable(Protocol):
     """Methods of `LeaseTable` that a holder calls."""
 

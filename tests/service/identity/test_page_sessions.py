@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 import requests
 
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
+from tests.service import postgres
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
@@ -35,7 +37,6 @@ CLOSED_READS = {
     "GET /api/v1/users",
     "GET /api/v1/users/{name}",
     "GET /api/v1/users/{name}/quota",
-    "GET /api/v1/audit",
     *(f"GET /api/v1/trainingjobs/{{job_id}}/instances/{{instance}}/tunnel{rest}" for rest in ("", SESSION)),
 }
 
@@ -155,3 +156,35 @@ def test_a_browser_signs_out(operator: Client) -> None:
     assert answer.headers["set-cookie"].startswith(f'{name}="";')
     assert "max-age=0" in answer.headers["set-cookie"].lower()
     assert send(operator, {"X_PAI_UI": page["X_PAI_UI"]}, "GET", "/ui/about").status == 401
+
+
+def test_administrators_see_the_state_of_the_service_on_their_page(operator: Client) -> None:
+    boss, worker = user(operator, "boss", "admin"), user(operator, "worker")
+    assert operator.call("PUT", "/users/worker/quota", body={"CPUs": 4, "QueuedJobs": 9}).status_code == 200
+    body = job_body("sleep 600", ComputeResource={"ResourceId": "q", "InstanceSpec": {"CPU": "1"}})
+    worker.until(worker.create(body), "Running")
+    page = page_of(boss)
+
+    found = send(operator, page, "GET", "/api/v1/administration").json
+    shown = {one["name"]: one for one in found["users"]}
+    key = shown["worker"]["keys"][0]
+    assert (shown["boss"]["right"], key["id"]) == ("admin", worker.info.access_key_id)
+    assert key["created_at"] <= key["changed_at"]  # it has submitted a job
+    assert shown["worker"]["quota"] == {"cpus": 4, "gpus": None, "running": None, "queued": 9}
+    assert shown["worker"]["used"] == {"cpus": 1, "gpus": 0, "running": 1, "queued": 0}
+    assert found["workspaces"][0]["members"]["worker"] == "submit"
+    assert (found["process"]["pid"], found["process"]["lease"] is None) == (os.getpid(), not postgres.is_used())
+    assert 0 < found["disk"]["free_bytes"] < found["disk"]["total_bytes"]
+    assert worker.info.access_key_secret not in str(found)
+    parts = send(operator, page, "GET", "/api/v1/administration/disk").json["parts"]
+    assert {"objects", "logs"} <= {part["kind"] for part in parts}
+    entries = send(operator, page, "GET", "/api/v1/audit?User=worker&Action=post%20/api/v1/training").json[
+        "Entries"
+    ]
+    assert [(one["Method"], one["Status"]) for one in entries] == [("POST", 200)]
+    assert send(operator, page, "GET", "/api/v1/audit?Action=100%25").json["Entries"] == []
+
+    for path in ("/administration", "/administration/disk", "/audit"):
+        for answer in (send(operator, page_of(worker), "GET", f"/api/v1{path}"), worker.call("GET", path)):
+            status = answer.status if isinstance(answer, Answer) else answer.status_code
+            assert status == 403, path

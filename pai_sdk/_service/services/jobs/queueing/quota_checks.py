@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
@@ -90,16 +91,29 @@ def refuse_larger_than_quota(session: Session, owner: str, request: TrainingJobR
         raise _refused(f"{message} Ask for less, or ask an administrator for a greater quota.")
 
 
+NO_USE = QuotaUse(0, 0, 0, 0)
+"""The usage of a user without unfinished jobs."""
+
+
 def use_of(session: Session, owner: str) -> QuotaUse:
     """Returns how much of their quota a user's jobs use."""
     requests = session.scalars(select(Job.request).where(Job.owner == owner, Job.status.in_(ACTIVE)))
+    return _use(requests, _count_queued(session, owner))
+
+
+def all_uses(session: Session) -> dict[str, QuotaUse]:
+    """Returns the usage of each user with unfinished jobs."""
+    requests: dict[str, list[dict[str, Any]]] = {}
+    for owner, request in session.execute(select(Job.owner, Job.request).where(Job.status.in_(ACTIVE))):
+        requests.setdefault(owner, []).append(request)
+    counts = select(Job.owner, func.count()).where(Job.status.in_(QUEUED)).group_by(Job.owner)
+    queued = {row[0]: row[1] for row in session.execute(counts)}
+    return {owner: _use(requests.get(owner, ()), queued.get(owner, 0)) for owner in {*requests, *queued}}
+
+
+def _use(requests: Iterable[dict[str, Any]], queued: int) -> QuotaUse:
     needs = [need_or_instances(TrainingJobRequest.model_validate(request)) for request in requests]
-    return QuotaUse(
-        sum(need.cpus for need in needs),
-        sum(need.gpus for need in needs),
-        len(needs),
-        _count_queued(session, owner),
-    )
+    return QuotaUse(sum(need.cpus for need in needs), sum(need.gpus for need in needs), len(needs), queued)
 
 
 def _quota(row: QuotaRow) -> Quota:
