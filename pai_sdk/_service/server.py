@@ -66,6 +66,7 @@ from pai_sdk._service.services.jobs.host_resources import capacity_now
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation
+from pai_sdk._service.services.jobs.queueing.waiting import QueueReader
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.services.jobs.tunnel_sessions import TunnelSessions
 from pai_sdk._service.services.jobs.tunnels import Tunnels
@@ -170,7 +171,8 @@ class Service:
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings)))
+            queue = QueueReader(jobs, partial(capacity_now, settings, executor), lambda: scheduler.allocations)
+            runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings, queue)))
             context = ServiceContext(
                 settings,
                 info,
@@ -187,6 +189,7 @@ class Service:
                 *identity,
                 _tunnels(settings, jobs, executor, folder),
                 *announcing,
+                queue=queue,
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, nodes, stack)

@@ -67,6 +67,7 @@ class RunRow(ExtensionBody):
     cause: str | None = None
     sub_status: str | None = None
     queue_place: int | None = None
+    waits_for: str | None = None
     media: list[str] | None = None
     last: _Numbers | None = None
     min: _Numbers | None = None

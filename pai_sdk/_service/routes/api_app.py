@@ -90,7 +90,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         datasets,
         code_sources,
     )
-    further = users.audit_router, users.administration_router, tunnel_routers.router
+    further = users.audit_router, quotas.queue_router, users.administration_router, tunnel_routers.router
     routers = [*dlc_routers.ROUTERS, *(module.router for module in resources), *further, *ROUTERS]
     for router in routers:
         app.include_router(router, dependencies=[AccessChecked, TokenChecked])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Protocol
 
 from fastapi import Depends, Request
@@ -21,6 +21,7 @@ from pai_sdk._service.services.job_metrics import MetricPages
 from pai_sdk._service.services.jobs.changes import Changes
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
+from pai_sdk._service.services.jobs.queueing.waiting import QueueReader
 from pai_sdk._service.services.jobs.schedule_table import ScheduleTable
 from pai_sdk._service.services.jobs.tunnels import Tunnels
 from pai_sdk._service.services.models import ModelRegistry
@@ -81,6 +82,7 @@ class ServiceContext:
     tunnels: Tunnels
     notifications: NotificationQueue
     page: PageAddresses | None = None
+    queue: QueueReader = field(kw_only=True)
 
     @property
     def beyond_pai(self) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from pai_sdk._service.services.dlc.creation import create_dlc_job
 from pai_sdk._service.services.dlc.rerun import changed_job, displayed_request, dlc_job_of
 from pai_sdk._service.services.jobs.job_table import existing_job
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
+from pai_sdk._service.services.jobs.queueing.waiting import WaitingJob
 from pai_sdk._service.services.jobs.reading import read_body
 from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
 from pai_sdk._service.services.runs.list_responses import plain
@@ -63,7 +64,8 @@ def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> Jo
         job = context.jobs.get(run_id)
         query = select(Event).where(Event.job_id == run_id).order_by(Event.number.desc()).limit(_MAX_EVENTS)
         events = [*session.scalars(query)][::-1]
-        queue_position = _queue_position(session, job)
+        position = _queue_position(session, job)
+    waiting = context.queue.reason(WaitingJob(job.id, position, job.not_before)) if position else None
     queued_at = next((change.started_at for change in job.transitions), job.created_at)
     status = JobStatus(job.status)
     failure = _failure(context, job) if status.is_failure else None
@@ -71,8 +73,8 @@ def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> Jo
     this_node = socket.gethostname() if context.executor.hosts == "here" else None
     return JobOfRun(
         status=job.status,
-        message=job.reason_message or "",
-        queue_place=queue_position,
+        message=" ".join(filter(None, (job.reason_message, waiting.text if waiting else None))),
+        queue_place=position,
         queued_s=None if job.started_at is None else job.started_at - queued_at,
         created_at=job.created_at,
         started_at=job.started_at,

@@ -13,6 +13,8 @@ from pathlib import Path
 MEASURED = ("CpuCoreUsage", "MemoryUsage", "DiskReadRate", "DiskWriteRate")
 """Percent of the machine's cores, percent of its memory, bytes per second."""
 
+_TAIL_BYTES = 1024  # several samples
+
 
 def read_usage(log: Path, metric: str, *, start: float, end: float, step_s: float) -> list[tuple[float, float]]:
     """Returns one metric of one instance between two times (seconds since 1970): start and mean of each step."""
@@ -24,13 +26,24 @@ def read_usage(log: Path, metric: str, *, start: float, end: float, step_s: floa
     return [(moment, sum(values) / len(values)) for moment, values in sorted(steps.items())]
 
 
+def last_sample(log: Path, *, after: float) -> dict[str, float]:
+    """Returns the newest sample of one instance since a time, by metric; empty without one."""
+    newest: tuple[float, Sequence[float]] = max(
+        _samples(usage_file(log), tail_bytes=_TAIL_BYTES), default=(0.0, ())
+    )
+    return dict(zip(MEASURED, newest[1], strict=False)) if newest[0] >= after else {}
+
+
 def usage_file(log: Path) -> Path:
     """Returns the file of the samples of an instance."""
     return log.with_suffix(".usage")
 
 
-def _samples(file: Path) -> Iterator[tuple[float, Sequence[float]]]:
-    with suppress(FileNotFoundError), file.open(encoding="ascii", errors="replace") as lines:
+def _samples(file: Path, *, tail_bytes: int | None = None) -> Iterator[tuple[float, Sequence[float]]]:
+    with suppress(FileNotFoundError), file.open("rb") as lines:
+        if tail_bytes is not None and file.stat().st_size > tail_bytes:
+            lines.seek(-tail_bytes, 2)
+            lines.readline()  # the end of a line
         for line in lines:
             try:
                 moment, *values = map(float, line.split())

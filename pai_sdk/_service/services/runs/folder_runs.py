@@ -99,7 +99,7 @@ class FolderRuns:
         root = LocalStore(folder.resolve(), links="inside")
         return {ROOT_FOLDER: root, **folders_in(folder, self._root)}
 
-    def queue_positions(self) -> Mapping[str, int]:
+    def queue_positions(self) -> Mapping[str, tuple[int, str]]:
         """Returns nothing: folders have no queue."""
         return {}
 

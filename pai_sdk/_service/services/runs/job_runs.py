@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from weakref import WeakSet
 
-from sqlalchemy import func, select
+from sqlalchemy import select
 
 from pai_sdk._data.logs.reader import LogReader
 from pai_sdk._data.run.report.layout import RunLayout
@@ -23,7 +23,7 @@ from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
-from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
+from pai_sdk._service.services.jobs.queueing.waiting import QueueReader, queue_positions
 from pai_sdk._service.services.runs.dlc_rows import dlc_labels, hyperparameters_of
 from pai_sdk._service.services.runs.on_demand_manager import OnDemandManager
 from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
@@ -59,6 +59,7 @@ class JobRuns:
         folder: DataFolder,
         store: ObjectStore,
         settings: ServiceSettings,
+        queue: QueueReader,
         principal: Principal = _EVERYTHING,
     ) -> None:
         self.responses = ResponseCache()
@@ -70,6 +71,7 @@ class JobRuns:
         self._logs = logs
         self._folder = folder
         self._store = store
+        self._queue = queue
         self._principal = principal
         self._lock = threading.Lock()  # guards the next two
         self._by_user: dict[str, JobRuns] = {}  # by user, with their current rights
@@ -111,7 +113,9 @@ class JobRuns:
         with self._lock:
             runs = self._by_user.get(principal.user)
             if runs is None or runs._principal.view_key != principal.view_key:
-                runs = JobRuns(self._jobs, self._logs, self._folder, self._store, self._settings, principal)
+                runs = JobRuns(
+                    self._jobs, self._logs, self._folder, self._store, self._settings, self._queue, principal
+                )
                 self._by_user[principal.user] = runs
                 self._to_close.add(runs)
         return runs
@@ -153,13 +157,11 @@ class JobRuns:
             stores["logs"] = LocalStore(sandbox.logs_dir, links="inside")
         return dict(sorted(stores.items()))
 
-    def queue_positions(self) -> Mapping[str, int]:
-        """Returns the positions of jobs in the queues of their owners."""
-        position = func.row_number().over(partition_by=Job.owner, order_by=(Job.priority.desc(), Job.number))
-        queued = select(Job.id, position.label("place"), visible_jobs(self._principal).label("is_visible"))
+    def queue_positions(self) -> Mapping[str, tuple[int, str]]:
+        """Returns the positions of jobs in the queues of their owners, and why they wait."""
         with self._jobs.database.read() as session:
-            rows = session.execute(queued.where(Job.status.in_(QUEUED)))
-            return {row.id: row.place for row in rows if row.is_visible}
+            waiting = queue_positions(session, self._principal).values()
+        return {job.id: (job.position, self._queue.reason(job).text) for job in waiting}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """Returns the statuses, events and checkpoints of a job."""

@@ -27,6 +27,7 @@ _RUN_FIELDS = (
     *("owner", "instance_type", "instance_count", "cause", "sub_status"),
 )
 QUEUE_POSITION = "queue_place"
+WAITS_FOR = "waits_for"  # comes with the position
 MEDIA = "media"
 _MEDIA_KINDS = ("image", "histogram", "text")
 FIELDS = (*_RUN_FIELDS, QUEUE_POSITION, MEDIA, *_TAG_FIELDS)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
-from pai_sdk._service.services.runs.list_responses import QUEUE_POSITION, brief_row, tags_of
+from pai_sdk._service.services.runs.list_responses import QUEUE_POSITION, WAITS_FOR, brief_row, tags_of
 from pai_sdk._service.services.runs.on_demand_manager import loaded
 from pai_sdk._service.services.runs.responses import json_bytes, json_list
 from pai_sdk._service.services.runs.source import RunMark, RunSource
@@ -89,7 +89,8 @@ def runs_page(runs: RunSource, manager: RunManager, query: RunsQuery, work: Work
 
     def row(brief: RunBrief) -> Mapping[str, Any] | bytes:
         if brief.id in positions:
-            return {**brief_row(brief, row_tags, query.fields, state.epoch), QUEUE_POSITION: positions[brief.id]}
+            waiting = dict(zip((QUEUE_POSITION, WAITS_FOR), positions[brief.id], strict=True))
+            return {**brief_row(brief, row_tags, query.fields, state.epoch), **waiting}
         return runs.rows.row(
             view,
             brief.id,

@@ -74,8 +74,8 @@ class RunSource(Protocol):
         """Returns the file stores of a run by name; as `ROOT_FOLDER` the one that contains all of them, if any."""
         ...
 
-    def queue_positions(self) -> Mapping[str, int]:
-        """Returns the queue positions of jobs, from 1, by run id; empty without a queue."""
+    def queue_positions(self) -> Mapping[str, tuple[int, str]]:
+        """Returns the queue positions of jobs, from 1, and why they wait, by run id; empty without a queue."""
         ...
 
     def marks(self, run_id: str) -> Sequence[RunMark]:

@@ -14,6 +14,8 @@ from pai_sdk._service.services.jobs.queueing.quota_checks import NO_QUOTA, Quota
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.request import TrainingJobRequest
 
+_ANNOUNCED = ("Quota", "QuotaTooSmall", "Capacity")  # the reasons that become events
+
 
 @dataclass(frozen=True)
 class Head:
@@ -72,6 +74,14 @@ def decide(
     )
 
 
+@dataclass(frozen=True)
+class WaitingReason:
+    """Why a job has not started: a code for programs, and a sentence."""
+
+    code: str
+    text: str
+
+
 class FairQueue:
     """The waiting jobs, with a queue for each user.
 
@@ -93,19 +103,33 @@ class FairQueue:
 
     def next_to_start(self, capacity: Callable[[], Capacity], allocations: Sequence[Allocation]) -> Job | None:
         """Returns the job that starts now, or None. Waiting heads get an event with the reason."""
-        now = self._clock()
-        queued = self._heads(now)
-        if not queued:
+        queued, heads, decision, quotas = self._decide(capacity, allocations)
+        if decision is None:
             return None
-        heads = [Head(job.id, job.number, job.owner, _need(job)) for job in queued]
-        with self._jobs.database.read() as session:
-            uses, quotas = all_uses(session), all_quotas(session)
-        decision = decide(heads, allocations, uses, quotas, capacity, now)
-        self._announce_reasons(heads, decision, quotas)
+        self._announce(heads, reasons_of(heads, decision, quotas))
         if decision.next is None or decision.lacking:
             return None
         chosen = decision.next.job_id
         return next(job for job in queued if job.id == chosen)
+
+    def reasons(
+        self, capacity: Callable[[], Capacity], allocations: Sequence[Allocation]
+    ) -> Mapping[str, WaitingReason]:
+        """Returns why the first job of each user waits, by id. Safe to call from any thread."""
+        _, heads, decision, quotas = self._decide(capacity, allocations)
+        return {} if decision is None else reasons_of(heads, decision, quotas)
+
+    def _decide(
+        self, capacity: Callable[[], Capacity], allocations: Sequence[Allocation]
+    ) -> tuple[Sequence[Job], Sequence[Head], Decision | None, Mapping[str, Quota]]:
+        now = self._clock()
+        queued = self._heads(now)
+        if not queued:
+            return (), (), None, {}
+        heads = [Head(job.id, job.number, job.owner, _need(job)) for job in queued]
+        with self._jobs.database.read() as session:
+            uses, quotas = all_uses(session), all_quotas(session)
+        return queued, heads, decide(heads, allocations, uses, quotas, capacity, now), quotas
 
     def _heads(self, now: float) -> list[Job]:
         # Jobs of the service's own key first: without other users this is the only query.
@@ -114,27 +138,41 @@ class FairQueue:
         heads += [self._jobs.first_in_queue(owner, now=now) for owner in owners]
         return [job for job in heads if job is not None]
 
-    def _announce_reasons(self, heads: Iterable[Head], decision: Decision, quotas: Mapping[str, Quota]) -> None:
+    def _announce(self, heads: Iterable[Head], reasons: Mapping[str, WaitingReason]) -> None:
         """Adds an event with the reason to each waiting head, once while it is the head."""
         waiting = {head.job_id for head in heads}
         self._announced = {entry for entry in self._announced if entry[0] in waiting}
-        for head, missing in decision.at_quota:
-            # The quota was lowered after the submission.
-            if alone := list(missing_in_quota(quotas[head.owner], head.need)):
-                text = f"The job needs more than the quota of user {head.owner!r} allows: {', '.join(alone)}."
-                text += " It and the user's other jobs wait until it is stopped, or the quota is raised."
-                self._announce_once(head.job_id, "quota too small", text)
-            else:
-                text = f"The job waits for the quota of user {head.owner!r}: {', '.join(missing)}."
-                self._announce_once(head.job_id, "quota", text)
-        if decision.next is not None and decision.lacking:
-            text = f"The job is next to start; it is waiting for {', '.join(decision.lacking)}."
-            self._announce_once(decision.next.job_id, "capacity", text)
+        for job_id, reason in reasons.items():
+            # A turn changes often, and depends on other users: it has no event.
+            if reason.code in _ANNOUNCED and (job_id, reason.code) not in self._announced:
+                self._jobs.add_event(job_id, reason.text)
+                self._announced.add((job_id, reason.code))
 
-    def _announce_once(self, job_id: str, reason: str, text: str) -> None:
-        if (job_id, reason) not in self._announced:
-            self._jobs.add_event(job_id, text)
-            self._announced.add((job_id, reason))
+
+def reasons_of(
+    heads: Iterable[Head], decision: Decision, quotas: Mapping[str, Quota]
+) -> Mapping[str, WaitingReason]:
+    """Returns why the first jobs of users wait, by id; without the job that starts now."""
+    reasons: dict[str, WaitingReason] = {}
+    for head, missing in decision.at_quota:
+        # The quota was lowered after the submission.
+        if alone := list(missing_in_quota(quotas[head.owner], head.need)):
+            text = f"The job needs more than the quota of user {head.owner!r} allows: {', '.join(alone)}."
+            text += " It and the user's other jobs wait until it is stopped, or the quota is raised."
+            reasons[head.job_id] = WaitingReason("QuotaTooSmall", text)
+        else:
+            text = f"The job waits for the quota of user {head.owner!r}: {', '.join(missing)}."
+            reasons[head.job_id] = WaitingReason("Quota", text)
+    if decision.next is None:
+        return reasons
+    if decision.lacking:
+        text = f"The job is next to start; it is waiting for {', '.join(decision.lacking)}."
+        reasons[decision.next.job_id] = WaitingReason("Capacity", text)
+    for head in heads:
+        if head.job_id not in reasons and head is not decision.next:
+            text = "The job waits for its turn: the user with the smallest share of the service is next."
+            reasons[head.job_id] = WaitingReason("Turn", text)
+    return reasons
 
 
 def _need(job: Job) -> Need:
