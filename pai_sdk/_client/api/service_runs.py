@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.plots.curve_view import Band, XAxis
     from pai_sdk._data.run.plots.drawing import Curve
     from pai_sdk._data.run.plots.figures import Comparison
+    from pai_sdk._wire.queue import QueueState
 
 _RUNS = "/api/v1/runs"
 _OFFER = "runs"
@@ -69,6 +70,17 @@ class ServiceRuns(Resource):
             briefs = tuple(_brief(row, names) for row in response.json["runs"])
             version = int(response.json["version"].rpartition(".")[2])
             return RunPage(briefs, response.json["next"], response.json["total"], version)
+
+    def queue(self) -> QueueState:
+        """Returns who holds what, who waits and why, with shares, quotas and capacity: the figures of the page.
+
+        Administrators get all users and jobs, others what they can see. `NotFoundError` from an earlier release.
+        """
+        from pai_sdk._wire.queue import QueueState
+
+        response = self._call("GetQueue", "GET", "/api/v1/queue")
+        with _Reading(response):
+            return QueueState.model_validate(response.json)
 
     def scalars(self, run_id: str, tag: str) -> Series:
         """Returns all points of a metric; `NotFoundError` without the run or the metric."""

@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     # The handle of a job imports this module, and these import requests.
     from pai_sdk._client.api.capacity import Quotas
     from pai_sdk._client.api.transport import Transport
+    from pai_sdk._wire.queue import QueueState
     from pai_sdk._wire.resources.workloads import Workload
 
-__all__ = ["ReportsQueue", "WaitingReason", "read_reason", "reason_at_service", "reason_in_quota"]
+__all__ = ["HasQueue", "ReportsQueue", "WaitingReason", "read_reason", "reason_at_service", "reason_in_quota"]
 
 
 _log = logging.getLogger(__name__)
@@ -59,6 +60,14 @@ class ReportsQueue(Protocol):
 
     def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
         """Returns why a job waits; None if the backend does not know."""
+
+
+@runtime_checkable
+class HasQueue(Protocol):
+    """A backend that can say what all of its jobs hold and wait for."""
+
+    def queue(self) -> QueueState | None:
+        """Returns the state of the queue; None if the service does not report it."""
 
 
 def read_reason(transport: Transport, quotas: Quotas | None, record: JobRecord) -> WaitingReason | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.api.users import ServiceUsers
     from pai_sdk._client.api.workspaces import Workspaces
     from pai_sdk._client.tunnel.opening import JobTunnel
+    from pai_sdk._wire.queue import QueueState
 
 _log = logging.getLogger(__name__)
 
@@ -300,6 +302,14 @@ class ServiceBackend(OssFiles):
     def usage(self, job_id: str) -> Sequence[InstanceUsage]:
         """Returns the resource usage of instances, from the last 10 minutes of the service's metrics."""
         return usage_of(self._jobs, job_id)
+
+    def queue(self) -> QueueState | None:
+        """Returns the state of the queue; None from Alibaba Cloud and from earlier releases of the service."""
+        if api_region_of(self.endpoint) is not None:
+            return None
+        with suppress(NotFoundError):
+            return self.runs.queue()
+        return None
 
     def waiting_reason(self, record: JobRecord) -> WaitingReason | None:
         """Returns why a job waits: from the queue of its quota, or from a service of this package."""

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from contextlib import suppress
 from itertools import islice
 from typing import Annotated, Any
 
 import typer
 
+from pai_sdk._client.backend.queueing import HasQueue
 from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.job.training_job import TrainingJob
+from pai_sdk._client.session import get_default_session
 from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._wire.pai.record import InstanceUsage
 from pai_sdk._wire.pai.status import JobStatus
+from pai_sdk.cli.instances.queue_tables import queue_tables, usages_of
 from pai_sdk.cli.jobs import repeat_display, status_text
 from pai_sdk.cli.options import Json
 from pai_sdk.cli.selection.backend import selected_backend
@@ -41,6 +46,9 @@ def top(
         ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print the table once and exit.")] = False,
+    queue: Annotated[
+        bool, typer.Option("--queue", help="Also capacity, users and waiting jobs, of a service of your own.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Show CPU, memory and GPU use of each instance of the running jobs.
@@ -48,18 +56,25 @@ def top(
     CPU is in percent of all cores of the machine. `-` means that a value is not measured there, or not yet:
     services measure every ten seconds; Docker has no values of GPUs.
 
+    With --queue: who holds what, shares and quotas of users, and what each waiting job waits for.
+
     Example: pai-sdk top train129f212o89d --once
     """
+    if queue:
+        _show_queue(job, once=once, as_json=as_json)
+        return
     jobs = [find_job(job)] if job is not None else _running()
     if as_json:
+        used = _Usage()
         for each in jobs:
-            for usage in each.usage():
+            for usage in used.of(each):
                 print_json({"job": each.id, **usage._asdict()})
         return
 
     def show() -> bool:
         running = [each for each in jobs if not each.status.is_terminal] if job is not None else _running()
-        rows = [row for each in running for row in _rows(each)]
+        used = _Usage()
+        rows = [row for each in running for row in _rows(each, used)]
         if rows:
             print_table(Table(_COLUMNS, rows))
         else:
@@ -67,6 +82,38 @@ def top(
         return bool(rows)
 
     repeat_display(show, once=once)
+
+
+def _show_queue(job: str | None, *, once: bool, as_json: bool) -> None:
+    if job is not None:
+        raise typer.BadParameter("shows all jobs: leave out the name of one", param_hint="--queue")
+    runs = get_default_session(local=True).runs
+    if as_json:
+        print_json(runs.queue().model_dump())
+        return
+
+    def show() -> bool:
+        for table in queue_tables(runs.queue(), time.time()):
+            print_table(table)
+            typer.echo()
+        return True
+
+    repeat_display(show, once=once)
+
+
+class _Usage:
+    """The use of instances, read once for all jobs of a service that reports its queue."""
+
+    def __init__(self) -> None:
+        self._of_jobs: dict[int, dict[str, list[InstanceUsage]]] = {}  # by backend
+
+    def of(self, job: TrainingJob) -> Sequence[InstanceUsage]:
+        """Returns the use of the instances of a job."""
+        if id(job.backend) not in self._of_jobs:
+            state = job.backend.queue() if isinstance(job.backend, HasQueue) else None
+            self._of_jobs[id(job.backend)] = {each.id: usages_of(each) for each in state.started} if state else {}
+        usages = self._of_jobs[id(job.backend)].get(job.id)
+        return job.usage() if usages is None else usages
 
 
 def _running() -> list[TrainingJob]:
@@ -79,10 +126,10 @@ def _running() -> list[TrainingJob]:
     return jobs
 
 
-def _rows(job: TrainingJob) -> list[tuple[Any, ...]]:
+def _rows(job: TrainingJob, used: _Usage) -> list[tuple[Any, ...]]:
     usage_by_name: dict[str, InstanceUsage] = {}
     with suppress(NotFoundError):  # it was deleted just now
-        usage_by_name = {usage.instance: usage for usage in job.usage()}
+        usage_by_name = {usage.instance: usage for usage in used.of(job)}
     rows = []
     record = job.record if job.record.instances else job.refresh()  # a list may leave instances out
     for instance in record.instances:
