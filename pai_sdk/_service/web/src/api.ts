@@ -34,6 +34,7 @@ export const ROUTES = {
   remove: { method: "DELETE", path: ONE, query: [] },
   compare: { method: "POST", path: "/api/v1/compare", query: [] },
   hparams: { method: "POST", path: "/api/v1/hparams/diff", query: [] },
+  queue: { method: "GET", path: "/api/v1/queue", query: [] },
   events: { method: "GET", path: "/api/v1/events", query: ["topics"] },
 } as const;
 

@@ -21,6 +21,7 @@ const VIEWS = {
   curves: loaded(async () => (await import("./views/curves.tsx")).Curves),
   hparams: loaded(async () => (await import("./views/hparams.tsx")).Hparams),
   media: loaded(async () => (await import("./views/media.tsx")).Media),
+  queue: loaded(async () => (await import("./views/queue.tsx")).Queue),
   pipelines: loaded(async () => (await import("./views/pipelines.tsx")).Pipelines),
 };
 const Job = loaded(async () => (await import("./views/job.tsx")).Job);

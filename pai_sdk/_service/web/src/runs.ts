@@ -28,7 +28,8 @@ export interface Run {
   instance_count?: number;
   cause?: string; // of a failure, in one line
   cost?: number;
-  sub_status?: string; // why it waits
+  sub_status?: string
+  waits_for?: string; // comes with the place
   media?: string[]; // kinds and tags of what is no number: `image:samples`
   last?: (number | null)[];
   min?: (number | null)[];

@@ -14,7 +14,7 @@ const SIGNS: Record<Theme, string> = { system: "◐", light: "☀", dark: "☾" 
 
 export function Head() {
   const kept = withoutRun();
-  const views = { list: t("{Runs}"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
+  const views = { list: t("{Runs}"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(about.value?.kind === "service" ? { queue: t("Queue") } : {}), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
   const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
   return (
     <header class="head">

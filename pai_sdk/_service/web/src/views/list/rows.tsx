@@ -172,7 +172,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
               <tr key={run.id} data-run={run.id} aria-rowindex={number + 2} tabIndex={tab} onFocusIn={() => (current.value = run.id)}>
                 <td class="pick">{pickBox(run, tab)}</td>
                 <td class="name">{name(run, tab)}</td>
-                {hasStatus && <td title={run.sub_status}><Status status={run.status} place={run.queue_place} /></td>}
+                {hasStatus && <td title={run.waits_for ?? run.sub_status}><Status status={run.status} place={run.queue_place} /></td>}
                 <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>
                 {columns.map((column) => <Cell key={column.key} column={column} run={run} />)}
                 <td />
