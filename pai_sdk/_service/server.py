@@ -73,6 +73,7 @@ from pai_sdk._service.services.jobs.tunnels import Tunnels
 from pai_sdk._service.services.models import ModelRegistry
 from pai_sdk._service.services.notifications.queue import NotificationQueue
 from pai_sdk._service.services.notifications.sealing import Sealer
+from pai_sdk._service.services.pipelines import JobPipelines
 from pai_sdk._service.services.runs.job_runs import JobRuns
 from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._service.settings import DEFAULT_DATA_DIR, Pace, ServiceInfo, ServiceSettings
@@ -85,6 +86,7 @@ from pai_sdk._service.web.browser_keys import page_secret
 from pai_sdk._service.web.host_names import names_of_address
 from pai_sdk._service.web.page import Ability, Page, PageSettings
 from pai_sdk._service.web.page_routes import add_page
+from pai_sdk._service.web.pipeline_routes import add_pipelines
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk.errors import PaiError
 
@@ -92,7 +94,7 @@ logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 1024  # databases, logs, objects
 _ABILITIES: tuple[Ability, ...] = (
-    *("stop", "rerun", "delete", "files", "trace", "usage", "media"),
+    *("stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "schedules"),
     "others",  # stop and delete jobs of other users
     "admin",
 )
@@ -491,6 +493,7 @@ def _open_dispatcher(
     browsers = None
     if page is not None:
         add_page(api, page)
+        add_pipelines(api, partial(JobPipelines, context, store))
         browsers = guarded(page.guard(context.users.principal).admit, headers=SAFETY_HEADERS)
     objects = ObjectApp(
         store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights

@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import typer
 
 from pai_sdk._client.backend.specs import backend_for_job
-from pai_sdk._client.pipeline.run_list import FolderRuns
 from pai_sdk._client.session.default import default_session_from, get_default_session
 from pai_sdk._client.session.session import Session
 from pai_sdk._core.endpoint import host_of, is_loopback
 from pai_sdk._core.extras import install_command
 from pai_sdk._core.paths import expanded
 from pai_sdk._core.terminal_text import visible_text
+from pai_sdk._data.pipelines.folder_runs import FolderRuns
 from pai_sdk._data.storage.uri import uri_scheme
 from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import host_names, token_in

@@ -11,11 +11,11 @@ import pytest
 
 from pai_sdk._client.pipeline import Pipeline, PipelineRun
 from pai_sdk._client.pipeline.execution import RUN_LABEL
-from pai_sdk._client.pipeline.records import RunRecords, StepRecord
 from pai_sdk._client.session import Session
 from pai_sdk._client.submit.estimator import Estimator
 from pai_sdk._client.submit.processor import Processor
 from pai_sdk._client.tune import Tuner
+from pai_sdk._data.pipelines.records import RunRecords, StepRecord
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, PipelineFailed, PipelineStopped
 from tests.service.services import Client, session_on

@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pai_sdk._client.pipeline import Pipeline
-from pai_sdk._client.pipeline.records import StepRecord
+from pai_sdk._data.pipelines.records import StepRecord
 
 __all__ = ["CHANGES", "Change", "main", "outcome", "run_trial"]
 

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from pai_sdk._client.code.job_package import CHANNEL
 from pai_sdk._client.pipeline.fingerprints import changes, digest, files_identity
-from pai_sdk._client.pipeline.records import StepRecord
+from pai_sdk._data.pipelines.records import StepRecord
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import ObjectNotFoundError
 

@@ -24,9 +24,9 @@ from pai_sdk._client.job.follow.watch import JobWatch, same_job
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.pipeline.execution import LiveStep, StepExecution, reason_of
 from pai_sdk._client.pipeline.fingerprints import digest
-from pai_sdk._client.pipeline.records import FINISHED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk._client.pipeline.steps import EachWork, JobWork, PipelineStep
 from pai_sdk._core.threads import in_thread
+from pai_sdk._data.pipelines.records import FINISHED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk._data.storage.claims import FolderClaim
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import PaiError

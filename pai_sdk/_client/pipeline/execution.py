@@ -20,7 +20,6 @@ from pai_sdk._client.pipeline.fingerprints import (
     parts_of_plan,
     parts_of_search,
 )
-from pai_sdk._client.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk._client.pipeline.references import (
     Condition,
     OutputReference,
@@ -31,15 +30,23 @@ from pai_sdk._client.pipeline.references import (
 )
 from pai_sdk._client.pipeline.searches import SearchCall
 from pai_sdk._client.pipeline.steps import CallWork, EachWork, JobWork, PipelineStep
+from pai_sdk._client.session import Session
 from pai_sdk._client.submit.job_names import new_folder
 from pai_sdk._core.names.hints import type_problem
 from pai_sdk._core.short_traceback import error_text
+from pai_sdk._data.pipelines.records import (
+    FOLDER_LABEL,
+    PIPELINE_LABEL,
+    RUN_LABEL,
+    STEP_LABEL,
+    PipelineRunRecord,
+    RunRecords,
+    StepRecord,
+)
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
 logger = logging.getLogger(__name__)
-
-RUN_LABEL, STEP_LABEL = "pai-sdk-pipeline-run", "pai-sdk-step"
 
 
 @dataclass(eq=False)
@@ -143,7 +150,7 @@ class StepExecution:
             resolved(work.bindings, self._values),
             name=job_name(self._run.pipeline, record.name),
             key=key,
-            labels={RUN_LABEL: self._run.run_id, STEP_LABEL: record.name},
+            labels=self._labels(record, session),
         )
         folder = new_folder(plan.request.training_job_name, is_explicit=True, key=key)
         parts = parts_of_plan(
@@ -170,6 +177,18 @@ class StepExecution:
         live.job = job
         record.job_id = job.id
         self._records.write_step(record)
+
+    def _labels(self, record: StepRecord, session: Session) -> dict[str, str]:
+        """Returns the labels by which the page of the service finds the run."""
+        labels = {
+            RUN_LABEL: self._run.run_id,
+            STEP_LABEL: record.name,
+            PIPELINE_LABEL: self._run.pipeline,
+            FOLDER_LABEL: self._records.uri,
+        }
+        # A local folder is of use to a service of this machine only, and its name is not for others.
+        is_readable = labels[FOLDER_LABEL].startswith("oss://") or session.is_embedded
+        return {key: value for key, value in labels.items() if key != FOLDER_LABEL or is_readable}
 
     def on_end_of_job(self, live: LiveStep, job: JobRecord) -> None:
         """Records the outputs of a job that has succeeded."""

@@ -25,7 +25,6 @@ from pai_sdk._client.pipeline.checks import (
 from pai_sdk._client.pipeline.nesting import nested_steps
 from pai_sdk._client.pipeline.pipeline_folder import PipelineFolder
 from pai_sdk._client.pipeline.pipeline_run import PipelineRun
-from pai_sdk._client.pipeline.records import PipelineRunRecord, RunRecords
 from pai_sdk._client.pipeline.references import (
     Condition,
     PipelineParameter,
@@ -40,6 +39,7 @@ from pai_sdk._client.tune.tuner import Tuner
 from pai_sdk._core.names.hints import wrong_type, wrong_value
 from pai_sdk._core.names.keywords import checks_keywords
 from pai_sdk._core.short_traceback import short_tracebacks
+from pai_sdk._data.pipelines.records import PipelineRunRecord, RunRecords
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk._client.pipeline.cache import StepCache
 from pai_sdk._client.pipeline.pipeline_run import PipelineRun
-from pai_sdk._client.pipeline.records import RunRecords
+from pai_sdk._data.pipelines.records import RunRecords
 from pai_sdk._data.storage.store import Store, open_store
 from pai_sdk.errors import RunNotFoundError
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk._client.display.choice import notebook_cell
 from pai_sdk._client.job.training_job import TrainingJob
-from pai_sdk._client.pipeline.picture import run_svg
-from pai_sdk._client.pipeline.records import PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk._client.pipeline.table import run_table
 from pai_sdk._core.names.hints import name_hint
 from pai_sdk._core.short_traceback import short_tracebacks
-from pai_sdk._data.storage.claims import claimed, is_claimed
+from pai_sdk._data.pipelines.picture import run_svg
+from pai_sdk._data.pipelines.records import PipelineRunRecord, RunRecords, StepRecord
+from pai_sdk._data.storage.claims import claimed
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InUseError
 
@@ -76,17 +76,12 @@ class PipelineRun:
     @property
     def status(self) -> str:
         """`running`, `succeeded`, `failed`, `stopped`, or `interrupted`: no process works on it before its end."""
-        is_open = self.record.status == "running"
-        return "interrupted" if is_open and not is_claimed(self.records.store) else self.record.status
+        return self.records.status_of(self.record)
 
     @property
     def steps(self) -> dict[str, StepRecord]:
         """The states of all steps by name, in the order in which they were described."""
-        names = [step["name"] for step in self.record.steps]
-        records = {name: self._steps.get(name) or StepRecord(name) for name in names}
-        for name in sorted(self._steps, key=_natural):
-            records.setdefault(name, self._steps[name])
-        return records
+        return self.record.ordered(self._steps)
 
     def __getitem__(self, name: str) -> StepRecord:
         steps = self.steps
@@ -143,11 +138,6 @@ class PipelineRun:
     def _ipython_display_(self) -> None:
         if self._displayed_in_cell is None or self._displayed_in_cell != notebook_cell():
             raise NotImplementedError  # IPython takes the other representations
-
-
-def _natural(name: str) -> tuple[str, int]:
-    base, _, number = name.rstrip("]").rpartition("[")
-    return (base, int(number)) if base and number.isdigit() else (name, -1)
 
 
 def as_dict(run: PipelineRun) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from pai_sdk._client.pipeline.cache import StepCache
 from pai_sdk._client.pipeline.engine import PipelineEngine, RunValues
 from pai_sdk._client.pipeline.execution import StepExecution
 from pai_sdk._client.pipeline.pipeline_run import PipelineRun
-from pai_sdk._client.pipeline.records import FINISHED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk._client.pipeline.steps import PipelineStep
 from pai_sdk._client.pipeline.table import RunDisplay
+from pai_sdk._data.pipelines.records import FINISHED, PipelineRunRecord, RunRecords, StepRecord
 from pai_sdk._data.storage.claims import claimed
 from pai_sdk.errors import PipelineFailed, PipelineStopped
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 from pai_sdk._client.display.base import CellOutput
 from pai_sdk._client.display.choice import heartbeat, notebook_cell
 from pai_sdk._client.display.lines import LiveRows
-from pai_sdk._client.pipeline.picture import run_svg
-from pai_sdk._client.pipeline.records import PipelineRunRecord, StepRecord
 from pai_sdk._client.pipeline.steps import PipelineStep
 from pai_sdk._core.tables.table import Cell, Column, Table
 from pai_sdk._core.tables.terminal import FittedTable, table_text
+from pai_sdk._data.pipelines.picture import run_svg
+from pai_sdk._data.pipelines.records import PipelineRunRecord, StepRecord
 
 if TYPE_CHECKING:
     from rich.text import Text

@@ -20,6 +20,7 @@ from pai_sdk._client.job.gather import Gathering
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.tune.objectives import UNNAMED, StepValue, step_values
 from pai_sdk._client.tune.study import LiveTrial, Study
+from pai_sdk._client.tune.template import PRUNED_LABEL
 from pai_sdk._client.tune.trials import SearchLimits
 from pai_sdk._wire.pai.job_retries import INTERRUPTIONS
 from pai_sdk._wire.pai.record import JobRecord
@@ -197,6 +198,7 @@ class JobTrials:
         try:
             points = live.pruned_at is None and self._points(job)
             if self._study.report(live, points or ()):
+                _label_pruned(live, job)
                 job.stop()
                 self._study.prune(live)
                 del self._live[job.id]
@@ -226,6 +228,7 @@ class JobTrials:
         while not (points := self._points(job)) and time.monotonic() < deadline:
             time.sleep(self._policy.quiet_s / 5)
         if self._study.report(live, points):
+            _label_pruned(live, job)
             self._study.prune(live)
             return
         if not points:  # for the message, which lists the reported metrics
@@ -256,3 +259,11 @@ class JobTrials:
             self._failed[live.number] = failures[live.number]
         if len(self._failed) > self._limits.max_failures:
             raise TuningFailed(self._failed, study=self._study.uri, trials=self._study.num_started)
+
+
+def _label_pruned(live: LiveTrial, job: TrainingJob) -> None:
+    """Marks the job of a pruned trial for the page; a failure does not matter to the search."""
+    try:
+        job.backend.update_labels(job.id, {PRUNED_LABEL: str(live.pruned_at)})
+    except PaiError as error:
+        logger.info("%s is not labelled as pruned: %s", job.id, error)

@@ -21,6 +21,11 @@ from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL
 from pai_sdk.errors import InvalidInputError, Problem
 
 STUDY_LABEL, TRIAL_LABEL = "pai-sdk-study", "pai-sdk-trial"
+"""Labels of the job of a trial: the id of the study, the number of the trial."""
+
+OBJECTIVE_LABEL, TRIALS_LABEL, PRUNED_LABEL = "pai-sdk-objective", "pai-sdk-trials", "pai-sdk-pruned"
+"""Further labels, for the page of the service: `minimize loss at best`, the number of trials of the study, and the
+step at which the trial was pruned."""
 
 RESOURCES = (
     "image_uri",
@@ -41,10 +46,10 @@ RESOURCES = (
 class TrialTemplate:
     """Plans and submits the jobs of trials, which have names with one prefix."""
 
-    def __init__(self, estimator: EstimatorBase, name: str, study_id: str = "") -> None:
+    def __init__(self, estimator: EstimatorBase, name: str, labels: Mapping[str, str] | None = None) -> None:
         self._estimator = estimator
         self._name = name
-        self._study_id = study_id
+        self._labels = labels  # of all trials; None to plan without a study
 
     @property
     def session(self) -> Session:
@@ -77,7 +82,7 @@ class TrialTemplate:
     ) -> tuple[EstimatorBase, Plan]:
         """Returns the plan of a trial's job, with the estimator that submits it."""
         estimator = self.estimator_of(params)
-        labels = {STUDY_LABEL: self._study_id, TRIAL_LABEL: str(number)} if self._study_id else {}
+        labels = {**self._labels, TRIAL_LABEL: str(number)} if self._labels is not None else {}
         estimator.labels = {**(estimator.labels or {}), **labels}
         estimator.idempotency_key = key
         # A parent may have no checkpoint: the trial then starts from scratch.
@@ -138,6 +143,16 @@ class TrialTemplate:
                 values = value_range.values[1:] if isinstance(value_range, Choice) else [value_range.high]
                 samples += [{**first, name: value} for value in values]
         return samples
+
+
+def study_labels(study_id: str, objective: Objective, trials: int) -> dict[str, str]:
+    """Returns the labels of the jobs of a study; `objective` is the first one."""
+    at = "" if objective.at == "last" else f" at {objective.at}"
+    return {
+        STUDY_LABEL: study_id,
+        OBJECTIVE_LABEL: f"{objective.direction} {objective.metric}{at}",
+        TRIALS_LABEL: str(trials),
+    }
 
 
 def _check_shared(estimator: EstimatorBase, problems: Problems) -> None:

@@ -22,7 +22,7 @@ from pai_sdk._client.tune.population import (
     settings_problems,
 )
 from pai_sdk._client.tune.space import SearchSpace, checked_space
-from pai_sdk._client.tune.template import TrialTemplate, no_estimator
+from pai_sdk._client.tune.template import TrialTemplate, no_estimator, study_labels
 from pai_sdk._client.tune.trials import SearchLimits, Trial, TrialList
 from pai_sdk._core.extras import missing_extra
 from pai_sdk._core.names.aliases import Aliased
@@ -314,7 +314,8 @@ class Tuner(Aliased):
                 if not isinstance(self._estimator, EstimatorBase):
                     result: TrialList = search.run_function(study, self._estimator)
                     return result
-                template = TrialTemplate(self._estimator, self._name, study.id)
+                labels = study_labels(study.id, study.objectives[0], self._limits.trials)
+                template = TrialTemplate(self._estimator, self._name, labels)
                 result = search.run_jobs(study, template, inputs, on_interrupt=on_interrupt, policy=policy)
                 return result
             finally:

@@ -37,7 +37,8 @@ _CHANGING_GETS = (TUNNEL_PATH, TUNNEL_SESSION_PATH)  # a tunnel runs programs in
 _JOB_NAMES = ("job_id", "run_id")
 
 # The changes that a signed-in browser can make. A sign-in lasts a week, so it opens nothing that lasts longer: no
-# users, keys, members, tokens or sign-in links, and no schedules, which create jobs for as long as they exist.
+# users, keys, members, tokens or sign-in links, and no new or changed schedules, which create jobs for as long as
+# they exist. Pause and resume are open: both leave a schedule as its owner has defined it.
 _CHANGES_OF_PAGES = frozenset(
     {
         ("POST", "/api/v1/trainingjobs"),
@@ -46,6 +47,8 @@ _CHANGES_OF_PAGES = frozenset(
         ("POST", "/api/v1/runs/{run_id}/rerun"),
         ("POST", "/api/v1/runs/{run_id}/stop"),
         ("DELETE", "/api/v1/runs/{run_id}"),
+        ("POST", "/api/v1/schedules/{schedule_id}/pause"),
+        ("POST", "/api/v1/schedules/{schedule_id}/resume"),
     }
 )
 _CLOSED_TO_PAGES = frozenset({"/api/v1/pagelinks", "/api/v1/tokens"})

@@ -60,6 +60,18 @@ def update_schedule(context: ContextOf, schedule_id: str, changes: ScheduleChang
     return _schedule(row)
 
 
+@router.post("/{schedule_id}/pause")
+def pause_schedule(context: ContextOf, schedule_id: str) -> ScheduleRecord:
+    """PauseSchedule: no jobs until ResumeSchedule."""
+    return _schedule(context.schedules.change(schedule_id, enabled=False))
+
+
+@router.post("/{schedule_id}/resume")
+def resume_schedule(context: ContextOf, schedule_id: str) -> ScheduleRecord:
+    """ResumeSchedule: jobs at its times from now on. Times of the pause are not made up for."""
+    return _schedule(context.schedules.change(schedule_id, enabled=True))
+
+
 @router.delete("/{schedule_id}")
 def delete_schedule(context: ContextOf, schedule_id: str) -> None:
     """DeleteSchedule. Its jobs stay."""

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Protocol, TypeAlias
 
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 
 from pai_sdk._service.http.page_requests import PAGE_PATH
-from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, Work, WorkOf, within
+from pai_sdk._service.services.context import PrincipalOf
 from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk.errors import RunNotFoundError, StorageError
@@ -26,18 +28,21 @@ class PipelineSource(Protocol):
         ...
 
 
+OpenPipelines: TypeAlias = Callable[[Principal, Work], PipelineSource]
+"""Returns the runs of pipelines that a user can see, for one request."""
+
 _router = APIRouter(prefix=f"{PAGE_PATH}pipelines", route_class=BudgetedRoute)
 
 
-def add_pipelines(app: FastAPI, source: PipelineSource) -> None:
+def add_pipelines(app: FastAPI, open_pipelines: OpenPipelines) -> None:
     """Adds the routes to an application."""
-    app.state.pipelines = source
+    app.state.pipelines = open_pipelines
     app.include_router(_router, include_in_schema=False)
 
 
-async def _source(request: Request) -> PipelineSource:
-    source: PipelineSource = request.app.state.pipelines
-    return source
+async def _source(request: Request, principal: PrincipalOf, work: WorkOf) -> PipelineSource:
+    open_pipelines: OpenPipelines = request.app.state.pipelines
+    return open_pipelines(principal, work)
 
 
 _SourceOf = Annotated[PipelineSource, Depends(_source)]

@@ -52,7 +52,7 @@ def create_ui(runs: RunSource, page: Page, pipelines: PipelineSource | None = No
         app.include_router(router)
     add_page(app, page)
     if pipelines is not None:
-        add_pipelines(app, pipelines)
+        add_pipelines(app, lambda principal, work: pipelines)
     app.add_api_route("/", lambda: RedirectResponse(PAGE_PATH, status_code=302), include_in_schema=False)
     add_refusals(app)
 

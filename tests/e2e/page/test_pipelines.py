@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from pai_sdk import Pipeline
-from pai_sdk._client.pipeline.run_list import FolderRuns
+from pai_sdk._data.pipelines.folder_runs import FolderRuns
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.errors import PipelineFailed
 from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser

@@ -13,7 +13,7 @@ import pytest
 import requests
 
 from pai_sdk import Pipeline
-from pai_sdk._client.pipeline.run_list import FolderRuns
+from pai_sdk._data.pipelines.folder_runs import FolderRuns
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.errors import PipelineFailed
 from tests.service.web.browsing import built_page

@@ -21,7 +21,7 @@ import pytest
 from pai_sdk._client.pipeline import Pipeline
 from pai_sdk._client.pipeline.contents import CODE, content_of, sources_of
 from pai_sdk._client.pipeline.fingerprints import changes
-from pai_sdk._client.pipeline.records import StepRecord
+from pai_sdk._data.pipelines.records import StepRecord
 
 SETTINGS = {"rate": 1}
 SIZES = [1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from html import escape
 
-from pai_sdk._client.pipeline.records import PipelineRunRecord, StepRecord
+from pai_sdk._data.pipelines.records import PipelineRunRecord, StepRecord
 
 _WIDTH, _HEIGHT, _GAP_X, _GAP_Y, _EDGE = 170, 44, 60, 18, 16
 _FILLS = {
@@ -59,8 +59,8 @@ def _progress(name: str, steps: Mapping[str, StepRecord]) -> str:
     step = steps.get(name)
     if step is None or not step.children or step.is_finished:
         return ""
-    children = (steps.get(f"{name}[{number}]") for number in range(step.children))
-    return f" · {sum(child is not None and child.is_finished for child in children)} of {step.children}"
+    finished = sum(child.is_finished for other, child in steps.items() if other.startswith(f"{name}["))
+    return f" · {finished} of {step.children}"
 
 
 def _box(step: StepRecord, position: tuple[int, int], progress: str) -> str:

@@ -12,11 +12,14 @@ if a process is killed between the submission and the record, the next one finds
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import quote
 
+from pai_sdk._data.storage.claims import is_claimed
 from pai_sdk._data.storage.store import Store
 from pai_sdk.errors import ObjectNotFoundError, RunNotFoundError
 
@@ -24,6 +27,12 @@ StepStatus = Literal["waiting", "running", "succeeded", "cached", "skipped", "fa
 
 FINISHED = ("succeeded", "cached", "skipped")
 """The statuses of a step that is not run again when the run is resumed."""
+
+RUN_LABEL, STEP_LABEL, PIPELINE_LABEL = "pai-sdk-pipeline-run", "pai-sdk-step", "pai-sdk-pipeline"
+"""Labels of the job of a step: the id of the run, the name of the step, the name of the pipeline."""
+
+FOLDER_LABEL = "pai-sdk-pipeline-folder"
+"""Label of the job of a step: the URI of the run's folder, if the service of the job can read it."""
 
 _READERS = 16
 _RUN, _STEPS, _STOP = "run.json", "steps/", "stop"
@@ -50,6 +59,18 @@ class StepRecord:
     parts: dict[str, str] = field(default_factory=dict)
     children: int = 0  # for `each`, the number of steps that it has become
 
+    def __post_init__(self) -> None:
+        # Another program, or another user of the bucket, can have written the file.
+        texts = (self.name, self.job_id, self.reason, self.error)
+        times = (self.started_at, self.ended_at)
+        if (
+            self.status not in get_args(StepStatus)
+            or not all(isinstance(text, str) for text in texts)
+            or not _are_times(times)
+            or not isinstance(self.children, int)
+        ):
+            raise ValueError("a field of the step has another type")
+
     @property
     def is_success(self) -> bool:
         """Returns whether the step has outputs."""
@@ -74,6 +95,30 @@ class PipelineRunRecord:
     ended_at: float | None = None
     uses_cache: bool = True  # whether earlier executions count, also when the run is resumed
 
+    def __post_init__(self) -> None:
+        # As for a step.
+        earlier: set[str] = set()
+        for step in self.steps:
+            if not isinstance(step["name"], str) or not earlier.issuperset(step["needs"]):
+                raise ValueError("the steps have another form")
+            earlier.add(step["name"])
+        texts = (self.run_id, self.pipeline, self.status)
+        times = (self.created_at, self.ended_at)
+        if (
+            not all(isinstance(text, str) for text in texts)
+            or not _are_times(times)
+            or not isinstance(self.parameters, dict)
+        ):
+            raise ValueError("a field of the run has another type")
+
+    def ordered(self, steps: Mapping[str, StepRecord]) -> dict[str, StepRecord]:
+        """Returns the states of all steps by name, in the order in which they were described."""
+        names = [step["name"] for step in self.steps]
+        records = {name: steps.get(name) or StepRecord(name) for name in names}
+        for name in sorted(steps, key=_natural):
+            records.setdefault(name, steps[name])
+        return records
+
 
 class RunRecords:
     """Reads and writes the folder of a run."""
@@ -94,9 +139,13 @@ class RunRecords:
         """Reads the record of the run; raises RunNotFoundError without a valid one."""
         try:
             return PipelineRunRecord(**_supported_fields(PipelineRunRecord, self._read(_RUN)))
-        except (ObjectNotFoundError, ValueError, TypeError):  # TypeError: a file of another program
+        except (ObjectNotFoundError, ValueError, TypeError, KeyError):  # a file of another program
             message = f"{self.uri} is not the run of a pipeline; a run is the folder runs/ID of a store"
             raise RunNotFoundError(message, run_id=self.uri) from None
+
+    def status_of(self, run: PipelineRunRecord) -> str:
+        """Returns the status of the run; `interrupted` if no process works on it before its end."""
+        return "interrupted" if run.status == "running" and not is_claimed(self.store) else run.status
 
     def write_step(self, step: StepRecord) -> None:
         """Replaces the state of a step."""
@@ -142,6 +191,15 @@ class RunRecords:
         if not isinstance(content, dict):
             raise ValueError(f"{path} is not a record")
         return content
+
+
+def _are_times(values: Iterable[object]) -> bool:
+    return all(value is None or (isinstance(value, int | float) and math.isfinite(value)) for value in values)
+
+
+def _natural(name: str) -> tuple[str, int]:
+    base, _, number = name.rstrip("]").rpartition("[")
+    return (base, int(number)) if base and number.isdigit() else (name, -1)
 
 
 def _supported_fields(kind: type, content: dict[str, Any]) -> dict[str, Any]:

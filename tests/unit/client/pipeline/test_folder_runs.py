@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pai_sdk._client.pipeline.run_list import FolderRuns
+from pai_sdk._data.pipelines.folder_runs import FolderRuns
 
 
 def test_a_missing_folder_has_no_runs(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pai_sdk._client.pipeline.pipeline_run import PipelineRun
-from pai_sdk._client.pipeline.records import RunRecords, StepRecord
+from pai_sdk._data.pipelines.records import RunRecords
+from pai_sdk._data.pipelines.rows import run_detail, run_row
 from pai_sdk._data.storage.base import checked_path
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk.errors import InvalidInputError, RunNotFoundError, StorageError
@@ -19,8 +18,6 @@ _PATTERNS = ("run.json", "runs/*/run.json", "*/runs/*/run.json")
 _ROOT_ID = "~"  # the id of a run that is the folder itself: browsers take "." out of an address
 
 _MAX_RUNS = 500
-_MAX_STEPS = 2000
-_MAX_TEXT_LENGTH = 2000
 
 
 class FolderRuns:
@@ -34,24 +31,14 @@ class FolderRuns:
         rows = []
         for run_id in self._ids():
             try:
-                records = self._records(run_id)
-                run = PipelineRun(records, records.read_run(), {})
+                rows.append(run_row(run_id, self._records(run_id)))
             except (RunNotFoundError, StorageError):
                 continue  # it was just removed, may not be read, or is the run.json of something else
-            rows.append({**_row(run_id, run), "steps": len(run.record.steps)})
         return sorted(rows, key=lambda row: float(row["created_at"]), reverse=True)[:_MAX_RUNS]
 
     def detail(self, run_id: str) -> dict[str, Any]:
         """Returns a run with its parameters, its steps, and its picture as SVG."""
-        run = PipelineRun(self._records(run_id))
-        return {
-            **_row(run_id, run),
-            "parameters": {
-                name: json.dumps(value)[:_MAX_TEXT_LENGTH] for name, value in run.record.parameters.items()
-            },
-            "steps": [_step(step) for step in run.steps.values()][:_MAX_STEPS],
-            "svg": run.svg(),
-        }
+        return run_detail(run_id, self._records(run_id))
 
     def _ids(self) -> Iterator[str]:
         for pattern in _PATTERNS:
@@ -68,25 +55,3 @@ class FolderRuns:
         if not folder.resolve().is_relative_to(self._folder.resolve()):
             raise missing
         return RunRecords(LocalStore(folder, links="inside"))
-
-
-def _row(run_id: str, run: PipelineRun) -> dict[str, Any]:
-    return {
-        "id": run_id,
-        "pipeline": run.record.pipeline,
-        "status": run.status,
-        "created_at": run.record.created_at,
-        "ended_at": run.record.ended_at,
-    }
-
-
-def _step(step: StepRecord) -> dict[str, Any]:
-    return {
-        "name": step.name,
-        "status": step.status,
-        "job_id": step.job_id,
-        "reason": step.reason[:_MAX_TEXT_LENGTH],
-        "error": step.error[:_MAX_TEXT_LENGTH],
-        "started_at": step.started_at,
-        "ended_at": step.ended_at,
-    }
