@@ -24,7 +24,11 @@ DOWNLOADS_PATH = f"{PAGE_PATH}download/"
 STATIC_FOLDER = Path(__file__).parent / "static"
 """The built files of the page."""
 
+<<<<<<< HEAD
 Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "others", "admin"]
+=======
+Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "schedules"]
+>>>>>>> 223a4e39 (page: a view of a search, and of schedules; pipelines of a service)
 _REQUESTS_PER_S = 1000.0
 
 

@@ -35,6 +35,9 @@ export const ROUTES = {
   compare: { method: "POST", path: "/api/v1/compare", query: [] },
   hparams: { method: "POST", path: "/api/v1/hparams/diff", query: [] },
   queue: { method: "GET", path: "/api/v1/queue", query: [] },
+  schedules: { method: "GET", path: "/api/v1/schedules", query: ["PageSize"] },
+  pauseSchedule: { method: "POST", path: "/api/v1/schedules/{schedule_id}/pause", query: [] },
+  resumeSchedule: { method: "POST", path: "/api/v1/schedules/{schedule_id}/resume", query: [] },
   events: { method: "GET", path: "/api/v1/events", query: ["topics"] },
 } as const;
 
@@ -82,7 +85,7 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
   const { method, path } = ROUTES[route];
   const query = new URLSearchParams();
   for (const [name, value] of Object.entries(options.query ?? {})) if (value !== undefined) query.set(name, String(value));
-  const address = path.replace("{run_id}", encodedPath(options.run ?? "")) + (query.size > 0 ? `?${query}` : "");
+  const address = path.replace(/\{\w+\}/, encodedPath(options.run ?? "")) + (query.size > 0 ? `?${query}` : "");
   const body = method === "GET" ? null : JSON.stringify(options.body ?? {});
   const tried = async (): Promise<Response> => {
     const headers: Record<string, string> = { "X-PAI-UI": await proofFor(method, address), ...options.headers };

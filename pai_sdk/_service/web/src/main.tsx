@@ -22,6 +22,8 @@ const VIEWS = {
   hparams: loaded(async () => (await import("./views/hparams.tsx")).Hparams),
   media: loaded(async () => (await import("./views/media.tsx")).Media),
   queue: loaded(async () => (await import("./views/queue.tsx")).Queue),
+  schedules: loaded(async () => (await import("./views/schedules.tsx")).Schedules),
+  study: loaded(async () => (await import("./views/study.tsx")).Study),
   pipelines: loaded(async () => (await import("./views/pipelines.tsx")).Pipelines),
 };
 const Job = loaded(async () => (await import("./views/job.tsx")).Job);

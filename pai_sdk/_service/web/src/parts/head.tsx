@@ -14,7 +14,7 @@ const SIGNS: Record<Theme, string> = { system: "◐", light: "☀", dark: "☾" 
 
 export function Head() {
   const kept = withoutRun();
-  const views = { list: t("{Runs}"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(about.value?.kind === "service" ? { queue: t("Queue") } : {}), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
+  const views = { list: t("{Runs}"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(about.value?.kind === "service" ? { queue: t("Queue"), schedules: t("Schedules") } : {}), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
   const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
   return (
     <header class="head">
@@ -59,6 +59,7 @@ chinese({
   "Hyperparameters": "超参数",
   "Media": "媒体",
   "Pipelines": "流水线",
+  "Schedules": "定时任务",
   "Views": "视图",
   "Colours of the system": "跟随系统配色",
   "Light": "浅色",

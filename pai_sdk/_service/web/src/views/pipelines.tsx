@@ -34,6 +34,7 @@ interface PipelineDetail extends PipelineRun {
   parameters: Record<string, string>;
   steps: Step[];
   svg: string;
+  is_stored?: boolean; // of a service: whether it can read the state that the run's process writes
 }
 
 const LIVE_MS = 1000;
@@ -56,6 +57,7 @@ function All() {
   const runs = answer.value?.runs ?? [];
   useClock(runs.some(({ status }) => status === "running"), again);
   if (!answer.value) return <Pending answer={answer} />;
+  if (runs.length === 0 && about.value?.kind === "service") return <p class="soft">{t("No pipeline has run jobs here. A run is listed when the job of its first step is submitted.")}</p>;
   if (runs.length === 0) return <p class="soft">{t("This folder has no runs of pipelines. Pipelines write them to {place}.", { place: "~/.pai/pipelines" })}</p>;
   return (
     <Table name={t("Runs of pipelines")} heads={[t("Pipeline"), t("Run"), t("Status"), [t("Steps")], t("Begun"), t("Ran")]}>
@@ -88,10 +90,11 @@ function One({ id }: { id: string }) {
         {run.status === "interrupted" && ` · ${t("no process works on it")}`}
         {run.ended_at !== null && ` · ${t("ran {time}", { time: duration(run.ended_at - run.created_at) })}`}
       </p>
+      {run.is_stored === false && <Notice>{t("This page shows the jobs of the run only: the service cannot read its folder. With a store in OSS ({store}), it has all steps, their picture and the reasons of cache hits.", { store: "Pipeline(…, store=\"oss://…\")" })}</Notice>}
       {failed.map((step) => (
         <Notice key={step.name} kind="bad"><strong>{step.name}</strong>: <span class="pipeline-error">{step.error}</span></Notice>
       ))}
-      <div class="scroll pipeline-picture" tabIndex={0} role="region" aria-label={t("Picture of the steps")} dangerouslySetInnerHTML={{ __html: withoutStyle(run.svg) }} />
+      {run.svg && <div class="scroll pipeline-picture" tabIndex={0} role="region" aria-label={t("Picture of the steps")} dangerouslySetInnerHTML={{ __html: withoutStyle(run.svg) }} />}
       <h2>{t("Steps")}</h2>
       <Table name={t("Steps")} heads={[t("Name"), t("Status"), t("Ran"), t("Job"), t("Reason")]}>
         {run.steps.map((step) => (
@@ -99,7 +102,7 @@ function One({ id }: { id: string }) {
             <th scope="row">{step.name}</th>
             <td><Status status={step.status} /></td>
             <td>{step.started_at !== null && step.status !== "cached" && ran(step.started_at, step.ended_at)}</td>
-            <td class="mono">{step.job_id}</td>
+            <td class="mono">{step.job_id && about.value?.kind === "service" ? <a href={linkTo({ run: step.job_id })}>{step.job_id}</a> : step.job_id}</td>
             <td class="soft pipeline-reason">{step.reason}</td>
           </tr>
         ))}
@@ -114,7 +117,7 @@ function One({ id }: { id: string }) {
           </table>
         </>
       )}
-      {["failed", "stopped", "interrupted"].includes(run.status) && (
+      {run.is_stored !== false && ["failed", "stopped", "interrupted"].includes(run.status) && (
         <>
           <h2>{t("Go on with it")}</h2>
           <p class="soft">{t("Steps that have succeeded are not run again. With the file that describes the pipeline:")}</p>
@@ -140,6 +143,8 @@ function withoutStyle(svg: string): string {
 
 chinese({
   "This folder has no runs of pipelines. Pipelines write them to {place}.": "此文件夹中没有流水线运行。流水线默认写入 {place}。",
+  "No pipeline has run jobs here. A run is listed when the job of its first step is submitted.": "还没有流水线在此运行作业。第一个步骤的作业提交后，运行就会列出。",
+  "This page shows the jobs of the run only: the service cannot read its folder. With a store in OSS ({store}), it has all steps, their picture and the reasons of cache hits.": "此页面只显示该运行的作业：服务无法读取其文件夹。若存储在 OSS 中（{store}），则会显示所有步骤、步骤图和命中缓存的原因。",
   "Runs of pipelines": "流水线运行",
   "Pipeline": "流水线",
   "Run": "运行",

@@ -11,7 +11,8 @@ interface Props {
   part: ReadonlyMap<string, number>; // for the colour, from 0 to 1
   nameOf: (run: string) => string;
   onOpen: (run: string) => void;
-  onRange: (axis: Axis, from: number | undefined, to: number | undefined) => void;
+  hint?: string; // instead of that on axes
+  onRange?: (axis: Axis, from: number | undefined, to: number | undefined) => void;
 }
 
 const HEIGHT = 340;
@@ -20,7 +21,7 @@ const BOTTOM = 40; // below: the place of runs that lack the value
 const SIDE = 60;
 const NEAR = 8;
 
-export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
+export function Parallel({ axes, runs, part, nameOf, onOpen, hint, onRange }: Props) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const width = useSignal(800);
   const near = useSignal<string | undefined>(undefined);
@@ -79,7 +80,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
     const axis = drawn && axes[drawn.axis];
     brush.value = undefined;
     if (!drawn || !axis || Math.abs(drawn.from - drawn.to) < 4) return;
-    onRange(axis, valueAt(axis, Math.max(drawn.from, drawn.to)), valueAt(axis, Math.min(drawn.from, drawn.to)));
+    onRange?.(axis, valueAt(axis, Math.max(drawn.from, drawn.to)), valueAt(axis, Math.min(drawn.from, drawn.to)));
   };
 
   return (
@@ -105,7 +106,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
                     {short(tick.text)}
                   </text>
                 ))}
-                {axis.isNumeric && (
+                {axis.isNumeric && onRange && (
                   <rect
                     x={-9}
                     y={TOP - 8}
@@ -129,7 +130,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, onRange }: Props) {
       <figcaption class="soft" aria-live="polite">
         {near.value
           ? `${nameOf(near.value)}: ${axes.map((axis) => `${axis.name} ${written(axis.value(near.value as string))}`).join(", ")}`
-          : t("Drag along an axis to filter; click a line to open its {run}. The lowest places are of {runs} without the value.")}
+          : hint ?? t("Drag along an axis to filter; click a line to open its {run}. The lowest places are of {runs} without the value.")}
       </figcaption>
     </figure>
   );

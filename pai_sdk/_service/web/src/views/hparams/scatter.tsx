@@ -9,13 +9,14 @@ interface Props {
   up: Axis;
   runs: readonly string[];
   part: ReadonlyMap<string, number>;
+  line?: readonly string[]; // runs that steps join, from left to right
   nameOf: (run: string) => string;
   hrefOf: (run: string) => string;
 }
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [640, 360, 70, 20, 16, 46];
 
-export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
+export function Scatter({ across, up, runs, part, line, nameOf, hrefOf }: Props) {
   const near = useSignal("");
   const points = runs.flatMap((run) => {
     const [x, y] = [across.place(run), up.place(run)];
@@ -24,6 +25,7 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
   points.sort((one, other) => one.x - other.x); // the order of the arrow keys
   const missing = runs.length - points.length;
   const pairs = points.map(({ run }) => [across.value(run), up.value(run)]).filter((pair): pair is [number, number] => pair.every((value) => typeof value === "number"));
+  const steps = points.filter(({ run }) => line?.includes(run)).map(({ x, y }, at) => (at === 0 ? `M${x} ${y}` : `H${x}V${y}`));
   const correlation = rankCorrelation(pairs);
   const moved = (event: KeyboardEvent): void => {
     const way = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -49,6 +51,7 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
         ))}
         <text x={(LEFT + WIDTH - RIGHT) / 2} y={HEIGHT - 8} text-anchor="middle" class="axis-name">{across.name}{across.isLog ? " (log)" : ""}</text>
         <text transform={`translate(14 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`} text-anchor="middle" class="axis-name">{up.name}{up.isLog ? " (log)" : ""}</text>
+        {steps.length > 0 && <path d={`${steps.join("")}H${points.at(-1)?.x}`} class="best-line" />}
         {points.map(({ run, x, y }, at) => (
           <a key={run} href={hrefOf(run)} tabIndex={(near.value ? run === near.value : at === 0) ? 0 : -1} aria-label={textOf(run)} onFocus={() => (near.value = run)} onPointerEnter={() => (near.value = run)}>
             <circle cx={x} cy={y} r={run === near.value ? 7 : 4} fill={part.has(run) ? scaleColour(part.get(run) as number) : "var(--soft)"} class="point" />
@@ -56,7 +59,7 @@ export function Scatter({ across, up, runs, part, nameOf, hrefOf }: Props) {
         ))}
       </svg>
       <figcaption class="soft" aria-live="polite">
-        {correlation !== undefined && `${t("rank correlation")} ${number(correlation, 2)}. `}
+        {correlation !== undefined && !line && `${t("rank correlation")} ${number(correlation, 2)}. `}
         {near.value ? textOf(near.value) : missing > 0 ? t("{n} {runs} lack one of the two values.", { n: missing }) : ""}
       </figcaption>
     </figure>
