@@ -77,7 +77,7 @@ class JobPipelines:
 
     def detail(self, run_id: str) -> Mapping[str, Any]:
         """Returns a run with its steps, and its picture if its state is stored; raises `RunNotFoundError`."""
-        jobs = self._jobs(run_id)
+        jobs = self._jobs(run_id) if "\0" not in run_id else ()  # a NUL is an error in PostgreSQL
         if not jobs:
             raise RunNotFoundError(f"there is no run {run_id[:200]!r} with jobs that you can see", run_id=run_id)
         records = self._records(run_id, jobs)

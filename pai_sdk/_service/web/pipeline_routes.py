@@ -9,8 +9,8 @@ from fastapi import APIRouter, Depends, FastAPI, Request, Response
 
 from pai_sdk._service.http.page_requests import PAGE_PATH
 from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, Work, WorkOf, within
-from pai_sdk._service.services.context import PrincipalOf
 from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk.errors import RunNotFoundError, StorageError

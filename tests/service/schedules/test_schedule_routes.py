@@ -21,6 +21,7 @@ from pai_sdk._wire.pai.secret_values import Secret
 from pai_sdk.cli.root import app
 from pai_sdk.errors import ConflictError, InvalidInputError, InvalidRequestError, NotFoundError
 from tests.service.fakes import ScriptedExecutor
+from tests.service.identity.test_page_sessions import page_of, send
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, session_on
@@ -89,6 +90,28 @@ def test_a_schedule_is_shown_changed_and_deleted(operator: Client) -> None:
     assert (paused["Enabled"], paused["NextTime"]) == (False, None)
     assert operator.call("DELETE", f"/schedules/{schedule_id}").status_code == 200
     assert operator.call("GET", f"/schedules/{schedule_id}").json()["Code"] == "SCHEDULE_NOT_FOUND"
+
+
+def test_a_page_pauses_and_resumes_and_changes_nothing_else(operator: Client) -> None:
+    alice, bob = user(operator, "alice"), user(operator, "bob")
+    schedule_id = add(alice, cron="0 3 * * *")
+    before = alice.get(f"/schedules/{schedule_id}")
+    page, other = page_of(alice), page_of(bob)
+    for action, enabled in (("pause", False), ("pause", False), ("resume", True)):
+        path = f"/api/v1/schedules/{schedule_id}/{action}"
+        assert send(bob, other, "POST", path, {}).json["Code"] == "SCHEDULE_NOT_FOUND"
+        answer = send(alice, page, "POST", path, {})
+        assert (answer.status, answer.json["Enabled"], answer.json["NextTime"] is not None) == (
+            200,
+            enabled,
+            enabled,
+        )
+    after = alice.get(f"/schedules/{schedule_id}")
+    changing = ("RequestId", "GmtModifiedTime")
+    assert {**after, **dict.fromkeys(changing)} == {**before, **dict.fromkeys(changing)}
+    assert send(alice, page, "PUT", f"/api/v1/schedules/{schedule_id}", {"Enabled": False}).status == 403
+    reader = user(operator, "carol", "read")
+    assert send(reader, page_of(reader), "POST", f"/api/v1/schedules/{schedule_id}/pause", {}).status in (403, 404)
 
 
 def test_schedules_come_in_pages_the_newest_first(operator: Client) -> None:

@@ -36,10 +36,11 @@ class FakeJob:
     status: str = "Running"
     resume: ResumePoint | None = None
     checkpoints: Path | None = None
+    later_labels: dict[str, str] = field(default_factory=dict)
 
     @property
     def labels(self) -> dict[str, str]:
-        return {label.key: label.value for label in self.request.labels or ()}
+        return {label.key: label.value for label in self.request.labels or ()} | self.later_labels
 
     def advance(self) -> None:
         if self.status == "Running":
@@ -97,6 +98,9 @@ class FakeJobs(FakeBackend):
             running = sum(each.status == "Running" for each in self.jobs.values())
             self.most_at_once = max(self.most_at_once, running)
             return job.id
+
+    def update_labels(self, job_id: str, labels: Mapping[str, str]) -> None:
+        self.jobs[job_id].later_labels.update(labels)
 
     def default_output(self, job_folder: str, channel: str) -> str:
         if self.outputs is None:

@@ -11,7 +11,7 @@ import pytest
 
 from pai_sdk import Estimator
 from pai_sdk._client.tune import Choice, LogUniform, Objective, Tuner, Uniform
-from pai_sdk._client.tune.template import STUDY_LABEL, TRIAL_LABEL
+from pai_sdk._client.tune.template import OBJECTIVE_LABEL, PRUNED_LABEL, STUDY_LABEL, TRIAL_LABEL, TRIALS_LABEL
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError, TuningFailed
 from tests.support.fake_backend import FAST
 from tests.support.messages import refused
@@ -48,6 +48,8 @@ def test_each_trial_is_a_job_with_its_hyperparameters_labels_and_model(tmp_path:
         job = backend.jobs[trial.job_id]
         assert float(job.request.hyperparameters[0].value) == trial.params["lr"]
         assert job.labels[TRIAL_LABEL] == str(trial.number)
+        assert (job.labels[OBJECTIVE_LABEL], job.labels[TRIALS_LABEL]) == ("minimize loss", "12")
+        assert PRUNED_LABEL not in job.labels
         assert job.request.training_job_name == f"digits-{trial.number}"
         assert trial.value == job.curve[-1]
     assert len({job.labels[STUDY_LABEL] for job in backend.jobs.values()}) == 1
@@ -65,6 +67,7 @@ def test_poor_trials_are_stopped_and_pruned(tmp_path: Path) -> None:
     assert trials.best.state == "complete"
     for trial in pruned:
         assert trial.reason == f"pruned at step {trial.steps}"
+        assert backend.jobs[trial.job_id].labels[PRUNED_LABEL] == str(trial.steps)
         # the decision is that of the step, also where the job was further by then
         assert backend.jobs[trial.job_id].status in ("Terminated", "Succeed")
     assert {call.split()[1] for call in backend.calls if call.startswith("stop")} <= {t.job_id for t in pruned}

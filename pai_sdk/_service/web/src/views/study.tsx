@@ -29,10 +29,11 @@ interface Found {
   explained: Diff; // of the complete ones, as the search itself compares them
 }
 
-const FIELDS = "status,name,created_at,ended_at,labels,hparams,last,min,max";
+const FIELDS = "status,name,created_at,started_at,ended_at,labels,hparams,last,min,max";
 const MOST_TRIALS = 10_000;
 const MOST_ROWS = 500;
 const MOST_AXES = 7;
+const GREY = "Grey trials are not complete: pruned, failed or running.";
 const study = field("study");
 
 export function Study() {
@@ -97,7 +98,7 @@ function One({ id }: { id: string }) {
       {axes.length > 1 && (
         <>
           <h2>{t("Parallel coordinates")}</h2>
-          <Parallel axes={axes} runs={trials} part={ranks(values)} nameOf={(run) => nameOf(group.runs, run)} onOpen={(run) => go({ run })} hint={t("Grey trials are not complete: pruned, failed or running.")} />
+          <Parallel axes={axes} runs={trials} part={ranks(values)} nameOf={(run) => nameOf(group.runs, run)} onOpen={(run) => go({ run })} hint={t(GREY)} />
         </>
       )}
       <Trials found={found} />
@@ -150,7 +151,7 @@ function History({ group: { objective, runs }, tags }: { group: Group; tags: rea
     if (isBetter) best = value;
     return isBetter;
   });
-  return <Scatter across={across} up={up} runs={valued.map(({ id }) => id)} part={new Map(complete.map(({ id }) => [id, 0.4]))} line={line.map(({ id }) => id)} nameOf={(run) => nameOf(runs, run)} hrefOf={(run) => linkTo({ run })} />;
+  return <Scatter across={across} up={up} runs={valued.map(({ id }) => id)} part={new Map(complete.map(({ id }) => [id, 0.4]))} line={line.map(({ id }) => id)} hint={t(GREY)} nameOf={(run) => nameOf(runs, run)} hrefOf={(run) => linkTo({ run })} />;
 }
 
 function Trials({ found: { group, diff, list: { tags } } }: { found: Found }) {
@@ -180,8 +181,8 @@ function outcomeText(run: Run): string {
   return outcomeOf(run) === "pruned" ? t("pruned at step {n}", { n: run.labels?.["pai-sdk-pruned"] ?? "" }) : (run.status ?? "");
 }
 
-function ranText({ created_at: begun, ended_at, status }: Run): string {
-  return begun && (ended_at || status === "Running") ? duration((ended_at ?? Date.now() / 1000) - begun) : "";
+function ranText({ started_at, ended_at, status }: Run & { started_at?: number }): string {
+  return started_at && (ended_at || status === "Running") ? duration((ended_at ?? Date.now() / 1000) - started_at) : "";
 }
 
 function trialOf(run: Run): string {

@@ -10,13 +10,14 @@ interface Props {
   runs: readonly string[];
   part: ReadonlyMap<string, number>;
   line?: readonly string[]; // runs that steps join, from left to right
+  hint?: string;
   nameOf: (run: string) => string;
   hrefOf: (run: string) => string;
 }
 
 const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [640, 360, 70, 20, 16, 46];
 
-export function Scatter({ across, up, runs, part, line, nameOf, hrefOf }: Props) {
+export function Scatter({ across, up, runs, part, line, hint, nameOf, hrefOf }: Props) {
   const near = useSignal("");
   const points = runs.flatMap((run) => {
     const [x, y] = [across.place(run), up.place(run)];
@@ -60,7 +61,7 @@ export function Scatter({ across, up, runs, part, line, nameOf, hrefOf }: Props)
       </svg>
       <figcaption class="soft" aria-live="polite">
         {correlation !== undefined && !line && `${t("rank correlation")} ${number(correlation, 2)}. `}
-        {near.value ? textOf(near.value) : missing > 0 ? t("{n} {runs} lack one of the two values.", { n: missing }) : ""}
+        {near.value ? textOf(near.value) : missing > 0 ? t("{n} {runs} lack one of the two values.", { n: missing }) : hint}
       </figcaption>
     </figure>
   );
