@@ -24,11 +24,9 @@ DOWNLOADS_PATH = f"{PAGE_PATH}download/"
 STATIC_FOLDER = Path(__file__).parent / "static"
 """The built files of the page."""
 
-<<<<<<< HEAD
-Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "others", "admin"]
-=======
-Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "schedules"]
->>>>>>> 223a4e39 (page: a view of a search, and of schedules; pipelines of a service)
+Ability = Literal[
+    "stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "schedules", "others", "admin"
+]
 _REQUESTS_PER_S = 1000.0
 
 
