@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from pai_sdk._wire.annotations import JobAnnotations
 from pai_sdk._wire.runs import ExtensionBody
 
 
@@ -78,6 +79,7 @@ class JobOfRun(ExtensionBody):
     owner: str
     sub_status: str
     can: list[str]
+    annotations: JobAnnotations | None = None
 
 
 class InstanceUsageSeries(ExtensionBody):

@@ -78,6 +78,15 @@ class RunRow(ExtensionBody):
     nonfinite: dict[str, dict[str, list[int]]] | None = None
 
 
+class ListedRun(RunRow):
+    """A run in a list, with the annotations of its job; a long note is truncated."""
+
+    star: bool | None = None
+    tags: list[str] | None = None
+    note: str | None = None
+    archived: bool | None = None
+
+
 class RunList(ExtensionBody):
     """A page of runs; `next` is the cursor of the next page.
 
@@ -85,7 +94,7 @@ class RunList(ExtensionBody):
     conditions of the filter on the status are ignored.
     """
 
-    runs: list[RunRow]
+    runs: list[ListedRun]
     tags: list[str]
     next: str | None
     total: int

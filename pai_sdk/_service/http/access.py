@@ -1,6 +1,7 @@
 """Authorizes each request of the API, by the right of its user and by the owner of the job.
 
-The check covers every route. A route that changes something needs the right `submit`, one for users needs `admin`.
+The check covers every route. A route that changes something needs the right `submit`, unless what it changes is of
+the user alone; one for users needs `admin`.
 Jobs, schedules and private records of other users do not exist for a user, nor do models, experiments and
 algorithms of workspaces that they are no member of.
 """
@@ -33,6 +34,15 @@ TUNNEL_PATH = "/api/v1/trainingjobs/{job_id}/instances/{instance}/tunnel"
 TUNNEL_SESSION_PATH = TUNNEL_PATH + "/sessions/{session_id}"
 """The path of the same by ordinary requests, for clients behind a proxy that refuses WebSockets."""
 
+# What users with the right `read` change is their own. A star is; the route itself checks the other annotations of
+# a job, and that a view may be shared.
+_CHANGES_OF_READERS = frozenset(
+    {
+        ("PATCH", "/api/v1/runs/{run_id}/annotations"),
+        ("PUT", "/api/v1/views/{name}"),
+        ("DELETE", "/api/v1/views/{name}"),
+    }
+)
 _CHANGING_GETS = (TUNNEL_PATH, TUNNEL_SESSION_PATH)  # a tunnel runs programs in the job
 _JOB_NAMES = ("job_id", "run_id")
 
@@ -49,6 +59,7 @@ _CHANGES_OF_PAGES = frozenset(
         ("DELETE", "/api/v1/runs/{run_id}"),
         ("POST", "/api/v1/schedules/{schedule_id}/pause"),
         ("POST", "/api/v1/schedules/{schedule_id}/resume"),
+        *_CHANGES_OF_READERS,
     }
 )
 _CLOSED_TO_PAGES = frozenset({"/api/v1/pagelinks", "/api/v1/tokens"})
@@ -64,7 +75,8 @@ def required_right(method: str, path: str) -> Right:
     """Returns the right that a request needs, whatever job or model it names."""
     if path.startswith(_ADMIN):
         return "admin"
-    return "read" if is_read_only_request(method, path) else "submit"
+    is_allowed = is_read_only_request(method, path) or (method, path) in _CHANGES_OF_READERS
+    return "read" if is_allowed else "submit"
 
 
 def is_read_only_request(method: str, path: str) -> bool:

@@ -17,13 +17,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from sqlalchemy import select
+from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
 from pai_sdk._service.identity.principal import LOCAL_USER, OPERATOR, RIGHTS, Principal, Right
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.folder import Keys
-from pai_sdk._service.state.models import AccessKeyRow, MemberRow, RemovedUserRow, UserRow
+from pai_sdk._service.state.models import (
+    AccessKeyRow,
+    JobStar,
+    MemberRow,
+    RemovedUserRow,
+    SavedViewRow,
+    UserRow,
+)
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # also the suffix of a bucket's name
@@ -133,6 +140,8 @@ class Users:
         with self.changing() as session:
             session.delete(_existing(session, name))
             session.merge(RemovedUserRow(name=name))
+            session.execute(delete(SavedViewRow).where(SavedViewRow.owner == name))
+            session.execute(delete(JobStar).where(JobStar.user == name))
 
     def set_right(self, name: str, right: Right) -> None:
         """Changes the highest right of a user's keys."""

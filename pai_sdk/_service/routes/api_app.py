@@ -39,6 +39,7 @@ from pai_sdk._service.routes import (
 )
 from pai_sdk._service.routes.dlc import routers as dlc_routers
 from pai_sdk._service.routes.json_responses import add_refusals, refusal
+from pai_sdk._service.routes.runs import saved_views
 from pai_sdk._service.routes.runs.routers import ROUTERS
 from pai_sdk._service.routes.tunnel import routers as tunnel_routers
 from pai_sdk._service.routes.workspace import capacity, code_sources, datasets
@@ -87,6 +88,7 @@ def create_api(context: ServiceContext) -> FastAPI:
         capacity,
         page_links,
         run_jobs,
+        saved_views,
         datasets,
         code_sources,
     )

@@ -13,10 +13,12 @@ from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services import run_jobs
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.context import ContextOf
+from pai_sdk._service.services.jobs.annotations import annotations_of, change_annotations
 from pai_sdk._service.services.jobs.rerun import RerunChanges
 from pai_sdk._service.services.runs.list_responses import plain
 from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.services.training_jobs import delete_job, stop_job
+from pai_sdk._wire.annotations import AnnotationChanges, JobAnnotations
 from pai_sdk._wire.base import response_body
 from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.run_jobs import (
@@ -49,7 +51,22 @@ def get_job_of_run(context: ContextOf, principal: PrincipalOf, work: WorkOf, run
     fields = plain(response_body(body))
     if body.failure is not None:
         fields["failure"]["traceback"] = body.failure.traceback  # not truncated: its exception is in the last line
+    # Not truncated either.
+    fields["annotations"] = response_body(annotations_of(context.jobs, principal, run_id))
     return json_response(fields, LIVE, work)
+
+
+@router.patch("/annotations", response_model=JobAnnotations)
+@within(RUNS)
+def annotate_job_of_run(
+    context: ContextOf, principal: PrincipalOf, run_id: str, body: AnnotationChanges
+) -> Response:
+    """Change the star, the tags or the note of a job, or archive it.
+
+    The star is the user's own; all who see the job see the rest, which its owner and administrators can change. A
+    note with `v` is refused with 409 if it has been changed since this version was read.
+    """
+    return json_response(response_body(change_annotations(context.jobs, principal, run_id, body)), LIVE)
 
 
 @router.get("/usage", response_model=UsageOfRun)

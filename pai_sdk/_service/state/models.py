@@ -11,7 +11,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, relationship
 class Base(DeclarativeBase):
     """All tables. Times are seconds since 1970, UTC."""
 
-    type_annotation_map = {dict[str, Any]: JSON, list[dict[str, Any]]: JSON}  # noqa: RUF012 - SQLAlchemy's way
+    type_annotation_map = {dict[str, Any]: JSON, list[dict[str, Any]]: JSON, list[str]: JSON}  # noqa: RUF012 - SQLAlchemy's way
 
 
 class UserRow(Base):
@@ -207,6 +207,39 @@ class Job(Base):
     )
     labels: Mapped[list[JobLabel]] = relationship(order_by=JobLabel.key, lazy="selectin", passive_deletes="all")
     algorithm: Mapped[JobAlgorithm | None] = relationship(lazy="selectin", passive_deletes="all")
+
+
+class JobAnnotation(Base):
+    """The note and the tags of a job, and whether it is archived; a job that was never annotated has no row."""
+
+    __tablename__ = "job_annotations"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    tags: Mapped[list[str]]
+    note: Mapped[str] = mapped_column(Text)
+    note_version: Mapped[int]  # counts the changes of the note
+    archived: Mapped[bool]
+
+
+class JobStar(Base):
+    """A star that a user has put on a job; `user` as the owner in jobs."""
+
+    __tablename__ = "job_stars"
+
+    user: Mapped[str] = mapped_column(primary_key=True)
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True, index=True)
+
+
+class SavedViewRow(Base):
+    """A view of the page that a user has saved: the fields of its address, without the page itself."""
+
+    __tablename__ = "saved_views"
+
+    owner: Mapped[str] = mapped_column(primary_key=True)
+    name: Mapped[str] = mapped_column(primary_key=True)
+    fields: Mapped[str] = mapped_column(Text)
+    is_shared: Mapped[bool]
+    modified_at: Mapped[float]
 
 
 class LatestMetric(Base):

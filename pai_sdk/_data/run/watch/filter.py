@@ -13,6 +13,7 @@ value, or one word that the id or the name must contain.
 | `damaged`, `nan`, `inf` | the number of damaged ranges, of NaN values, of infinite values |
 | `instance_count` | the number of instances of the job |
 | `duration` | seconds, or `90m` (s, m, h, d, w) |
+| `tags`, `note`, `archived`, `starred_by` | text, of a job on a service; it may have several tags |
 | `hparams.NAME`, `labels.NAME` | numbers are compared as numbers |
 | `metrics.TAG`, any other name | the last value; also `.min`, `.max`, `.count`, `.nan`, `.inf` behind it |
 
@@ -42,7 +43,9 @@ _STRING_KEYS = ("id", "name", "uri", "status", "error", "owner", "instance_type"
 _TIME_KEYS = ("created", "started", "updated", "ended")
 _COUNT_KEYS = ("damaged", "nan", "inf", "instance_count")
 _DURATION = "duration"
-PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS, _DURATION)
+_ANNOTATION = "annotation"
+_ANNOTATION_KEYS = ("tags", "note", "archived", "starred_by")
+PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS, _DURATION, *_ANNOTATION_KEYS)
 """The keys that every run has."""
 
 _GROUPS = ("hparams", "labels", "metrics")
@@ -84,7 +87,7 @@ def metric_value(brief: RunBrief, name: str) -> float | None:
 class RunKey:
     """The key of a condition or of a sort order."""
 
-    group: str  # `text`, `time`, `count`, `duration`, `hparams`, `labels` or `metrics`
+    group: str  # `text`, `time`, `count`, `duration`, `annotation`, `hparams`, `labels` or `metrics`
     name: str
 
     def value(self, brief: RunBrief) -> Any:
@@ -95,6 +98,8 @@ class RunKey:
             return brief.hparams.get(self.name)
         if self.group == "labels":
             return brief.labels.get(self.name)
+        if self.group == _ANNOTATION:
+            return getattr(brief.annotations, self.name)
         if self.group == "time":
             return getattr(brief, f"{self.name}_at")
         if self.group == _DURATION:
@@ -134,6 +139,7 @@ def parse_key(text: str, briefs: Collection[RunBrief] = ()) -> RunKey:
         ("time", _TIME_KEYS),
         ("count", _COUNT_KEYS),
         (_DURATION, (_DURATION,)),
+        (_ANNOTATION, _ANNOTATION_KEYS),
     )
     for group, names in groups_of_names:
         if text in names:
@@ -161,10 +167,12 @@ class _Condition:
         if self.operator in _ORDERS:
             number = _number(actual)
             return number is not None and _ORDERS[self.operator](number, self.values[0])
+        # Only annotations have several values: one of the tags must match.
+        each = actual if self.key.group == _ANNOTATION and isinstance(actual, tuple) else (actual,)
         if self.operator.endswith("~"):
-            text = str(actual).casefold()
-            return is_not != any(value in text for value in self.values)
-        return is_not != any(self._equals(actual, value) for value in self.values)
+            texts = [str(item).casefold() for item in each]
+            return is_not != any(value in text for value in self.values for text in texts)
+        return is_not != any(self._equals(item, value) for value in self.values for item in each)
 
     def _equals(self, actual: Any, expected: str | float) -> bool:
         number = None if isinstance(actual, bool) else _number(actual)
@@ -295,14 +303,14 @@ def _token(text: str, at: int, *, is_key: bool) -> tuple[str, int]:
 
 
 def _value(text: str, at: int, key: RunKey, name: str, sign: str, value: str) -> Any:
-    is_text = key.group in ("text", "labels") or (key.group == "hparams" and sign not in _ORDERS)
+    is_text = key.group in ("text", "labels", _ANNOTATION) or (key.group == "hparams" and sign not in _ORDERS)
     if sign.endswith("~"):
         if not is_text:
             raise _FilterSyntaxError(
                 text, at, f"{sign} applies to strings, and {name} is not a string", "use <, > or ="
             )
         return value.casefold()
-    if key.group == "text" and sign in _ORDERS:
+    if key.group in ("text", _ANNOTATION) and sign in _ORDERS:
         raise _FilterSyntaxError(text, at, f"{name} is a string, which cannot be ordered", "use = or ~")
     if key.group == "time":
         return _time(text, at, sign, value)

@@ -48,7 +48,7 @@ class _Order:
             return None
         if isinstance(value, (bool, int, float)):
             return float(value) if abs(value) < 1e300 else math.copysign(math.inf, value)
-        text = str(value)
+        text = ", ".join(value) if isinstance(value, tuple) else str(value)
         if self.key.group == "hparams":
             try:
                 number = float(text)

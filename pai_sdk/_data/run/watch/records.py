@@ -15,6 +15,20 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class RunAnnotations:
+    """What users have recorded about a run on a service; empty elsewhere."""
+
+    tags: tuple[str, ...] = ()
+    note: str = ""
+    archived: bool = False
+    starred_by: tuple[str, ...] = ()  # users; the key of the service is the empty string
+
+
+NOT_ANNOTATED = RunAnnotations()
+"""The annotations of most runs: one object, since a manager may have ten thousand runs."""
+
+
+@dataclass(frozen=True)
 class RunRecord:
     """Properties of a run from outside its event files, such as from the table of jobs of a service.
 
@@ -34,6 +48,7 @@ class RunRecord:
         instance_count: the number of its instances.
         cause: of a failure, in one line.
         sub_status: the code of the reason of a status that is not the last one, such as a wait.
+        annotations: its tags, note and stars on a service.
 
     Example:
         >>> RunRecord("train-x7k2", status="Running", hparams={"lr": "0.1"}).hparams["lr"]
@@ -54,6 +69,7 @@ class RunRecord:
     instance_count: int | None = None
     cause: str = ""
     sub_status: str = ""
+    annotations: RunAnnotations = NOT_ANNOTATED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
@@ -86,6 +102,7 @@ class RunBrief:
         instance_count: the number of its instances.
         cause: of a failure, in one line.
         sub_status: the code of the reason of a status that is not the last one, such as a wait.
+        annotations: its tags, note and stars on a service.
     """
 
     id: str
@@ -108,6 +125,7 @@ class RunBrief:
     instance_count: int | None = None
     cause: str = ""
     sub_status: str = ""
+    annotations: RunAnnotations = NOT_ANNOTATED
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))

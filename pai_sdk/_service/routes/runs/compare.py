@@ -10,6 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from pai_sdk._data.run.plots.curve_view import tags_of_axis
 from pai_sdk._data.run.watch.query import runs_with
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.routes.runs.runs import XName
 from pai_sdk._service.services.budgets import COMPARE, DIFF, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.runs.compare import (
@@ -21,6 +23,7 @@ from pai_sdk._service.services.runs.compare import (
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, comparison_response, value_bytes
 from pai_sdk._service.services.runs.list_responses import diff_row
 from pai_sdk._service.services.runs.on_demand_manager import loaded
+from pai_sdk._service.services.runs.page_filter import page_filter
 from pai_sdk._service.services.runs.responses import LIVE, best_of, json_list, tagged
 from pai_sdk._service.services.runs.runs import call_manager
 from pai_sdk._service.services.runs.source import RunsOf
@@ -69,7 +72,9 @@ class DiffRequest(_Selection):
 
 @router.post("/compare", response_model=ComparisonBody, responses={200: {"content": {CSV: {}, PAIC: {}}}})
 @within(COMPARE)
-def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequest) -> Response:
+def compare_runs(
+    request: Request, runs: RunsOf, principal: PrincipalOf, work: WorkOf, body: CompareRequest
+) -> Response:
     """Compare curves of many runs on shared bucket edges: JSON, CSV (`text/csv`) or columns, by `Accept`.
 
     The extremes are exact: each bucket has the minimum and the maximum of its values, after smoothing. A view with
@@ -83,7 +88,7 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
     computed.
     """
     manager = loaded(runs)
-    selected = _selected(body)
+    selected = _selected(body, principal)
     media_type, is_double = best_of(request, (JSON, CSV, PAIC)), body.precision == "double"
     briefs = selected_runs(manager, selected, work)
     size_bytes = value_bytes(media_type, is_double=is_double)
@@ -112,7 +117,9 @@ def compare_runs(request: Request, runs: RunsOf, work: WorkOf, body: CompareRequ
 
 @router.post("/hparams/diff", response_model=HparamsComparison)
 @within(DIFF)
-def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequest) -> Response:
+def compare_hparams(
+    request: Request, runs: RunsOf, principal: PrincipalOf, work: WorkOf, body: DiffRequest
+) -> Response:
     """Compare the hyperparameters of runs: differing ones by run, and those that are equal in all runs.
 
     A run without a hyperparameter is missing in its values; null is a value. With a metric, the hyperparameters
@@ -120,15 +127,15 @@ def compare_hparams(request: Request, runs: RunsOf, work: WorkOf, body: DiffRequ
     part of the variance of the ranks.
     """
     manager = loaded(runs)
-    selected = _selected(body)
+    selected = _selected(body, principal)
     briefs = selected_runs(manager, selected, work)
     work.hold(sum(len(brief.hparams) for brief in briefs), "hyperparameters")
     row = diff_row(call_manager(manager.hparams_diff, selected, metric=body.metric))
     return tagged(request, json_list("differing", row.pop("differing"), row, work), JSON, LIVE)
 
 
-def _selected(body: _Selection) -> str | list[str]:
+def _selected(body: _Selection, principal: Principal) -> str | list[str]:
     """Returns ids of runs, or a filter."""
     if (body.runs is None) == (body.filter is None):
         raise invalid_parameter("runs, filter: give one of them.")
-    return body.runs if body.runs is not None else body.filter or ""
+    return body.runs if body.runs is not None else page_filter(body.filter or "", principal.user)

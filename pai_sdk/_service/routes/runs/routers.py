@@ -17,6 +17,7 @@ _no_job_router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=Budg
 
 @_no_job_router.post("/rerun", response_model=ExtensionBody)
 @_no_job_router.post("/stop", response_model=ExtensionBody)
+@_no_job_router.patch("/annotations", response_model=ExtensionBody)
 @_no_job_router.delete("", response_model=ExtensionBody)
 @within(RUNS)
 def refuse_action(runs: RunsOf, run_id: str) -> Response:

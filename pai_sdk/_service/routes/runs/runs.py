@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from pai_sdk._data.run.plots.curve_view import CurveView
+from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, series_response
-from pai_sdk._service.services.runs.list_responses import FIELDS, brief_row, tag_row
+from pai_sdk._service.services.runs.list_responses import ANNOTATIONS, FIELDS, brief_row, tag_row
 from pai_sdk._service.services.runs.on_demand_manager import loaded
+from pai_sdk._service.services.runs.page_filter import page_filter
 from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, best_of, json_list, tagged
 from pai_sdk._service.services.runs.runs import (
     RunsQuery,
@@ -51,6 +53,7 @@ XName = Literal["step", "relative_step", "relative_time", "wall"]
 def list_runs(
     request: Request,
     runs: RunsOf,
+    principal: PrincipalOf,
     work: WorkOf,
     filter: Annotated[str, Query(max_length=16_384, description="Such as: status=Running loss<0.3")] = "",
     sort: Annotated[str, Query(max_length=1000)] = "-updated",
@@ -64,14 +67,18 @@ def list_runs(
     `tags` and `fields` are lists, joined by commas or as JSON. The lists of numbers of a run (`last`, `min`,
     `max`, `step`, `count`, `nan`) have one entry for each of the `tags` of the response, null if the run does not
     have the tag; `nonfinite` has the indices of NaN and infinity. Without `tags`, the response has the tags of all
-    runs on the page. For the next page, send `next` as `cursor`.
+    runs on the page. For the next page, send `next` as `cursor`. Archived jobs are left out unless the filter
+    names `archived` or `id`.
     """
     manager = loaded(runs)
     version = version_of(manager)
-    key = (filter, sort, fields, tags, limit, cursor)
+    filter = page_filter(filter, principal.user)
+    key = (principal.user, filter, sort, fields, tags, limit, cursor)
     content = runs.responses.get(key, version)
     if content is None:
-        query = RunsQuery(filter, sort, limit, cursor or None, _fields_of(fields), names_of(tags, "tags"))
+        query = RunsQuery(
+            filter, sort, limit, cursor or None, _fields_of(fields), names_of(tags, "tags"), principal.user
+        )
         content = runs_page(runs, manager, query, work)
         runs.responses.put(key, version, content)
     return tagged(request, content, JSON, LIVE)
@@ -140,7 +147,9 @@ def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Versi
             get_watched_run(runs, of_run)
             raise no_job(of_run) from None
         raise
-    row = brief_row(brief, [], FIELDS, runs.manager.state.epoch)
+    # Without annotations: `tags` are those of event files here.
+    fields = [name for name in FIELDS if name not in ANNOTATIONS]
+    row = brief_row(brief, [], fields, runs.manager.state.epoch)
     content = json_list("tags", map(tag_row, brief.tags.values()), row, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
 

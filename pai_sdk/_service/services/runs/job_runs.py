@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
 
 from sqlalchemy import select
 
 from pai_sdk._data.logs.reader import LogReader
 from pai_sdk._data.run.report.layout import RunLayout
-from pai_sdk._data.run.watch.records import RunRecord
+from pai_sdk._data.run.watch.records import NOT_ANNOTATED, RunAnnotations, RunRecord
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._data.storage.uri import OssUri
@@ -21,6 +21,7 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.visibility import visible_jobs
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.store import ObjectStore
+from pai_sdk._service.services.jobs.annotations import annotation_rows, stars
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.waiting import QueueReader, queue_positions
@@ -30,7 +31,7 @@ from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
 from pai_sdk._service.services.runs.source import RunMark, checkpoint_marks, folders_in
 from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.folder import DataFolder
-from pai_sdk._service.state.models import Event, Job
+from pai_sdk._service.state.models import Event, Job, JobAnnotation
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.requests import instance_type_of, output_uris
 
@@ -42,6 +43,7 @@ _THREADS = 2
 _JOBS_PER_QUERY = 500
 _MAX_CAUSE = 200
 _EVERYTHING = Principal.operator("")
+_Version: TypeAlias = tuple[int, tuple[str, ...]]  # of the job, and the users who have put a star on it
 _MODEL, _TRACE = "model", "trace"
 
 
@@ -79,8 +81,9 @@ class JobRuns:
         # managers are idle.
         self._to_close: WeakSet[JobRuns] = WeakSet()
         self._manager = OnDemandManager(self._new_manager)
-        # The version and the last record of each job; used by the manager's thread only, hence without the lock.
-        self._cached_records: dict[str, tuple[int, RunRecord]] = {}
+        # The version, the stars and the last record of each job; used by the manager's thread only, hence without
+        # the lock.
+        self._cached_records: dict[str, tuple[_Version, RunRecord]] = {}
 
     @property
     def manager(self) -> RunManager:
@@ -195,21 +198,26 @@ class JobRuns:
         """Returns the record of each run; reads only the jobs whose version has changed."""
         visible = select(Job.id, Job.version).where(visible_jobs(self._principal))
         with self._jobs.database.read() as session:
-            versions = {row.id: row.version for row in session.execute(visible)}
+            # Stars do not change the version. The manager of administrators is shared: it has all stars.
+            starred = stars(session, None if self._principal.has_right("admin") else self._principal.user)
+            versions = {row.id: (row.version, starred.get(row.id, ())) for row in session.execute(visible)}
             changed = [run_id for run_id, version in versions.items() if self._version_of(run_id) != version]
             for start in range(0, len(changed), _JOBS_PER_QUERY):
-                is_in_batch = Job.id.in_(changed[start : start + _JOBS_PER_QUERY])
-                for job in session.scalars(select(Job).where(is_in_batch)):
-                    self._cached_records[job.id] = (job.version, self._record(job))
+                batch = changed[start : start + _JOBS_PER_QUERY]
+                annotations = annotation_rows(session, batch)
+                for job in session.scalars(select(Job).where(Job.id.in_(batch))):
+                    starred_by = versions[job.id][1]
+                    record = self._record(job, annotations.get(job.id), starred_by)
+                    self._cached_records[job.id] = ((job.version, starred_by), record)
         self._cached_records = {
             run_id: entry for run_id, entry in self._cached_records.items() if run_id in versions
         }
         return [record for _, record in self._cached_records.values()]
 
-    def _version_of(self, run_id: str) -> int:
-        return self._cached_records[run_id][0] if run_id in self._cached_records else -1
+    def _version_of(self, run_id: str) -> _Version | None:
+        return self._cached_records[run_id][0] if run_id in self._cached_records else None
 
-    def _record(self, job: Job) -> RunRecord:
+    def _record(self, job: Job, annotations: JobAnnotation | None, starred_by: tuple[str, ...]) -> RunRecord:
         local = Path(RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard)
         # A job that has not started has no files: this avoids scans of the folders of thousands of queued jobs.
         has_files = job.started_at is not None
@@ -229,6 +237,7 @@ class JobRuns:
             instance_count=job.instance_count,
             cause=_cause(job),
             sub_status="" if JobStatus(job.status).is_terminal else job.reason_code or "",
+            annotations=_annotations(annotations, starred_by),
         )
 
     def _job(self, run_id: str) -> Job:
@@ -245,6 +254,12 @@ def _cause(job: Job) -> str:
         return ""
     text = (job.cause or job.reason_message or job.reason_code or "").strip().partition("\n")[0]
     return text if len(text) <= _MAX_CAUSE else f"{text[: _MAX_CAUSE - 1]}…"
+
+
+def _annotations(row: JobAnnotation | None, starred_by: tuple[str, ...]) -> RunAnnotations:
+    if row is None:
+        return RunAnnotations(starred_by=starred_by) if starred_by else NOT_ANNOTATED
+    return RunAnnotations(tuple(row.tags), row.note, row.archived, starred_by)
 
 
 def _published(job: Job, channel: str) -> str | None:

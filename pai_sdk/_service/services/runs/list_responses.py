@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from pai_sdk._data.run.watch.records import NOT_ANNOTATED
 from pai_sdk._service.services.runs.responses import finite
 
 if TYPE_CHECKING:
     from pai_sdk._data.run.events.series import TagSummary
-    from pai_sdk._data.run.watch.records import HparamsDiff, RunBrief
+    from pai_sdk._data.run.watch.records import HparamsDiff, RunAnnotations, RunBrief
 
 _TAG_FIELDS: dict[str, Callable[[TagSummary], float | None]] = {
     "last": lambda summary: None if summary.last is None else summary.last.value,
@@ -26,23 +27,30 @@ _RUN_FIELDS = (
     *("hparams", "damaged", "is_loading", "error"),
     *("owner", "instance_type", "instance_count", "cause", "sub_status"),
 )
+STAR = "star"
+ANNOTATIONS = (STAR, "tags", "note", "archived")
+"""The fields of a row that users change."""
+
 QUEUE_POSITION = "queue_place"
 WAITS_FOR = "waits_for"  # comes with the position
 MEDIA = "media"
 _MEDIA_KINDS = ("image", "histogram", "text")
-FIELDS = (*_RUN_FIELDS, QUEUE_POSITION, MEDIA, *_TAG_FIELDS)
+FIELDS = (*_RUN_FIELDS, *ANNOTATIONS, QUEUE_POSITION, MEDIA, *_TAG_FIELDS)
 """The fields of a row, besides the id and the version."""
 
 _MAX_TAGS = 1000
 _MAX_TEXT_LENGTH = 2000
+_MAX_NOTE_LENGTH = 200
 
 
 def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch: str) -> dict[str, Any]:
-    """Returns a run as an object with the requested fields, without empty ones."""
+    """Returns a run as an object with the requested fields, without empty ones and without the star."""
     row: dict[str, Any] = {"id": brief.id, "v": f"{epoch}.{brief.version}"}
     for name in fields:
         if name in _RUN_FIELDS and (value := getattr(brief, name)) not in (None, "", 0, {}):
             row[name] = plain(value)
+    if brief.annotations is not NOT_ANNOTATED:
+        row |= {name: value for name, value in _annotations(brief.annotations).items() if name in fields and value}
     if MEDIA in fields and (media := _media_of(brief)):
         row[MEDIA] = media
     summaries = [brief.tags.get(tag) for tag in tags]
@@ -56,6 +64,12 @@ def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch
             if nonfinite:
                 row.setdefault("nonfinite", {})[name] = nonfinite
     return row
+
+
+def _annotations(annotations: RunAnnotations) -> dict[str, Any]:
+    note = annotations.note
+    note = note if len(note) <= _MAX_NOTE_LENGTH else f"{note[:_MAX_NOTE_LENGTH]}…"
+    return {"tags": [*annotations.tags], "note": note, "archived": annotations.archived}
 
 
 def _media_of(brief: RunBrief) -> list[str]:

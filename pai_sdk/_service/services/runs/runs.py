@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
-from pai_sdk._service.services.runs.list_responses import QUEUE_POSITION, WAITS_FOR, brief_row, tags_of
+from pai_sdk._service.services.runs.list_responses import QUEUE_POSITION, STAR, WAITS_FOR, brief_row, tags_of
 from pai_sdk._service.services.runs.on_demand_manager import loaded
 from pai_sdk._service.services.runs.responses import json_bytes, json_list
 from pai_sdk._service.services.runs.source import RunMark, RunSource
@@ -77,6 +77,7 @@ class RunsQuery:
     cursor: str | None
     fields: Sequence[str]
     tags: Sequence[str]  # without any: those of all runs on the page
+    user: str  # whose stars the rows have
 
 
 def runs_page(runs: RunSource, manager: RunManager, query: RunsQuery, work: Work) -> bytes:
@@ -88,9 +89,14 @@ def runs_page(runs: RunSource, manager: RunManager, query: RunsQuery, work: Work
     view = (state.epoch, tuple(row_tags), tuple(query.fields))
 
     def row(brief: RunBrief) -> Mapping[str, Any] | bytes:
+        # Few rows have these. They are not cached: positions change with other jobs, and stars differ by user.
+        extra: dict[str, Any] = {}
         if brief.id in positions:
-            waiting = dict(zip((QUEUE_POSITION, WAITS_FOR), positions[brief.id], strict=True))
-            return {**brief_row(brief, row_tags, query.fields, state.epoch), **waiting}
+            extra |= zip((QUEUE_POSITION, WAITS_FOR), positions[brief.id], strict=True)
+        if query.user in brief.annotations.starred_by and STAR in query.fields:
+            extra[STAR] = True
+        if extra:
+            return {**brief_row(brief, row_tags, query.fields, state.epoch), **extra}
         return runs.rows.row(
             view,
             brief.id,
