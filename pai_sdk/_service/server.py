@@ -94,7 +94,7 @@ logger = logging.getLogger(__name__)
 
 _OTHER_FILES = 1024  # databases, logs, objects
 _ABILITIES: tuple[Ability, ...] = (
-    *("stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines"),
+    *("stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "annotate"),
     "others",  # stop and delete jobs of other users
     "admin",
 )

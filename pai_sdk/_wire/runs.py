@@ -78,7 +78,7 @@ class RunRow(ExtensionBody):
     nonfinite: dict[str, dict[str, list[int]]] | None = None
 
 
-class ListedRun(RunRow):
+class RunListRow(RunRow):
     """A run in a list, with the annotations of its job; a long note is truncated."""
 
     star: bool | None = None
@@ -94,7 +94,7 @@ class RunList(ExtensionBody):
     conditions of the filter on the status are ignored.
     """
 
-    runs: list[ListedRun]
+    runs: list[RunListRow]
     tags: list[str]
     next: str | None
     total: int

@@ -24,7 +24,9 @@ DOWNLOADS_PATH = f"{PAGE_PATH}download/"
 STATIC_FOLDER = Path(__file__).parent / "static"
 """The built files of the page."""
 
-Ability = Literal["stop", "rerun", "delete", "files", "trace", "usage", "media", "pipelines", "others", "admin"]
+Ability = Literal[
+    "stop", "rerun", "delete", "annotate", "files", "trace", "usage", "media", "pipelines", "others", "admin"
+]
 _REQUESTS_PER_S = 1000.0
 
 

@@ -28,7 +28,7 @@ _MEDIA_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".svg": "image/svg+xml",
 }
-_CHANGES: frozenset[Ability] = frozenset({"stop", "rerun", "delete", "others"})
+_CHANGES: frozenset[Ability] = frozenset({"stop", "rerun", "delete", "annotate", "others"})
 _ASSET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NOT_BUILT = """<!doctype html>
 <html lang="en">

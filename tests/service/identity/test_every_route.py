@@ -75,6 +75,8 @@ def bodies(method: str, job_id: str) -> list[Any]:
         {"changes": {}, "token": "a-long-token"},
         {"path": "logs"},
         {"Enabled": False},
+        {"star": True, "note": "of another user", "archived": True},
+        {"fields": "q=a", "shared": True},
         {"Priority": 3, "Description": "of another user"},
         {"ResourceType": "Job", "ResourceId": [job_id], "Tag": [{"Key": "animal", "Value": "none"}]},
     ]

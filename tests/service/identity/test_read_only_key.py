@@ -17,7 +17,7 @@ from sqlalchemy import MetaData, create_engine, select
 
 from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
-from pai_sdk._service.state.models import AuditRow
+from pai_sdk._service.state.models import AuditRow, JobStar, SavedViewRow
 from pai_sdk._wire.dlc.actions import API_VERSION
 from tests.service.dlc.dlc_client import DlcClient, dlc_body
 from tests.service.fakes import ScriptedExecutor
@@ -27,6 +27,8 @@ from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, running_service
 
+# A reader puts stars on jobs, and saves views.
+ITS_OWN_TABLES = (AuditRow.__tablename__, JobStar.__tablename__, SavedViewRow.__tablename__)
 ITS_OWN = ("nonces", "locks", "service.log")  # what every request changes, whatever it asks for
 
 
@@ -84,7 +86,7 @@ def rows(url: str) -> dict[str, list[Any]]:
         found = {
             table.name: sorted(map(repr, connection.execute(select(table))))
             for table in described.sorted_tables
-            if table.name not in (AuditRow.__tablename__, "service_lease")
+            if table.name not in (*ITS_OWN_TABLES, "service_lease")
         }
     engine.dispose()
     return found

@@ -39,8 +39,8 @@ def save_view(database: Database, principal: Principal, name: str, view: NewView
     row = SavedViewRow(owner=principal.user, name=name, is_shared=view.shared, modified_at=time.time())
     row.fields = view.fields
     with database.write() as session:
-        others = SavedViewRow.owner == principal.user, SavedViewRow.name != name
-        if (session.scalar(select(func.count()).where(*others)) or 0) >= MAX_VIEWS:
+        conditions = SavedViewRow.owner == principal.user, SavedViewRow.name != name
+        if (session.scalar(select(func.count()).where(*conditions)) or 0) >= MAX_VIEWS:
             raise invalid_parameter(f"A user can have {MAX_VIEWS} views; delete one of them first.")
         session.merge(row)
     return _wire(row, principal)

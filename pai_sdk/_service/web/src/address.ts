@@ -62,6 +62,11 @@ export function withoutRun(): Fields {
   return kept;
 }
 
+/** The fields of a view that others can open: without a run, and without the code of a link. */
+export function viewFields(fields: Fields = address.value): Fields {
+  return Object.fromEntries(Object.entries(fields).filter(([name]) => !["run", "pipeline", "tab", "code", ...OF_TABS].includes(name)));
+}
+
 function show(fields: Fields, replace: boolean): void {
   const fragment = `#${writeFields(fields)}`;
   address.value = readFields(fragment);

@@ -32,6 +32,10 @@ export const ROUTES = {
   rerun: { method: "POST", path: `${ONE}/rerun`, query: [] },
   stop: { method: "POST", path: `${ONE}/stop`, query: [] },
   remove: { method: "DELETE", path: ONE, query: [] },
+  annotate: { method: "PATCH", path: `${ONE}/annotations`, query: [] },
+  views: { method: "GET", path: "/api/v1/views", query: [] },
+  saveView: { method: "PUT", path: "/api/v1/views/{name}", query: [] },
+  deleteView: { method: "DELETE", path: "/api/v1/views/{name}", query: [] },
   compare: { method: "POST", path: "/api/v1/compare", query: [] },
   hparams: { method: "POST", path: "/api/v1/hparams/diff", query: [] },
   queue: { method: "GET", path: "/api/v1/queue", query: [] },
@@ -45,7 +49,7 @@ type Routes = typeof ROUTES;
 export type Route = keyof Routes;
 
 export interface Options<R extends Route> {
-  run?: string;
+  run?: string; // or the name of a view
   query?: Partial<Record<Routes[R]["query"][number], string | number | boolean | undefined>>;
   body?: unknown;
   headers?: Record<string, string>;

@@ -1,7 +1,7 @@
 // What this page is of: a service with jobs, or a folder of runs.
 import { signal } from "@preact/signals";
 
-export type Can = "stop" | "rerun" | "delete" | "files" | "trace" | "usage" | "media" | "pipelines";
+export type Can = "stop" | "rerun" | "delete" | "files" | "trace" | "usage" | "media" | "pipelines" | "annotate";
 
 export interface About {
   kind: "service" | "folder";

@@ -10,10 +10,11 @@ import { Chips } from "./list/chips.tsx";
 import { columnOf, factOf, keysOf, splitKey, titleOf, usualKeys } from "./list/columns.ts";
 import { Empty } from "./list/empty.tsx";
 import { FilterBox } from "./list/filter_box.tsx";
-import { ColumnsMenu, Menu, ViewsMenu } from "./list/menu.tsx";
+import { ColumnsMenu, Menu } from "./list/menu.tsx";
 import { Picked } from "./list/picked.tsx";
 import { Rows } from "./list/rows.tsx";
 import { shortKey } from "./list/suggest.ts";
+import { ViewsMenu } from "./list/views_menu.tsx";
 import "./list.css";
 
 const cols = field("cols");

@@ -4,9 +4,11 @@ import { go, linkTo, withoutRun, withoutTab } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { duration, moment } from "../../format.ts";
+import { Star } from "../../parts/annotations.tsx";
 import { Age, copyText, Status } from "../../parts/basics.tsx";
-import { can } from "../../place.ts";
+import { about, can } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
+import { Annotated, Archive } from "./annotations.tsx";
 import { Confirm } from "./dialog.tsx";
 import { Rerun } from "./rerun.tsx";
 import type { JobDetail, RunDetail } from "./wire.ts";
@@ -23,6 +25,7 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
         <span class="job-colour" style={{ background: colourOf(run.id) }} />
         <h1>{run.name ?? run.id}</h1>
         <Status status={job?.status ?? run.status} place={job?.queue_place ?? undefined} />
+        {job?.annotations && <Star id={run.id} name={run.name ?? run.id} isOn={job.annotations.star} />}
         {job && <Actions id={run.id} name={run.name ?? run.id} job={job} />}
       </div>
       <p class="job-facts soft">
@@ -34,6 +37,7 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
           <a key={name} class="job-label" href={linkTo({ q: `labels.${word(name)}=${word(value)}` })}>{name}={value}</a>
         ))}
       </p>
+      {job?.annotations && <Annotated id={run.id} annotations={job.annotations} canChange={canAnnotate(job)} />}
       {job?.message && !job.failure && <p class="soft">{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>}
     </header>
   );
@@ -51,7 +55,7 @@ function PartOf({ labels }: { labels: Readonly<Record<string, string>> }) {
 }
 
 // A name or value as the filter's language has it.
-function word(text: string): string {
+export function word(text: string): string {
   return /^[\w./-]+$/.test(text) ? text : `"${text.replace(/["\\]/g, "\\$&")}"`;
 }
 
@@ -92,6 +96,10 @@ function Times({ job }: { job: JobDetail }) {
   );
 }
 
+function canAnnotate(job: JobDetail): boolean {
+  return (job.can ?? about.value?.can ?? []).includes("annotate");
+}
+
 function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }) {
   const [asking, setAsking] = useState<"" | "stop" | "delete" | "rerun">("");
   const [isStopping, setStopping] = useState(false);
@@ -113,6 +121,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
       )}
       {can("rerun") && <button onClick={() => setAsking("rerun")}>{t("Re-run …")}</button>}
       <a class="button" href={linkTo({ ...withoutTab(), tab: "request" })}>{t("Compare request")}</a>
+      {job.annotations && canAnnotate(job) && <Archive id={id} isArchived={job.annotations.archived} />}
       {can("delete") && isOver && <button class="danger" onClick={() => setAsking("delete")}>{t("Delete")}</button>}
       {asking === "stop" && (
         <Confirm title={t("Stop this job?")} text={t("{name} ends; its checkpoints and log stay.", { name })} yes={t("Stop the job")} act={stop} close={close} />

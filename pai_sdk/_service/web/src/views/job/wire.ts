@@ -1,4 +1,5 @@
 // What the routes of one run and its job respond with. Times are seconds since 1970.
+import type { Annotations } from "../../parts/annotations.tsx";
 import type { Run } from "../../runs.ts";
 
 export interface Tag {
@@ -13,7 +14,7 @@ export interface Tag {
   inf_count?: number;
 }
 
-export interface RunDetail extends Run {
+export interface RunDetail extends Omit<Run, "tags"> {
   tags: Tag[];
   uri?: string;
 }
@@ -53,6 +54,8 @@ export interface JobDetail {
   request: Record<string, unknown>;
   labels: Record<string, string>;
   owner?: string | null;
+  annotations?: Annotations | null;
+  can?: string[];
 }
 
 export interface Mark {

@@ -38,6 +38,8 @@ const JOB: Readonly<Record<string, (run: Run) => string>> = {
   },
   owner: (run) => run.owner ?? "",
   cost: (run) => String(run.cost ?? ""),
+  tags: (run) => run.tags?.join(", ") ?? "",
+  note: (run) => run.note ?? "",
   instance_type: (run) => [run.instance_type, (run.instance_count ?? 1) > 1 && `× ${run.instance_count}`].filter(Boolean).join(" "),
 };
 export const FACTS = ["last", "min", "max"] as const;
@@ -130,7 +132,7 @@ function numbers(column: { key: string; title: string }, runs: readonly Run[], v
 
 /** What a heading says for a key without a group. */
 export function titleOf(key: string): string {
-  return { cause: t("Cause"), duration: t("Duration"), owner: t("Owner"), instance_type: t("Instances"), cost: t("Cost") }[key] ?? splitKey(key)[1];
+  return { cause: t("Cause"), duration: t("Duration"), owner: t("Owner"), instance_type: t("Instances"), cost: t("Cost"), tags: t("Tags"), note: t("Note") }[key] ?? splitKey(key)[1];
 }
 
 /** The width of a column in pixels, from its longest texts: the rows on the screen alone would make it jump. */
@@ -207,4 +209,6 @@ chinese({
   "Owner": "所有者",
   "Instances": "实例",
   "Cost": "费用",
+  "Tags": "标签",
+  "Note": "备注",
 });

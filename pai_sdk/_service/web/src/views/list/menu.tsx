@@ -1,10 +1,8 @@
-// Menus above the list: which columns it has, and views that were saved under a name.
+// Menus above the list, and the one of its columns.
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { address, change, linkTo, readFields, writeFields } from "../../address.ts";
-import { copyText } from "../../parts/basics.tsx";
-import { about } from "../../place.ts";
+import { change } from "../../address.ts";
 import { list } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
 import { FACTS, keysOf, splitKey, titleOf } from "./columns.ts";
@@ -73,61 +71,9 @@ export function ColumnsMenu({ keys }: { keys: readonly string[] }) {
   );
 }
 
-type Saved = Record<string, string>;
-
-/** Saved views are kept in this browser, for this place; each is an address. */
-export function ViewsMenu() {
-  const place = `pai-ui-views ${about.value?.place}`;
-  const saved = useSignal<Saved>(savedIn(place));
-  const name = useSignal("");
-  const keep = (views: Saved): void => {
-    saved.value = views;
-    localStorage.setItem(place, JSON.stringify(views));
-  };
-  const save = (event: Event): void => {
-    event.preventDefault();
-    if (name.value.trim()) keep({ ...saved.value, [name.value.trim()]: writeFields(address.value) });
-    name.value = "";
-  };
-  return (
-    <Menu title={t("Views")}>
-      <form onSubmit={save}>
-        <input aria-label={t("Name of this view")} placeholder={t("Name of this view")} value={name.value} onInput={(event) => (name.value = event.currentTarget.value)} />
-        <button>{t("Save")}</button>
-      </form>
-      <ul>
-        {Object.entries(saved.value).map(([title, fields]) => (
-          <li key={title}>
-            <a href={linkTo(readFields(fields))}>{title}</a>
-            <button class="plain" aria-label={t("Delete the view {name}", { name: title })} onClick={() => keep(without(saved.value, title))}>✕</button>
-          </li>
-        ))}
-      </ul>
-      <button onClick={() => void copyText(location.href)}>{t("Copy the link to this view")}</button>
-    </Menu>
-  );
-}
-
-function savedIn(place: string): Saved {
-  try {
-    return JSON.parse(localStorage.getItem(place) ?? "{}") as Saved;
-  } catch {
-    return {};
-  }
-}
-
-function without(views: Saved, name: string): Saved {
-  const { [name]: _, ...rest } = views;
-  return rest;
-}
-
 chinese({
   "Columns": "列",
   "Search columns": "搜索列",
   "The usual ones": "默认列",
   "{n} more; search for them": "还有 {n} 个，请搜索",
-  "Name of this view": "视图名称",
-  "Save": "保存",
-  "Delete the view {name}": "删除视图 {name}",
-  "Copy the link to this view": "复制此视图的链接",
 });

@@ -4,9 +4,10 @@ import { useEffect, useRef } from "preact/hooks";
 import { address, linkTo } from "../../address.ts";
 import { ask, Refusal } from "../../api.ts";
 import { Notice } from "../../parts/basics.tsx";
-import { can } from "../../place.ts";
+import { about, can } from "../../place.ts";
 import { isPart, list, names, pick, picked, readList, shown } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
+import { AnnotatePicked } from "./annotations.tsx";
 import { isOver } from "./columns.ts";
 
 type Action = "stop" | "remove";
@@ -20,13 +21,18 @@ export function Picked() {
   const problems = useSignal<string[]>([]);
   const hidden = isPart.value ? 0 : picked.value.length - shown.value.length;
   const running = runningOf(picked.value);
+  const each = async (ids: readonly string[], call: (id: string) => Promise<unknown>): Promise<Map<string, unknown>> => {
+    problems.value = [];
+    const failed = await forEach(ids, call, (number) => (left.value = number));
+    problems.value = [...failed].map(([id, error]) => `${nameOf(id)}: ${error instanceof Refusal ? error.message : t("the service does not answer")}`);
+    readList();
+    return failed;
+  };
   const act = async (what: Action): Promise<void> => {
     const ids = what === "stop" ? running : picked.value;
-    [asked.value, problems.value] = [undefined, []];
-    const failed = await forEach(ids, (run) => ask(what, { run }), (number) => (left.value = number));
-    problems.value = [...failed].map(([id, error]) => `${nameOf(id)}: ${error instanceof Refusal ? error.message : t("the service does not answer")}`);
+    asked.value = undefined;
+    const failed = await each(ids, (run) => ask(what, { run }));
     if (what === "remove") pick(picked.value.filter((id) => !ids.includes(id) || failed.has(id)));
-    readList();
   };
   if (picked.value.length === 0 && problems.value.length === 0) return null;
   return (
@@ -38,6 +44,7 @@ export function Picked() {
           <a class="button" href={linkTo({ ...address.value, view: "hparams" })}>{t("Compare hyperparameters")}</a>
           {can("stop") && <button disabled={running.length === 0 || left.value > 0} onClick={() => (asked.value = "stop")}>{t("Stop…")}</button>}
           {can("delete") && <button disabled={left.value > 0} onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
+          {about.value?.kind === "service" && <AnnotatePicked each={(call) => void each(picked.value, call)} isBusy={left.value > 0} />}
           {left.value > 0 && <span class="soft" role="status">{t("{n} jobs left", { n: left.value })}</span>}
           {hidden > 0 && <span class="soft">{t("{n} of them are not in this list", { n: hidden })}</span>}
         </>

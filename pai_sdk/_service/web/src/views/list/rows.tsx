@@ -6,8 +6,10 @@ import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { address, change, go, linkTo } from "../../address.ts";
 import { colourOf } from "../../colours.ts";
 import { age, duration } from "../../format.ts";
+import { Star } from "../../parts/annotations.tsx";
 import { Age, Status } from "../../parts/basics.tsx";
 import { isPhone } from "../../parts/clock.ts";
+import { about } from "../../place.ts";
 import { list, listOf, names, pick, picked, sort, type Run } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
 import { Card } from "./card.tsx";
@@ -118,6 +120,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   );
   const name = (run: Run, tab: number) => (
     <>
+      {about.value?.kind === "service" && <Star id={run.id} name={nameOf(run)} isOn={run.star ?? false} tab={tab} />}
       <i class="dot" style={{ background: colourOf(run.id) }} />
       <a tabIndex={tab} href={linkTo({ ...kept(), run: run.id })} title={run.id}>{nameOf(run)}</a>
       {(run.error || run.damaged) && <Warning text={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })} />}
@@ -193,7 +196,7 @@ function Cell({ column, run }: { column: Column; run: Run }) {
 function widthsOf(runs: readonly Run[], columns: readonly Column[]) {
   const statuses = runs.map((run) => `○ ${run.status ?? ""}${run.queue_place === undefined ? "" : ` ${t("no. {n} in the queue", { n: run.queue_place })}`}`);
   return {
-    name: widthOf(t("Name"), runs.map((run) => `●  ${nameOf(run)}`)),
+    name: widthOf(t("Name"), runs.map((run) => `★ ●  ${nameOf(run)}`)),
     status: widthOf(t("Status"), statuses),
     created: widthOf(t("Created"), [age(Date.now() / 1000 - 7000)]),
     others: columns.map((column) => widthOf(column.title, texts(column, runs))),

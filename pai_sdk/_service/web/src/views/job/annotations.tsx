@@ -1,0 +1,115 @@
+// The tags and the note of a job, and its archive. Users who may only see the job see them as text.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { linkTo } from "../../address.ts";
+import { Refusal } from "../../api.ts";
+import { annotate, type Annotations, type Changes } from "../../parts/annotations.tsx";
+import { Notice } from "../../parts/basics.tsx";
+import { chinese, t } from "../../words.ts";
+import { wordsOf } from "./dialog.tsx";
+import { word } from "./job_head.tsx";
+
+interface Draft {
+  note: string;
+  v: number; // of the note that it replaces
+}
+
+export function Annotated({ id, annotations, canChange }: { id: string; annotations: Annotations; canChange: boolean }) {
+  // What the service responds to a change is shown at once; the job is read again a moment later.
+  const [now, setNow] = useState(annotations);
+  useEffect(() => setNow(annotations), [JSON.stringify(annotations)]);
+  const [draft, setDraft] = useState<Draft | undefined>();
+  const [tag, setTag] = useState("");
+  const [refused, setRefused] = useState("");
+  const [theirs, setTheirs] = useState<string | undefined>();
+  const change = async (changes: Changes): Promise<boolean> => {
+    setRefused("");
+    try {
+      setNow(await annotate(id, changes));
+      return true;
+    } catch (error) {
+      if ((error as Refusal).code === "NOTE_CHANGED") {
+        const latest = await annotate(id, {});
+        setNow(latest);
+        setTheirs(latest.note);
+        setDraft((mine) => mine && { ...mine, v: latest.v });
+      } else setRefused(wordsOf(error));
+      return false;
+    }
+  };
+  const box = useRef<HTMLTextAreaElement>(null);
+  useEffect(() => box.current?.focus(), [draft === undefined]);
+  const close = (): void => {
+    setDraft(undefined);
+    setTheirs(undefined);
+  };
+  const save = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    if (draft && (await change(draft))) close();
+  };
+  const addTag = async (event: Event): Promise<void> => {
+    event.preventDefault();
+    if (tag.trim() && (await change({ add_tags: [tag.trim()] }))) setTag("");
+  };
+  return (
+    <div class="annotated">
+      <p class="job-facts">
+        {now.tags.map((name) => (
+          <span key={name} class="job-label">
+            <a href={linkTo({ q: `tags=${word(name)}` })}>{name}</a>
+            {canChange && <button class="plain" aria-label={t("Remove the tag {name}", { name })} onClick={() => void change({ remove_tags: [name] })}>✕</button>}
+          </span>
+        ))}
+      </p>
+      {canChange && (
+        <form class="add-tag" onSubmit={(event) => void addTag(event)}>
+          <input aria-label={t("New tag")} placeholder={t("New tag")} maxLength={64} value={tag} onInput={(event) => setTag(event.currentTarget.value)} />
+          {tag && <button>{t("Add")}</button>}
+        </form>
+      )}
+      {canChange && !draft && <button class="plain" onClick={() => setDraft(now)}>{now.note ? t("Edit the note") : t("Add a note")}</button>}
+      {refused && <Notice kind="bad">{refused}</Notice>}
+      {draft ? (
+        <form class="note-form" onSubmit={(event) => void save(event)}>
+          {theirs !== undefined && (
+            <Notice kind="bad">
+              {t("Another user has changed the note meanwhile. It is now as follows; Save replaces it by yours.")}
+              <p class="note">{theirs}</p>
+            </Notice>
+          )}
+          <textarea aria-label={t("Note")} rows={5} maxLength={10_000} ref={box} value={draft.note} onInput={(event) => setDraft({ ...draft, note: event.currentTarget.value })} />
+          <div class="buttons">
+            <button class="main">{t("Save")}</button>
+            <button type="button" onClick={close}>{t("Cancel")}</button>
+          </div>
+        </form>
+      ) : (
+        now.note && <p class="note">{now.note}</p>
+      )}
+    </div>
+  );
+}
+
+export function Archive({ id, isArchived }: { id: string; isArchived: boolean }) {
+  const [wanted, setWanted] = useState(isArchived);
+  useEffect(() => setWanted(isArchived), [isArchived]);
+  const toggle = (): void => {
+    setWanted(!wanted);
+    annotate(id, { archived: !wanted }).catch(() => setWanted(wanted));
+  };
+  return <button title={t("Archived jobs are in the list with the filter archived=true only.")} onClick={toggle}>{wanted ? t("Unarchive") : t("Archive")}</button>;
+}
+
+chinese({
+  "Remove the tag {name}": "删除标签 {name}",
+  "New tag": "新标签",
+  "Add": "添加",
+  "Edit the note": "编辑备注",
+  "Add a note": "添加备注",
+  "Another user has changed the note meanwhile. It is now as follows; Save replaces it by yours.": "另一位用户已更改备注。现在的内容如下；保存会用您的内容替换它。",
+  "Note": "备注",
+  "Save": "保存",
+  "Cancel": "取消",
+  "Archived jobs are in the list with the filter archived=true only.": "已归档的作业只在使用筛选 archived=true 时出现在列表中。",
+  "Unarchive": "取消归档",
+  "Archive": "归档",
+});
