@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
+from pai_sdk._service.services.runs.page_filter import page_filter
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user, with_new_key
@@ -19,7 +21,8 @@ PUBLIC = [{"Key": ACCESSIBILITY_LABEL, "Value": "PUBLIC"}]
 def annotate(client: Client, job_id: str, **changes: Any) -> dict[str, Any]:
     answer = client.call("PATCH", f"/runs/{job_id}/annotations", body=changes)
     assert answer.status_code == 200, answer.text
-    return answer.json()
+    found: dict[str, Any] = answer.json()
+    return found
 
 
 def refused(client: Client, job_id: str, **changes: Any) -> tuple[int, str]:
@@ -30,6 +33,10 @@ def refused(client: Client, job_id: str, **changes: Any) -> tuple[int, str]:
 def listed(client: Client, filter: str = "") -> dict[str, dict[str, Any]]:
     rows = client.get("/runs", filter=filter, fields="star,tags,note,archived")["runs"]
     return {row["id"]: {name: value for name, value in row.items() if name not in ("id", "v")} for row in rows}
+
+
+def is_starred(client: Client, job_id: str) -> bool:
+    return bool(listed(client).get(job_id, {}).get("star"))
 
 
 @pytest.fixture
@@ -102,7 +109,7 @@ def test_a_star_is_the_users_own_and_the_rest_is_for_all_who_see_the_job(service
         for changes in ({"note": "mine"}, {"add_tags": ["mine"]}, {"archived": True}, {"tags": [], "star": False}):
             assert refused(client, job_id, **changes) == (403, "Forbidden.NoPermission")
         assert refused(client, private, star=True)[0] == 404
-        until(lambda client=client: listed(client)[job_id].get("star"), "the star")
+        until(partial(is_starred, client, job_id), "the star")
     assert annotate(alice, job_id)["star"] is False
     assert annotate(service, job_id)["star"] is False
     found = annotate(service, job_id, star=True, note="by the operator")
@@ -180,6 +187,23 @@ def test_the_list_has_annotations_and_leaves_archived_jobs_out(service: Client) 
     assert "tags" in service.get(f"/runs/{plain}")  # those of event files
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", " archived=false"),
+        ("star=true", 'starred_by="bob" archived=false'),
+        ("a star == false", 'a starred_by!="bob" archived=false'),
+        ("star!=true archived=true", 'starred_by!="bob" archived=true'),
+        ("star!=false id=x", 'starred_by="bob" id=x'),
+        ('name="star=true" star=truer', 'name="star=true" star=truer archived=false'),
+        ("note~'archived=true' grid=3", "note~'archived=true' grid=3 archived=false"),
+        (r'note~"a\" star=true"', r'note~"a\" star=true" archived=false'),
+    ],
+)
+def test_the_filter_of_a_user(text: str, expected: str) -> None:
+    assert page_filter(text, "bob") == expected
+
+
 def test_a_long_note_is_cut_in_the_list(service: Client) -> None:
     job_id = service.create(job_body())
     annotate(service, job_id, note="x" * 10_000)
@@ -244,8 +268,8 @@ def test_a_view_is_shared_with_the_members_of_ones_workspaces(service: Client) -
         assert client.call("DELETE", "/views/ours").status_code == 404
     assert views(dave) == {}
     assert reader.call("PUT", "/views/mine", body={"fields": ""}).status_code == 200
-    shared = reader.call("PUT", "/views/mine", body={"fields": "", "shared": True})
-    assert (shared.status_code, shared.json()["Code"]) == (403, "Forbidden.NoPermission")
+    refusal = reader.call("PUT", "/views/mine", body={"fields": "", "shared": True})
+    assert (refusal.status_code, refusal.json()["Code"]) == (403, "Forbidden.NoPermission")
     assert service.call("PUT", "/views/all", body={"fields": "", "shared": True}).status_code == 200
     assert "all" in views(dave)
     assert service.call("DELETE", "/users/alice").status_code == 200

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from sqlalchemy import ColumnElement, delete, func, or_, select, true
+from sqlalchemy import ColumnElement, func, or_, select, true
 
 from pai_sdk._service.identity.principal import OPERATOR, Principal
 from pai_sdk._service.state.database import Database
@@ -32,8 +32,8 @@ def list_views(database: Database, principal: Principal) -> SavedViews:
 
 def save_view(database: Database, principal: Principal, name: str, view: NewView) -> SavedView:
     """Saves a view of a user under a name, or replaces it."""
-    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not name.isprintable():
-        raise invalid_parameter(f"name: is not a name of 1 to {_MAX_NAME_LENGTH} printable characters.")
+    if not name.strip() or len(name) > _MAX_NAME_LENGTH or not name.isprintable() or "/" in name:
+        raise invalid_parameter(f"name: is not a name of 1 to {_MAX_NAME_LENGTH} printable characters without /.")
     if view.shared:
         principal.require("submit")
     row = SavedViewRow(owner=principal.user, name=name, is_shared=view.shared, modified_at=time.time())
@@ -48,10 +48,11 @@ def save_view(database: Database, principal: Principal, name: str, view: NewView
 
 def delete_view(database: Database, principal: Principal, name: str) -> None:
     """Deletes a view of a user; raises WireError if they have none of this name."""
-    mine = SavedViewRow.owner == principal.user, SavedViewRow.name == name
     with database.write() as session:
-        if not session.execute(delete(SavedViewRow).where(*mine)).rowcount:
+        row = session.get(SavedViewRow, (principal.user, name))
+        if row is None:
             raise WireError(404, "VIEW_NOT_FOUND", f"You have no view {name[:_MAX_NAME_LENGTH]!r}.")
+        session.delete(row)
 
 
 def _shared_with(principal: Principal) -> ColumnElement[bool]:

@@ -15,7 +15,7 @@ pytest.importorskip("numpy")
 
 from pai_sdk._data.run.events.series import Point, TagSummary
 from pai_sdk._data.run.watch.filter import metric_value, parse_filter, parse_key
-from pai_sdk._data.run.watch.records import RunBrief
+from pai_sdk._data.run.watch.records import RunAnnotations, RunBrief
 from pai_sdk.errors import InvalidInputError, Problem
 
 
@@ -208,3 +208,22 @@ def test_keys() -> None:
     assert metric_value(BRIEF, "acc.max") == 7.0
     assert metric_value(BRIEF, "note") is None
     assert metric_value(BRIEF, "loss.median") is None
+
+
+def test_annotations_are_compared_tag_by_tag() -> None:
+    brief = RunBrief(
+        "a", annotations=RunAnnotations(("best of", "paper"), "Line one\nline two", False, ("", "bob"))
+    )
+    for text, expected in (
+        *(("tags=paper", True), ('tags="best of"', True), ("tags=best", False), ("tags~BEST", True)),
+        *(("tags!=paper", False), ("tags!=x,y", True), ("tags=x,paper", True), ("tags!~pap", False)),
+        *(("note~TWO", True), ("note!~two", False), ("archived=false", True), ("archived=true", False)),
+        *(('starred_by=""', True), ("starred_by=bob", True), ("starred_by=bo", False), ("starred_by!=eve", True)),
+    ):
+        assert parse_filter(text).matches(brief) is expected, text
+        assert parse_filter(text).matches(RunBrief("b")) is (text in _OF_NONE), text
+    with pytest.raises(InvalidInputError, match="cannot be ordered"):
+        parse_filter("tags<x")
+
+
+_OF_NONE = ("tags!=paper", "tags!=x,y", "tags!~pap", "note!~two", "archived=false", "starred_by!=eve")
