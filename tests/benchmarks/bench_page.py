@@ -174,7 +174,7 @@ def _line(page: Page, number: int) -> Locator:
 def _sizes() -> dict[str, float | str]:
     """All that there is, in KB; and TensorBoard's."""
     assets = ROOT / "pai_sdk/_service/web/static/assets"
-    sizes = {file.name: file.stat().st_size / 1024 for file in assets.glob("*.gz")}
+    sizes = {file.name: file.stat().st_size / 1024 for file in assets.glob("*.br")}
     web = Path(tensorboard.__file__).parent / "webfiles.zip"
     with zipfile.ZipFile(web) as files:
         script = gzip.compress(files.read("index.js"), 9)

@@ -28,6 +28,7 @@ _MEDIA_TYPES = {
     ".txt": "text/plain; charset=utf-8",
     ".svg": "image/svg+xml",
 }
+_ENCODINGS = {"br": ".br", "gzip": ".gz"}  # the smaller one first
 _CHANGES: frozenset[Ability] = frozenset({"stop", "rerun", "delete", "annotate", "others"})
 _ASSET = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 _NOT_BUILT = """<!doctype html>
@@ -92,9 +93,11 @@ def show_asset(request: Request, page: PageOf, name: str) -> Response:
     if content is None:
         raise WireError(404, "InvalidAction.NotFound", f"The page has no file {name[:100]!r}.")
     headers = {**IMMUTABLE, "Vary": "Accept-Encoding"}
-    zipped = _read(page.settings.static / "assets" / f"{name}.gz") if _accepts_gzip(request) else None
-    if zipped is not None:
-        content, headers["Content-Encoding"] = zipped, "gzip"
+    for encoding, suffix in _ENCODINGS.items():
+        zipped = _read(page.settings.static / "assets" / f"{name}{suffix}") if _accepts(request, encoding) else None
+        if zipped is not None:
+            content, headers["Content-Encoding"] = zipped, encoding
+            break
     return Response(content, media_type=_MEDIA_TYPES[Path(name).suffix], headers=headers)
 
 
@@ -169,11 +172,11 @@ def _read(file: Path) -> bytes | None:
         return None
 
 
-def _accepts_gzip(request: Request) -> bool:
-    """Returns whether the browser accepts gzip with a weight above 0."""
+def _accepts(request: Request, encoding: str) -> bool:
+    """Returns whether the browser accepts an encoding with a weight above 0."""
     for part in request.headers.get("accept-encoding", "").lower().split(","):
         name, _, weight = part.replace(" ", "").partition(";q=")
-        if name == "gzip":
+        if name == encoding:
             return weight not in ("0", "0.0", "0.00", "0.000")
     return False
 

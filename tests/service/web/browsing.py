@@ -73,5 +73,6 @@ def built_page(folder: Path) -> Path:
         (folder / "assets" / name).write_bytes(content)
         if not name.endswith(".txt"):
             (folder / "assets" / f"{name}.gz").write_bytes(gzip.compress(content, mtime=0))
+            (folder / "assets" / f"{name}.br").write_bytes(b"br:" + content)
     (folder / "secret.js").write_text("outside of the assets")
     return folder

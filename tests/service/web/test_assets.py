@@ -46,10 +46,13 @@ def test_an_asset_is_kept_for_a_year_and_sent_compressed(
     assert (plain.status, plain.content) == (200, content)
     assert plain.headers["content-type"] == f"{media_type}; charset=utf-8"
     assert "content-encoding" not in plain.headers
-    zipped = ask_as_browser(port, "GET", f"/ui/assets/{name}", Accept_Encoding="br;q=1.0, gzip;q=0.8")
+    zipped = ask_as_browser(port, "GET", f"/ui/assets/{name}", Accept_Encoding="br;q=0, gzip;q=0.8")
     assert (zipped.headers["content-encoding"], gzip.decompress(zipped.content)) == ("gzip", content)
-    assert zipped.headers["content-type"] == f"{media_type}; charset=utf-8"
-    for answer in (plain, zipped):
+    smaller = ask_as_browser(port, "GET", f"/ui/assets/{name}", Accept_Encoding="gzip, deflate, br, zstd")
+    assert (smaller.headers["content-encoding"], smaller.content) == ("br", b"br:" + content)
+    for answer in (zipped, smaller):
+        assert answer.headers["content-type"] == f"{media_type}; charset=utf-8"
+    for answer in (plain, zipped, smaller):
         assert {"max-age=31536000", "immutable"} <= set(answer.headers["cache-control"].split(", "))
         assert answer.headers["vary"] == "Accept-Encoding"
         assert answer.headers["x-content-type-options"] == "nosniff"
@@ -83,6 +86,7 @@ def test_a_file_without_a_compressed_twin_is_sent_as_it_is(port: int) -> None:
         "%2fetc%2fpasswd",
         "app-1a2b.js%00",
         "app-1a2b.js.gz",
+        "app-1a2b.js.br",
         ".js",
         "x" * 5000 + ".js",
     ],

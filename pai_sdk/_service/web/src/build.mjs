@@ -1,14 +1,14 @@
 // Builds the page into ../static, or compares it with what is there: node build.mjs [--check] [--out FOLDER]
 //
-// The same sources give the same bytes. Names have a hash of the content, so browsers may keep the files; each has a
-// twin that is compressed already. A view is loaded when it is shown first, and the Chinese texts, which stand in the
+// The same sources give the same bytes. Names have a hash of the content, so browsers may keep the files; each has
+// twins that are compressed already: by Brotli, which browsers accept over HTTPS and from this machine, and by gzip. A view is loaded when it is shown first, and the Chinese texts, which stand in the
 // files that use them, are one file of their own. The style of all views is one file.
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { gzipSync } from "node:zlib";
+import { brotliCompressSync, gzipSync } from "node:zlib";
 import * as esbuild from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
@@ -70,6 +70,7 @@ function setUp(build) {
 const files = new Map();
 const entries = Object.entries(script.metafile.outputs);
 let allBytes = 0;
+let gzipBytes = 0;
 let firstBytes = 0;
 const first = firstLoaded();
 for (const { path, contents } of script.outputFiles) add(`assets/${basename(path)}`, Buffer.from(contents), first.has(basename(path)));
@@ -91,7 +92,7 @@ for (const [what, bytes, most] of [["until the list is shown", firstBytes, MOST_
 if (options.check) compare();
 else write();
 const inKb = (bytes) => `${(bytes / 1024).toFixed(1)} KB`;
-console.log(`${options.check ? "unchanged" : "built"}: ${inKb(firstBytes)} compressed until the list is shown, ${inKb(allBytes)} in all`);
+console.log(`${options.check ? "unchanged" : "built"}: ${inKb(firstBytes)} compressed until the list is shown, ${inKb(allBytes)} in all, ${inKb(gzipBytes)} by gzip`);
 
 // The scripts of the entry, those that it imports at once, and those of the list.
 function firstLoaded() {
@@ -110,9 +111,12 @@ function add(name, content, isFirst) {
   const zipped = gzipSync(content, { level: 9 });
   zipped[9] = 255; // the operating system, which the same content must not depend on
   files.set(name, content);
+  const smaller = brotliCompressSync(content);
   files.set(`${name}.gz`, zipped);
-  allBytes += zipped.length;
-  if (isFirst) firstBytes += zipped.length;
+  files.set(`${name}.br`, smaller);
+  allBytes += smaller.length;
+  gzipBytes += zipped.length;
+  if (isFirst) firstBytes += smaller.length;
 }
 
 function present() {
@@ -132,7 +136,7 @@ function write() {
 function compare() {
   const differing = [...files.keys()].filter((name) => {
     const path = join(folder, name);
-    return !existsSync(path) || (!name.endsWith(".gz") && !readFileSync(path).equals(files.get(name)));
+    return !existsSync(path) || (!/\.(br|gz)$/.test(name) && !readFileSync(path).equals(files.get(name)));
   });
   const unknown = present().filter((name) => !files.has(name));
   const wrong = [...differing, ...unknown];
