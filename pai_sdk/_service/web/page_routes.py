@@ -94,7 +94,9 @@ def show_asset(request: Request, page: PageOf, name: str) -> Response:
         raise WireError(404, "InvalidAction.NotFound", f"The page has no file {name[:100]!r}.")
     headers = {**IMMUTABLE, "Vary": "Accept-Encoding"}
     for encoding, suffix in _ENCODINGS.items():
-        zipped = _read(page.settings.static / "assets" / f"{name}{suffix}") if _accepts(request, encoding) else None
+        if not _accepts(request, encoding):
+            continue
+        zipped = _read(page.settings.static / "assets" / f"{name}{suffix}")
         if zipped is not None:
             content, headers["Content-Encoding"] = zipped, encoding
             break
