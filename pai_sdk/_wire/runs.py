@@ -5,7 +5,7 @@ Rows, curves and points are built without these models, which only describe them
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -245,13 +245,35 @@ class LogOfRun(ExtensionBody):
     instances: list[str]
 
 
+class ShownLogLine(LogLineOfRun):
+    """A line of a filtered log; `is_match` is false for a line before or after one that matches."""
+
+    is_match: bool
+
+
+class FilteredLogOfRun(ExtensionBody):
+    """The lines of a log that match a filter.
+
+    `first` is the number of the first line among them, and `total` their number. `complete` is true if no line will
+    follow; `trouble` says why lines are missing: `time` if a repeated request continues the search.
+    """
+
+    lines: list[ShownLogLine]
+    first: int
+    total: int
+    complete: bool
+    instances: list[str]
+    trouble: str
+
+
 class FileEntry(ExtensionBody):
-    """A file, or a folder with its total size."""
+    """A file, or a folder with the size of its files; `is_partial` if some of them were not counted."""
 
     name: str
     is_folder: bool
     size_bytes: int | None
     modified_at: float | None
+    is_partial: bool | None = None
 
 
 class FileList(ExtensionBody):
@@ -263,15 +285,21 @@ class FileList(ExtensionBody):
 
 
 class NewDownload(BaseModel):
-    """Body of a request for a download."""
+    """Body of a request for a download: a file, a folder as a ZIP archive, or the log.
 
-    model_config = ConfigDict(extra="forbid")
+    `path` is that of the file or folder. Of the log, `instance` selects one instance, and `gzip` compresses it.
+    """
 
-    path: str = Field(min_length=1, max_length=4096)
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Literal["file", "folder", "log"] = "file"
+    path: str = Field(default="", max_length=4096)
+    instance: str | None = Field(default=None, max_length=256)
+    gzip: bool = False
 
 
 class Download(ExtensionBody):
-    """The one-time address of a file."""
+    """The one-time address of a download."""
 
     url: str
 

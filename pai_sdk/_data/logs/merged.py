@@ -1,26 +1,35 @@
 """One order for the lines of several instances, which never changes: a page that was read once stays valid.
 
-The order is created by reading: lines written since the last call are appended, in the order of the times at which
-the supervisors recorded the sizes of the logs; for equal times, instance after instance. The order is stored in a
-file beside the logs, so it survives the process.
+The order is created by reading: lines written since the last call are appended by the times at which the
+instances wrote them; for equal times, instance after instance. The supervisors record the sizes of the logs
+several times a second, which gives each line a time; the time at the beginning of a line, if it has one, makes
+that exact. The order is stored in a file beside the logs, so it survives the process.
 """
 
 from __future__ import annotations
 
-import json
+import re
 import sys
 import threading
 import time
+from array import array
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from pai_sdk._core.files import append_to
 from pai_sdk._data.logs.index import LogIndex
+from pai_sdk._data.logs.stamps import stamped
 from pai_sdk._data.logs.times import LogTimes
 
-_TIMES_INTERVAL_S = 1.0
+# Lines of the last moment wait: other instances may have written earlier ones that are not recorded yet.
+_SETTLED_S = 0.5
+_SAMPLER_S = 5.0  # a supervisor that has recorded no size of a growing log for so long does not record any more
+_MAX_EXACT_LINES = 100_000  # in one update; the order of more lines is by some of the recorded times only
+_MAX_EXACT_STRETCHES = 100_000  # 34 bytes each; beyond, lines of one second are in order of their instances
+_BLOCK_BYTES = 4 << 20
+_STORED = re.compile(rb"\[(\d+), (\d+), (\d+)\]\n")
 
 
 class _Stretch(NamedTuple):
@@ -49,6 +58,14 @@ class SingleOrder:
         """Returns the number of a line in the order."""
         return line
 
+    def count_of(self, instance: int) -> int:
+        """Returns the number of lines of an instance that are in the order; all of them."""
+        return sys.maxsize
+
+    def stretches_of(self, instance: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Returns the first lines of the stretches of an instance, and their numbers in the order."""
+        return [0], [0]
+
 
 class MergedOrder:
     """The order of the lines of several logs. It contains positions of lines; `LogReader` reads the lines.
@@ -64,19 +81,23 @@ class MergedOrder:
         logs: Sequence[LogIndex],
         times: Sequence[Callable[[], LogTimes]],
         *,
-        max_times: int = 200,  # in one update, since each time costs a read of each log
+        max_times: int = 1000,  # in one update of many lines, since each time costs a read of each log
+        clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
         self._logs = logs
         self._times = times
         self._max_times = max_times
+        self._clock = clock
         self._lock = threading.Lock()
         self._is_loaded = False
-        self._stretches: list[_Stretch] = []
         self._size_bytes = 0
-        self._ends: list[int] = []  # the number after the last line of each stretch
+        # By stretch: its instance, its first line, and the number after its last line.
+        self._instances, self._starts, self._ends = array("H"), array("Q"), array("Q")
+        # By instance: the first lines of its stretches, and their numbers.
+        self._own = [(array("Q"), array("Q")) for _ in logs]
         self._merged_counts = [0] * len(logs)  # lines of each log that are in the order
-        self._updated_at = float("-inf")
+        self._merged_times = [0.0] * len(logs)  # of the last of them
 
     def update(self, *, is_open: bool) -> tuple[int, OSError | None]:
         """Appends new lines; returns the number of lines in the order, and the error of a full disk, if any."""
@@ -87,7 +108,7 @@ class MergedOrder:
                 self._is_loaded = True
             # Counted before the times are read: lines written meanwhile wait for the next call.
             counts = [log.count(is_open=is_open) for log in self._logs]
-            new = self._new(counts)
+            new = self._new(counts, is_open=is_open)
             error = None
             if new:
                 try:
@@ -99,41 +120,101 @@ class MergedOrder:
 
     def stretches(self, first: int, windows: Sequence[range] | None = None) -> Iterator[tuple[int, range]]:
         """Yields the positions of the lines from a number on: a log, and numbers of consecutive lines in it."""
-        # `_append` extends `_stretches` before `_ends`: a search in `_ends` never passes the end of `_stretches`.
+        # `_append` extends `_ends` last: whatever it has, the other arrays have too.
         at = bisect_right(self._ends, first) if windows is None else 0
         # `first` counts the lines in the windows; without windows, all lines.
-        skipped = first - self._ends[at - 1] if at else first
-        for instance, start, length in self._stretches[at:]:
-            numbers = range(start, start + length)
+        before = self._ends[at - 1] if at else 0
+        skipped = first - before
+        for number in range(at, len(self._ends)):
+            instance, start, end = self._instances[number], self._starts[number], self._ends[number]
+            numbers, before = range(start, start + end - before), end
             if windows is not None:
                 window = windows[instance]
-                numbers = range(max(start, window.start), min(start + length, window.stop))
+                numbers = range(max(start, window.start), min(numbers.stop, window.stop))
             if numbers[skipped:]:
                 yield instance, numbers[skipped:]
             skipped = max(0, skipped - len(numbers))
 
     def number_of(self, instance: int, line: int) -> int:
         """Returns the number of a line of one log in the order; for a future line, that of the next line."""
-        end = 0
-        for stretch, end in zip(self._stretches, self._ends, strict=False):
-            if stretch.instance == instance and stretch.start <= line < stretch.start + stretch.length:
-                return end - stretch.length + line - stretch.start
-        return end
+        if line >= self._merged_counts[instance]:
+            return self._ends[-1] if self._ends else 0
+        starts, numbers = self._own[instance]
+        at = bisect_right(starts, line) - 1
+        return numbers[at] + line - starts[at]
 
-    def _new(self, counts: Sequence[int]) -> list[_Stretch]:
-        """Returns the lines that are not in order yet, by time."""
+    def count_of(self, instance: int) -> int:
+        """Returns the number of lines of an instance that are in the order."""
+        return self._merged_counts[instance]
+
+    def stretches_of(self, instance: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Returns the first lines of the stretches of an instance, and their numbers in the order."""
+        return self._own[instance]
+
+    def _new(self, counts: Sequence[int], *, is_open: bool) -> list[_Stretch]:
+        """Returns the lines that are not in order yet, by time; without those that wait for other instances."""
         grown = [instance for instance, count in enumerate(counts) if count > self._merged_counts[instance]]
-        ends = [(float("inf"), instance, counts[instance]) for instance in grown]
-        since, self._updated_at = self._updated_at, time.time()
-        # Supervisors record sizes once a second. Within two intervals, times would not change the order.
-        if len(grown) > 1 and self._updated_at - since > 2 * _TIMES_INTERVAL_S:
-            times_by_instance = {instance: self._times[instance]() for instance in grown}
-            min_time = since - _TIMES_INTERVAL_S
-            moments = {at for times in times_by_instance.values() for at in times.times if at > min_time}
-            for at in _even_selection(moments, self._max_times):
-                for instance, times in times_by_instance.items():
-                    line = self._logs[instance].line_at(times.size_before(at))
-                    ends.append((at, instance, min(line, counts[instance])))
+        if len(grown) < 2:
+            return [
+                _Stretch(instance, self._merged_counts[instance], counts[instance] - self._merged_counts[instance])
+                for instance in grown
+            ]
+        num_lines = sum(counts[instance] - self._merged_counts[instance] for instance in grown)
+        times = {instance: self._times[instance]() for instance in grown}
+        if num_lines > _MAX_EXACT_LINES:
+            return self._by_recorded_times(times, counts)
+        return self._by_lines(times, counts, is_open=is_open)
+
+    def _by_lines(self, times: Mapping[int, LogTimes], counts: Sequence[int], *, is_open: bool) -> list[_Stretch]:
+        """Returns the new lines in the order of their own times."""
+        now, horizon = self._clock(), float("inf")
+        is_coarse = len(self._ends) > _MAX_EXACT_STRETCHES
+        moments: list[tuple[float, int]] = []
+        for instance, log_times in times.items():
+            written = self._times_of_lines(instance, counts[instance], log_times)
+            last = log_times.times[-1] if log_times.times else 0.0
+            if is_open and 0 <= now - last < _SAMPLER_S:
+                horizon = min(horizon, now - _SETTLED_S)
+                # Lines that are not recorded yet will be soon.
+                horizon = min(horizon, last) if written[-1] == float("inf") else horizon
+            moments += [(float(int(at)) if is_coarse and at < float("inf") else at, instance) for at in written]
+        stretches: list[_Stretch] = []
+        merged = list(self._merged_counts)
+        for at, instance in sorted(moments):
+            if at > horizon:
+                break
+            if stretches and stretches[-1].instance == instance:
+                stretches[-1] = stretches[-1]._replace(length=stretches[-1].length + 1)
+            else:
+                stretches.append(_Stretch(instance, merged[instance], 1))
+            merged[instance] += 1
+            self._merged_times[instance] = max(self._merged_times[instance], at if at < float("inf") else 0.0)
+        return stretches
+
+    def _times_of_lines(self, instance: int, count: int, times: LogTimes) -> list[float]:
+        """Returns the times of the new lines of a log, ascending; infinity for those that are not recorded yet."""
+        moments: list[float] = []
+        line, last = self._merged_counts[instance], self._merged_times[instance]
+        while line < count:
+            block = self._logs[instance].read(line, count, is_open=False, max_bytes=_BLOCK_BYTES)
+            if not block.numbers:
+                break
+            for text, end in zip(block.lines, block.ends, strict=True):
+                at = times.estimate(end - 1)
+                last = max(last, float("inf") if at is None else stamped(text, at))
+                moments.append(last)
+            line = block.numbers.stop
+        return moments + [float("inf")] * (count - line)
+
+    def _by_recorded_times(self, times: Mapping[int, LogTimes], counts: Sequence[int]) -> list[_Stretch]:
+        """Returns many new lines in the order of some of the recorded times."""
+        ends = [(float("inf"), instance, counts[instance]) for instance in times]
+        min_time = min(self._merged_times[instance] for instance in times)
+        recorded = {at for log_times in times.values() for at in log_times.times if at > min_time}
+        for at in _even_selection(recorded, self._max_times):
+            for instance, log_times in times.items():
+                line = self._logs[instance].line_at(log_times.size_before(at))
+                ends.append((at, instance, min(line, counts[instance])))
         new: list[_Stretch] = []
         merged_counts = list(self._merged_counts)
         for _, instance, end in sorted(ends):
@@ -147,15 +228,20 @@ class MergedOrder:
         return new
 
     def _write(self, stretches: Sequence[_Stretch]) -> None:
-        text = "".join(json.dumps(stretch) + "\n" for stretch in stretches).encode("ascii")
+        text = b"".join(b"[%d, %d, %d]\n" % stretch for stretch in stretches)
         # Bytes after the size are the rest of an attempt that a crash has interrupted: they are overwritten.
         self._size_bytes = append_to(self._path, text, at=self._size_bytes)
 
     def _append(self, stretches: Sequence[_Stretch]) -> None:
-        for stretch in stretches:
-            self._stretches.append(stretch)
-            self._merged_counts[stretch.instance] += stretch.length
-            self._ends.append(stretch.length + (self._ends[-1] if self._ends else 0))
+        for instance, start, length in stretches:
+            number = self._ends[-1] if self._ends else 0
+            starts, numbers = self._own[instance]
+            numbers.append(number)
+            starts.append(start)
+            self._merged_counts[instance] += length
+            self._instances.append(instance)
+            self._starts.append(start)
+            self._ends.append(number + length)
 
 
 def _even_selection(moments: set[float], max_count: int) -> list[float]:
@@ -172,13 +258,9 @@ def _read(path: Path) -> tuple[list[_Stretch], int]:
     except FileNotFoundError:
         return [], 0
     stretches, size_bytes = [], 0
-    for line in content.splitlines(keepends=True):
-        try:
-            stretch = _Stretch(*json.loads(line))
-        except (ValueError, TypeError):
-            break
-        if not line.endswith(b"\n"):
-            break
-        stretches.append(stretch)
-        size_bytes += len(line)
+    for match in _STORED.finditer(content):
+        if match.start() != size_bytes:
+            break  # the rest of a write that was interrupted
+        stretches.append(_Stretch(int(match[1]), int(match[2]), int(match[3])))
+        size_bytes = match.end()
     return stretches, size_bytes

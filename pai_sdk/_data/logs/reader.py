@@ -19,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from pai_sdk._data.logs.index import LineBlock, LogIndex
 from pai_sdk._data.logs.merged import MergedOrder, SingleOrder
+from pai_sdk._data.logs.stamps import stamped
 from pai_sdk._data.logs.times import LogTimes
 
 _PAGE_BYTES = 4 << 20  # a limit on lines alone would let ten thousand long lines fill the memory
@@ -36,7 +37,7 @@ class StoredLine(NamedTuple):
     number: int  # in the log that is read, from 0
     offset: int  # in bytes, in the log of the instance
     instance: str
-    # When the line was first observed in the log, in seconds since 1970; None if that is unknown.
+    # The time at the line's beginning, or when the line was first observed in the log; None if that is unknown.
     time: float | None
     text: str  # without the line end; at most 1 MiB
 
@@ -174,7 +175,8 @@ class StoredPage:
             log_times, offset = times.get(log) or times.setdefault(log, log.read_times()), block.start
             for line, end in zip(block.lines, block.ends, strict=True):
                 text = line[:_MAX_LINE_BYTES].decode("utf-8", errors="replace")
-                yield StoredLine(number, offset, log.name, log_times.of_byte(end - 1), text)
+                at = log_times.of_byte(end - 1)
+                yield StoredLine(number, offset, log.name, None if at is None else stamped(line, at), text)
                 number, offset = number + 1, end
 
 
@@ -259,10 +261,14 @@ class LogReader:
         block = index.read(line, line + 1, is_open=self.is_open, max_bytes=0, max_line_bytes=0)
         return self._number_of(number, line + (block.start < offset < block.end))
 
+    def chunks(self) -> Iterator[bytes]:
+        """Yields all lines; of several instances in one order, each line with its instance."""
+        return self._contents() if len(self.instances) == 1 else self._lines_with_names()
+
     def gzip(self) -> Iterator[bytes]:
-        """Yields all lines as a gzip file; of several instances in one order, each line with its instance."""
+        """Yields the chunks as a gzip file."""
         packer = zlib.compressobj(1, wbits=_GZIP)
-        for chunk in self._contents() if len(self.instances) == 1 else self._lines_with_names():
+        for chunk in self.chunks():
             if packed := packer.compress(chunk):
                 yield packed
         yield packer.flush()
@@ -278,6 +284,19 @@ class LogReader:
             lines = (f"[{log.name}] {text}\n" for log, block in blocks for text in block.decoded_lines)
             yield "".join(lines).encode(errors="replace")
             start += page.count
+
+    @property
+    def identity(self) -> object:
+        """Returns an object that all readers of the same open files share."""
+        return self._log
+
+    def count_of(self, instance: int) -> int:
+        """Returns the number of lines of one of `instances` that are in the order, as of the last page."""
+        return min(self._order.count_of(instance), self.instances[instance].index.count(is_open=self.is_open))
+
+    def stretches_of(self, instance: int) -> tuple[Sequence[int], Sequence[int]]:
+        """Returns the first lines of the stretches of one of `instances`, and their numbers in the order."""
+        return self._order.stretches_of(instance)
 
     def _number_of(self, instance: int, line: int) -> int:
         self._order.update(is_open=self.is_open)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from pai_sdk._core.files import open_plain
 
+_MAX_INTERVAL_S = 1.0  # between two records of a log that grows
 END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
 
 
@@ -43,6 +44,17 @@ class LogTimes:
         """Returns the time at which a byte was first observed in the log; None if it is unknown."""
         index = bisect_left(self.sizes, offset + 1)
         return self.times[index] if index < len(self.times) else None
+
+    def estimate(self, offset: int) -> float | None:
+        """Returns when a byte was written, between the records before and after it; None if it is not recorded."""
+        index = bisect_left(self.sizes, offset + 1)
+        if index == len(self.times):
+            return None
+        end, size = self.times[index], self.sizes[index]
+        before = self.sizes[index - 1] if index else 0
+        # A log that did not grow is not recorded: the last record can be much earlier than the interval.
+        start = max(end - _MAX_INTERVAL_S, self.times[index - 1]) if index else end - _MAX_INTERVAL_S
+        return end - (end - start) * (size - offset - 1) / max(1, size - before)
 
     def size_before(self, seconds: float) -> int:
         """Returns the last size recorded before a time: later bytes were written at that time or after it."""

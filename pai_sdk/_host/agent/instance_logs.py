@@ -40,12 +40,19 @@ class InstanceLogs:
             log.seek(max(offset, self.size_bytes(instance) - max_bytes))
             return log.read(max_bytes).decode(errors="replace")
 
-    def sample(self, now: float) -> None:
-        """Records the current size of each log, so that lines can be located by their time."""
+    def sample(self, now: float) -> bool:
+        """Records the current size of each log, so that lines can be located by their time.
+
+        Returns:
+            Whether a log has grown since the last call.
+        """
+        has_grown = False
         for instance, sampled_bytes in self._sampled_bytes.items():
             size_bytes = self.size_bytes(instance)
             if size_bytes != sampled_bytes:
+                has_grown = True
                 # A full disk must not stop the job; the sizes are noted at the next sample.
                 with suppress(OSError):
                     append_to(self._sandbox.times_file(instance), f"{now:.3f} {size_bytes}\n".encode("ascii"))
                     self._sampled_bytes[instance] = size_bytes
+        return has_grown

@@ -49,6 +49,8 @@ from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.agent.tunnel.on_demand import OnDemandServer
 
 _CHECK_INTERVAL_S = 1.0
+# Between two records of the size of a log that grows: they put the lines of several instances in order.
+_SAMPLE_INTERVAL_S = 0.2
 # A disk with less free space is full. The reserve that the service frees on a full disk is half of it.
 _FULL_DISK_BYTES = 8 << 20
 _LOG_END_BYTES = 16 * 1024
@@ -122,6 +124,7 @@ class JobExecution:
         self._limit_s: float | None = job["max_running_s"]
         self._deadline = time.monotonic() + self._limit_s if self._limit_s else None
         self._next_check = 0.0
+        self._next_sample = 0.0
         self._kernel_kills = memory.kernel_kills()
         self._pip_offset = 0
 
@@ -297,9 +300,11 @@ class JobExecution:
             now = time.monotonic()
             if now >= self._next_check:
                 self._next_check = now + _CHECK_INTERVAL_S
-                self._logs.sample(time.time())
                 self._enforce_memory_limit()
-            self._wait(min(self._next_check, self._deadline or self._next_check) - now)
+            if now >= self._next_sample:
+                has_grown = self._logs.sample(time.time())
+                self._next_sample = now + (_SAMPLE_INTERVAL_S if has_grown else _CHECK_INTERVAL_S)
+            self._wait(min(self._next_check, self._next_sample, self._deadline or self._next_check) - now)
 
     @property
     def _is_complete(self) -> bool:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 from starlette.responses import StreamingResponse
 
+from pai_sdk._data.logs.filtered import FilteredLogs, LineFilter
+from pai_sdk._data.logs.levels import LEVELS
 from pai_sdk._data.logs.search import LogQuery, SearchStep, search
 from pai_sdk._service.services.budgets import DOWNLOAD, RUNS, SEARCH, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.jobs.patterns import pattern_problems
@@ -17,11 +19,14 @@ from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.services.runs.source import NO_LOG, RunsOf
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import response_body
-from pai_sdk._wire.runs import LogLineOfRun, LogOfRun
+from pai_sdk._wire.runs import FilteredLogOfRun, LogLineOfRun, LogOfRun, ShownLogLine
 
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
 _MAX_LINES = 10_000
+_MAX_CONTEXT = 100
+_FILTER_S = 10.0  # the first request about a long log; later ones read what was written since
+_FILTERED = FilteredLogs()
 _MAX_OFFSET = (1 << 63) - 1
 _NOT_IN_A_FILE_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 _NDJSON = "application/x-ndjson"
@@ -55,15 +60,51 @@ def search_log(
     log = runs.log(run_id, instance)
     if after is not None and len(log.instances) > 1:
         raise invalid_parameter("after: is a byte of one log; name its instance too.")
-    try:
-        query = LogQuery(q, regex, ignore_case, problem_of=_pattern_problem)
-    except ValueError as error:
-        raise invalid_parameter(f"q: {error}") from error
+    query = _query(q, is_regex=regex, ignores_case=ignore_case)
     steps = search(
         log.instances, query, after=after or 0, max_hits=shown, time_limit_s=time_limit, check=work.check
     )
     chunks = work.stream_chunks(_in_ndjson(steps))
     return StreamingResponse(chunks, media_type=_NDJSON, headers={"Cache-Control": "no-store"})
+
+
+@router.get("/log/lines", response_model=FilteredLogOfRun)
+@within(SEARCH)
+def read_filtered_log(
+    runs: RunsOf,
+    work: WorkOf,
+    run_id: str,
+    q: Annotated[str, Query(description="A text within the lines; all lines without it.")] = "",
+    regex: Annotated[bool, Query(description="True if it is a regular expression.")] = False,
+    ignore_case: bool = False,
+    level: Annotated[
+        Literal["debug", "info", "warning", "error"] | None, Query(description="The lowest level of the lines.")
+    ] = None,
+    context: Annotated[int, Query(ge=0, le=_MAX_CONTEXT, description="Lines before and after each one.")] = 0,
+    line: Annotated[int, Query(ge=0, le=_MAX_OFFSET, description="A number among the lines, from 0.")] = 0,
+    lines: Annotated[int, Query(ge=1, le=_MAX_LINES, description="Maximum number of lines.")] = 200,
+    tail: Annotated[int | None, Query(ge=1, le=_MAX_LINES, description="The number of last lines.")] = None,
+    instance: _Instance = None,
+) -> Response:
+    """Read the lines of a log that have a text, a level or a higher one, with lines before and after each.
+
+    Lines that continue another one, such as those of a traceback, have its level. `number` is that in the log. If
+    `trouble` is `time`, the log is so long that only a part was searched: repeat the request, which continues.
+    """
+    query = _query(q, is_regex=regex, ignores_case=ignore_case) if q else None
+    log = runs.log(run_id, instance)
+    page = _FILTERED.get(log, LineFilter(query, LEVELS.get(level or "", 0), context)).page(
+        log, -tail if tail else line, tail or lines, time_limit_s=_FILTER_S, check=work.check
+    )
+    body = FilteredLogOfRun(
+        lines=[ShownLogLine(**shown._asdict(), is_match=is_match) for shown, is_match in page.lines],
+        first=page.first,
+        total=page.total,
+        complete=page.is_final,
+        instances=[instance_log.name for instance_log in log.instances],
+        trouble=page.trouble,
+    )
+    return json_response(response_body(body), LIVE)
 
 
 @router.get("/log/file", response_class=StreamingResponse, responses={200: {"content": {"application/gzip": {}}}})
@@ -127,6 +168,13 @@ def read_log(
         instances=[instance_log.name for instance_log in log.instances],
     )
     return json_response(response_body(body), LIVE)
+
+
+def _query(text: str, *, is_regex: bool, ignores_case: bool) -> LogQuery:
+    try:
+        return LogQuery(text, is_regex, ignores_case, problem_of=_pattern_problem)
+    except ValueError as error:
+        raise invalid_parameter(f"q: {error}") from error
 
 
 def _pattern_problem(pattern: str) -> str:

@@ -49,7 +49,7 @@ export function linkTo(fields: Fields): string {
 }
 
 // What the view of one run has in the address, besides the run and its tab.
-const OF_TABS = ["path", "table", "offset", "with", "time", "line", "instance"];
+const OF_TABS = ["path", "table", "offset", "with", "time", "line", "instance", "file", "by", "level", "context", "find", "how"];
 
 /** The address without what only one tab of a run has a use for. */
 export function withoutTab(): Fields {

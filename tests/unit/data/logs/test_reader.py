@@ -167,7 +167,7 @@ def test_a_time_is_found_in_all_instances_also_after_a_restart(tmp_path: Path) -
     def reader() -> LogReader:
         return LogReader(OpenLog([InstanceLog(path) for path in paths], tmp_path / "order"), is_open=False)
 
-    assert reader().page(0, 9).decoded_lines == ["begin", "one", "no line end", "two"]
+    assert reader().page(0, 9).decoded_lines == ["begin", "no line end", "one", "two"]
     assert [reader().line_at_time(at) for at in (50, 200, 400)] == [0, 3, 4]
 
 

@@ -6,14 +6,15 @@
 // most once a frame.
 import { useEffect, useLayoutEffect, useReducer, useRef, useState } from "preact/hooks";
 import { address, change, field, linkTo } from "../address.ts";
-import { ask, send } from "../api.ts";
+import { ask } from "../api.ts";
 import { count, moment } from "../format.ts";
-import { copyText, Notice, save } from "../parts/basics.tsx";
+import { copyText, Notice } from "../parts/basics.tsx";
 import { plainText } from "../parts/sgr.ts";
 import { boxHeight, isShortened, mostTop, readRange, scrolledTo, topOf, writeRange, type Sizes } from "../parts/virtual_lines.ts";
 import { follow, lostSince, topicPart } from "../stream.ts";
 import { chinese, t } from "../words.ts";
-import { LogFeed, type Line, type Start } from "./log/feed.ts";
+import { download } from "./job/download.ts";
+import { LogFeed, type Line, type LineFilter, type Start } from "./log/feed.ts";
 import { placesOf, statesOf, type Range } from "./log/line_text.ts";
 import { OpenLine } from "./log/open_line.tsx";
 import { Row } from "./log/row.tsx";
@@ -50,6 +51,13 @@ const COPIED_LINES = 10_000;
 export type Times = "none" | "relative" | "absolute";
 const chosen = field("line");
 const instanceName = field("instance");
+const levelName = field("level");
+const found = field("find");
+const how = field("how");
+const around = field("context");
+const UNFILTERED = { level: "", find: "", how: "", context: "" };
+const LEVELS = ["error", "warning", "info", "debug"];
+const AROUND = ["0", "1", "2", "5", "10"];
 
 /** What is drawn: the place in the log, and what is being done with it. */
 class Place {
@@ -86,10 +94,12 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   const [open, setOpen] = useState<Line>();
   const [notice, setNotice] = useState("");
   const instance = instanceName.value;
+  const filter = filterOf();
+  const filterKey = JSON.stringify(filter);
   const range = readRange(chosen.value);
   const sizes: Sizes = { total: feed?.total ?? 0, ...box };
-  const mine = feed?.run === run && feed.instance === instance ? feed : undefined;
-  const isShown = mine?.state === "ready" && mine.total > 0;
+  const mine = feed?.run === run ? feed : undefined; // of another instance or filter until the next one is there
+  const isShown = mine?.state === "ready" && (mine.total > 0 || !!mine.filter);
   const current = useRef({ feed, sizes });
   current.current = { feed, sizes };
 
@@ -97,10 +107,10 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   useLayoutEffect(measure, [isShown]);
   useEffect(() => () => place.search?.stop(), []);
   useEffect(() => {
-    if (time !== undefined && isShown) void goTo({ time }).then((number) => number !== undefined && (place.hitLine = number));
+    if (time !== undefined && isShown && !filter) void goTo({ time }).then((number) => number !== undefined && (place.hitLine = number));
   }, [time, isShown]);
   useLayoutEffect(() => {
-    if (range && isShown && place.anchor !== range[0] && place.anchor !== range[1]) void goTo({ line: range[0] });
+    if (range && isShown && !filter && place.anchor !== range[0] && place.anchor !== range[1]) void goTo({ line: range[0] });
   }, [chosen.value, isShown]);
   useEffect(() => {
     const element = scroller.current;
@@ -139,7 +149,20 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   return (
     <section class="log" aria-label={t("Log")}>
       <div class="log-tools" role="toolbar" aria-label={t("Log")}>
-        <SearchBar input={finder} search={place.search} number={place.hit} begin={begin} next={(step) => void toHit(step)} close={closeSearch} />
+        <SearchBar input={finder} search={place.search} number={place.hit} begin={begin} next={(step) => void toHit(step)} close={closeSearch} only={filter?.q ? { text: filter.q, isRegex: !!filter.regex, ignoresCase: !!filter.ignore_case } : undefined} />
+        {(place.search || filter) && (
+          <select aria-label={t("Lines shown")} value={filter ? String(filter.context) : ""} onChange={(event) => showAround(event.currentTarget.value)}>
+            <option value="">{t("All lines")}</option>
+            {[...new Set([...AROUND, ...(filter ? [String(filter.context)] : [])])].map((n) => <option key={n} value={n}>{n === "0" ? t("Only hits") : t("Hits ± {n} lines", { n })}</option>)}
+          </select>
+        )}
+        <select aria-label={t("Level")} value={levelName.value} onChange={(event) => change({ level: event.currentTarget.value })}>
+          <option value="">{t("All levels")}</option>
+          <option value="error">{t("Errors")}</option>
+          <option value="warning">{t("Warnings and above")}</option>
+          <option value="info">{t("Info and above")}</option>
+          <option value="debug">{t("Debug and above")}</option>
+        </select>
         <label class="log-go">
           <span class="hidden-text">{t("Go to line")}</span>
           <input ref={goingTo} inputMode="numeric" placeholder={t("Line")} size={8} onKeyDown={onGo} />
@@ -157,7 +180,8 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         </select>
         <button aria-pressed={options.wraps} onClick={() => set({ wraps: !options.wraps })}>{t("Wrap")}</button>
         {isOpen && <button aria-pressed={place.isFollowing} onClick={() => setFollowing(!place.isFollowing)} title="f">{t("Follow")}</button>}
-        <button onClick={() => void download()}>{t("Download")}</button>
+        <button onClick={() => void saveLog(false)}>{t("Download")}</button>
+        <button aria-label={t("Download compressed")} title={t("Download compressed")} onClick={() => void saveLog(true)}>.gz</button>
       </div>
       {range && (
         <p class="log-chosen">
@@ -197,7 +221,8 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         )}
       </div>
       <p class="log-foot soft">
-        {t("{n} lines", { n: count(sizes.total) })}
+        {filter ? t("{n} lines shown", { n: count(sizes.total) }) : t("{n} lines", { n: count(sizes.total) })}
+        {mine.trouble && <span> · {mine.trouble === "time" ? t("still searching…") : `${t("incomplete")}: ${t(mine.trouble)}`}</span>}
         {isOpen && lostSince.value ? <span class="bad"> · {t("The service does not answer; new lines come when it is back.")}</span> : null}
         {notice && <span aria-hidden="true"> · {notice}</span>}
         <span class="log-keys">{t("/ search, n N next, g line, f follow")}</span>
@@ -210,24 +235,27 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     const shown = [];
     const isMerged = from.instances.length > 1 && !instance;
     const digits = Math.max(3, String(sizes.total).length);
-    for (let number = first; number < last; number++) {
-      const line = from.line(number);
-      const before = from.line(number - 1);
+    for (let at = first; at < last; at++) {
+      const line = from.line(at);
+      const before = from.line(at - 1);
+      const number = line?.number ?? at;
+      const href = linkTo({ ...address.value, ...UNFILTERED, line: String(number + 1) });
       const mark = line?.time && before?.time ? marks?.findLast((one) => before.time! < one.time && one.time <= line.time!) : undefined;
       shown.push(
         <Row
-          key={number}
+          key={at}
           number={number}
           line={line}
           digits={digits}
           hits={line && hitsOf(line)}
           isChosen={!!range && range[0] <= number && number <= range[1]}
           isHit={number === place.hitLine}
+          isGap={!!from.filter && !!line && !!before && before.number + 1 < number}
           instance={isMerged ? Math.max(0, from.instances.indexOf(line?.instance ?? "")) : -1}
           time={timeOf(line)}
           mark={mark?.text ?? ""}
-          href={linkTo({ ...address.value, line: String(number + 1) })}
-          choose={choose}
+          href={href}
+          choose={from.filter ? () => change({ ...UNFILTERED, line: String(number + 1) }) : choose}
           open={setOpen}
           point={onLine}
         />,
@@ -236,7 +264,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     return shown;
   }
 
-  // Reads the log from where it is to be shown, and follows it. Depends on the run and the instance only.
+  // Reads the log from where it is to be shown, and follows it. Depends on the run, the instance and the filter only.
   function useFeed(): void {
     useEffect(() => {
       let ended = false;
@@ -246,8 +274,8 @@ export function Log({ run, time, onLine, marks, status }: Props) {
       const begin = async (): Promise<void> => {
         reading?.close();
         const wasReset = unfollow !== undefined;
-        reading = new LogFeed(run, instance, scheduled);
-        const asked = readRange(chosen.value);
+        reading = new LogFeed(run, instance, scheduled, filter);
+        const asked = filter ? undefined : readRange(chosen.value);
         const start: Start = asked && !wasReset ? { line: Math.max(0, asked[0] - 100) } : { tail: TAIL };
         const found = await reading.read(start);
         if (ended) return;
@@ -257,7 +285,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
           return;
         }
         setFeed(reading);
-        place.isFollowing = !asked && time === undefined;
+        place.isFollowing = !asked && (time === undefined || !!filter);
         place.top = asked ? Math.max(0, asked[0] - 5) : reading.total;
         place.followedTotal = reading.total;
         scheduled();
@@ -282,7 +310,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         place.search?.stop();
         Object.assign(place, new Place());
       };
-    }, [run, instance]);
+    }, [run, instance, filterKey]);
   }
 
   function measure(): (() => void) | undefined {
@@ -416,6 +444,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
   }
 
   function begin(text: string, isRegex: boolean, ignoresCase: boolean): void {
+    if (filter) return change({ find: text, how: howOf(isRegex, ignoresCase), line: "" });
     closeSearch();
     if (!text) return;
     const search = (place.search = new LogSearch(run, instance, { text, isRegex, ignoresCase }, () => {
@@ -427,7 +456,15 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     scheduled();
   }
 
+  /** Shows only hits with some lines before and after each; an empty text shows all lines, and searches them. */
+  function showAround(lines: string): void {
+    const { search } = place;
+    if (lines) return change({ context: lines, line: "", ...(search && { find: search.query.text, how: howOf(search.query.isRegex, search.query.ignoresCase) }) });
+    change(UNFILTERED);
+  }
+
   function closeSearch(): void {
+    if (filter?.q) change({ find: "", how: "", context: "" });
     place.search?.stop();
     place.search = undefined;
     place.hit = place.hitLine = -1;
@@ -455,6 +492,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
 
   function hitsOf(line: Line): readonly Range[] {
     const search = place.search;
+    if (filter?.q && !filter.regex) return placesOf(line.text, filter.q, !!filter.ignore_case);
     if (!search) return [];
     if (!search.query.isRegex) {
       const places = search.places.get(line) ?? placesOf(line.text, search.query.text, search.query.ignoresCase);
@@ -518,17 +556,30 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     say(t("Copied {n} lines", { n: count(texts.length) }));
   }
 
-  async function download(): Promise<void> {
-    say(t("Downloading…"));
+  async function saveLog(gzip: boolean): Promise<void> {
     try {
-      const answer = await send("logFile", { run, query: { instance: instance || undefined } });
-      const name = /filename="([^"]+)"/.exec(answer.headers.get("Content-Disposition") ?? "")?.[1];
-      save(await answer.blob(), name ?? "run.log.gz");
-      say(t("Downloaded"));
+      await download(run, { kind: "log", gzip, ...(instance && { instance }) });
+      say(t("Downloading…"));
     } catch (error) {
       say(error instanceof Error ? error.message : String(error));
     }
   }
+}
+
+/** The filter of the address; undefined if all lines are shown. */
+function filterOf(): LineFilter | undefined {
+  const level = LEVELS.includes(levelName.value) ? levelName.value : "";
+  if (!level && !found.value) return undefined;
+  const marks = how.value.split(",");
+  return {
+    ...(found.value && { q: found.value, regex: marks.includes("regex"), ignore_case: !marks.includes("case") }),
+    ...(level && { level }),
+    context: Math.min(100, Math.max(0, Math.floor(Number(around.value)) || 0)),
+  };
+}
+
+function howOf(isRegex: boolean, ignoresCase: boolean): string {
+  return [isRegex && "regex", !ignoresCase && "case"].filter(Boolean).join(",");
 }
 
 interface Options {
@@ -585,7 +636,19 @@ chinese({
   "The service does not answer; new lines come when it is back.": "服务无响应；恢复后会显示新行。",
   "/ search, n N next, g line, f follow": "/ 搜索，n N 下一处，g 转到行，f 跟随",
   "Downloading…": "正在下载…",
-  "Downloaded": "已下载",
+  "Download compressed": "下载压缩文件",
+  "Lines shown": "显示的行",
+  "All lines": "全部行",
+  "Only hits": "仅匹配行",
+  "Hits ± {n} lines": "匹配行 ± {n} 行",
+  "Level": "级别",
+  "All levels": "全部级别",
+  "Errors": "错误",
+  "Warnings and above": "警告及以上",
+  "Info and above": "信息及以上",
+  "Debug and above": "调试及以上",
+  "{n} lines shown": "显示 {n} 行",
+  "still searching…": "仍在搜索…",
   "This run has no log. A log is shown where the run's folder has logs/NAME.log.": "此运行没有日志。运行文件夹中有 logs/名称.log 时才会显示。",
   "There is no log: the job wrote nothing, or its log was deleted.": "没有日志：作业没有输出，或日志已被删除。",
   "Lines appear here when the job writes its first one.": "作业写出第一行后会显示在这里。",

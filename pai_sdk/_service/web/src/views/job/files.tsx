@@ -1,72 +1,154 @@
-// What a job has written: outputs, checkpoints, logs; folder by folder, each file to be downloaded.
-import { useState } from "preact/hooks";
-import { address, field, linkTo } from "../../address.ts";
-import { ask } from "../../api.ts";
-import { bytes, moment } from "../../format.ts";
+// What a job has written: outputs, checkpoints, logs; folder by folder, each file with a preview and a download.
+import { useEffect, useState } from "preact/hooks";
+import { address, change, field, linkTo } from "../../address.ts";
+import { ask, send } from "../../api.ts";
+import { bytes, count, moment } from "../../format.ts";
 import { Age, copyText, Notice } from "../../parts/basics.tsx";
+import { about } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
 import { wordsOf } from "./dialog.tsx";
-import { Pending, Table } from "./table.tsx";
+import { download } from "./download.ts";
+import { previewOf, type Preview } from "./preview.ts";
+import { Pending } from "./table.tsx";
 import type { Entry, Files as FilesOf } from "./wire.ts";
 
 const path = field("path");
+const file = field("file");
+const by = field("by", "name");
+
+type Save = (kind: "file" | "folder", path: string) => Promise<void>;
 
 export function Files({ id }: { id: string }) {
   const folder = path.value.replace(/\/+$/, "");
+  const shown = file.value;
   const [files] = useAnswer((signal) => ask<FilesOf>("files", { run: id, query: { path: folder }, signal }), [id, folder]);
   const [refused, setRefused] = useState("");
   const [copied, setCopied] = useState("");
-  const download = async (file: string): Promise<void> => {
+  const save: Save = async (kind, from) => {
     setRefused("");
-    try {
-      follow((await ask<{ url: string }>("download", { run: id, body: { path: file } })).url);
-    } catch (error) {
-      setRefused(wordsOf(error));
-    }
+    await download(id, { kind, path: from }).catch((error: unknown) => setRefused(wordsOf(error)));
   };
   const copy = async (uri: string): Promise<void> => {
     await copyText(uri);
     setCopied(uri);
   };
   const base = files.value?.uri?.replace(/\/+$/, "");
+  const entries = files.value?.entries ?? [];
+  const canPack = entries.length > 0 && (folder !== "" || about.value?.kind === "folder");
+  const place = folder ? `${folder}/${shown}` : shown;
   return (
     <div class="files">
       <div class="job-bar">
-        <Breadcrumb folder={folder} />
-        {base && <button class="plain" aria-live="polite" onClick={() => void copy(base)}>{copied === base ? t("Copied") : t("Copy the URI")}</button>}
+        <Breadcrumb folder={folder} file={shown} />
+        <span class="buttons">
+          {base && <button class="plain" aria-live="polite" onClick={() => void copy(base)}>{copied === base ? t("Copied") : t("Copy the URI")}</button>}
+          {shown && <button onClick={() => void save("file", place)}>{t("Download")}</button>}
+          {!shown && canPack && <button onClick={() => void save("folder", folder)}>{t("Download as ZIP")}</button>}
+        </span>
       </div>
       {refused && <Notice kind="bad">{refused}</Notice>}
-      {!files.value && <Pending answer={files} />}
-      {files.value && files.value.entries.length === 0 && <p class="soft">{t("Nothing here yet.")}</p>}
-      {files.value && files.value.entries.length > 0 && (
-        <Table name={t("Files")} heads={[t("Name"), [t("Size")], t("Changed")]} kind="job-wide">
-          {files.value.entries.map((entry) => <Row key={entry.name} entry={entry} folder={folder} download={download} />)}
-        </Table>
+      {shown ? <FilePreview key={place} id={id} path={place} size={entries.find(({ name }) => name === shown)?.size_bytes} /> : (
+        <>
+          {!files.value && <Pending answer={files} />}
+          {files.value && entries.length === 0 && <p class="soft">{t("Nothing here yet.")}</p>}
+          {entries.length > 0 && <Listing entries={entries} folder={folder} save={save} />}
+          {files.value?.truncated && <p class="warn">{t("The folder is too large to be counted completely.")}</p>}
+        </>
       )}
-      {files.value?.truncated && <p class="warn">{t("The folder has more entries than are shown here.")}</p>}
     </div>
   );
 }
 
-function Row({ entry, folder, download }: { entry: Entry; folder: string; download: (file: string) => Promise<void> }) {
-  const place = folder ? `${folder}/${entry.name}` : entry.name;
+const ORDERS: Record<string, (one: Entry, other: Entry) => number> = {
+  name: (one, other) => one.name.localeCompare(other.name, "en", { numeric: true }),
+  size: (one, other) => (one.size_bytes ?? 0) - (other.size_bytes ?? 0),
+  time: (one, other) => (one.modified_at ?? 0) - (other.modified_at ?? 0),
+};
+
+function Listing({ entries, folder, save }: { entries: readonly Entry[]; folder: string; save: Save }) {
+  const isDown = by.value.startsWith("-");
+  const key = by.value.replace("-", "");
+  const order = ORDERS[key] ?? (ORDERS.name as (typeof ORDERS)[string]);
+  const sorted = [...entries].sort((one, other) => Number(other.is_folder) - Number(one.is_folder) || (isDown ? -1 : 1) * order(one, other));
+  const head = (name: string, text: string) => (
+    <th scope="col" class={name === "size" ? "number" : ""} aria-sort={key === name ? (isDown ? "descending" : "ascending") : undefined}>
+      <button class="plain" onClick={() => change({ by: by.value === name || (by.value !== `-${name}` && name !== "name") ? `-${name}` : name }, { replace: true })}>
+        {text}{key === name ? (isDown ? " ↓" : " ↑") : ""}
+      </button>
+    </th>
+  );
+  return (
+    <div class="scroll" tabIndex={0} role="region" aria-label={t("Files")}>
+      <table class="job-wide">
+        <thead><tr>{head("name", t("Name"))}{head("size", t("Size"))}{head("time", t("Changed"))}<th><span class="hidden-text">{t("Download")}</span></th></tr></thead>
+        <tbody>{sorted.map((entry) => <Row key={entry.name} entry={entry} folder={folder} save={save} />)}</tbody>
+      </table>
+    </div>
+  );
+}
+
+function Row({ entry, folder, save }: { entry: Entry; folder: string; save: Save }) {
+  const { name, is_folder: isFolder } = entry;
+  const place = folder ? `${folder}/${name}` : name;
   return (
     <tr>
       <td class="name">
-        {entry.is_folder ? (
-          <a href={linkTo({ ...address.value, path: place })}><span aria-hidden="true">▸ </span>{entry.name}/</a>
-        ) : (
-          <button class="job-link" title={t("Download")} onClick={() => void download(place)}><span aria-hidden="true">↓ </span>{entry.name}</button>
-        )}
+        <a href={linkTo(isFolder ? { ...address.value, path: place } : { ...address.value, file: name })}>{isFolder && <span aria-hidden="true">▸ </span>}{name}{isFolder && "/"}</a>
       </td>
-      <td class="number">{bytes(entry.size_bytes)}</td>
+      <td class="number" title={entry.size_bytes === null ? "" : t("{n} bytes", { n: count(entry.size_bytes) })}>{entry.is_partial && "≥ "}{bytes(entry.size_bytes)}</td>
       <td title={moment(entry.modified_at)}><Age time={entry.modified_at} /></td>
+      <td class="number">
+        <button class="plain" aria-label={`${t("Download")} ${name}`} title={isFolder ? t("Download as ZIP") : t("Download")} onClick={() => void save(isFolder ? "folder" : "file", place)}>↓</button>
+      </td>
     </tr>
   );
 }
 
-function Breadcrumb({ folder }: { folder: string }) {
+function FilePreview({ id, path, size }: { id: string; path: string; size: number | null | undefined }) {
+  const [content] = useAnswer(async (signal) => new Uint8Array(await (await send("preview", { run: id, query: { path }, signal })).arrayBuffer()), [id, path]);
+  if (!content.value) return <Pending answer={content} />;
+  const got = content.value.length;
+  const isWhole = size === undefined || size === null ? got < 1 << 20 : got >= size;
+  const preview = previewOf(path, content.value, isWhole);
+  return (
+    <>
+      {preview.kind === "binary" ? <Notice>{t("This file is neither text nor a small picture: download it.")}</Notice> : <Content preview={preview} bytes={content.value} name={path} />}
+      {preview.kind !== "binary" && preview.kind !== "picture" && !isWhole && <p class="soft">{t("The beginning of the file, {n} of {size}.", { n: bytes(got), size: bytes(size) })}</p>}
+    </>
+  );
+}
+
+function Content({ preview, bytes: content, name }: { preview: Preview; bytes: Uint8Array; name: string }) {
+  if (preview.kind === "picture") return <Picture type={preview.type} bytes={content} name={name} />;
+  if (preview.kind === "text") return <pre class="preview" tabIndex={0} aria-label={name}>{preview.text}</pre>;
+  if (preview.kind === "binary") return null;
+  const [heads, ...rows] = preview.rows;
+  return (
+    <div class="scroll preview" tabIndex={0} role="region" aria-label={name}>
+      <table>
+        <thead><tr>{heads?.map((cell, at) => <th key={at} scope="col">{cell}</th>)}</tr></thead>
+        <tbody>{rows.map((row, at) => <tr key={at}>{row.map((cell, column) => <td key={column} class={cell !== "" && Number.isFinite(Number(cell)) ? "number" : ""}>{cell}</td>)}</tr>)}</tbody>
+      </table>
+    </div>
+  );
+}
+
+// As `data:`, which no browser opens as a document of this address. As an image, an SVG runs no script.
+function Picture({ type, bytes: content, name }: { type: string; bytes: Uint8Array; name: string }) {
+  const [url, setUrl] = useState("");
+  const [isBroken, setBroken] = useState(false);
+  useEffect(() => {
+    const reader = new FileReader();
+    reader.onload = () => setUrl(reader.result as string);
+    reader.readAsDataURL(new Blob([content as BlobPart], { type }));
+    return () => reader.abort();
+  }, [content, type]);
+  if (isBroken) return <Notice>{t("This picture cannot be shown: download it.")}</Notice>;
+  return url ? <img class="preview" src={url} alt={name} onError={() => setBroken(true)} /> : null;
+}
+
+function Breadcrumb({ folder, file: shown }: { folder: string; file: string }) {
   const parts = folder ? folder.split("/") : [];
   const links = [t("All files"), ...parts].map((text, at) => ({ text, path: parts.slice(0, at).join("/") }));
   return (
@@ -74,25 +156,16 @@ function Breadcrumb({ folder }: { folder: string }) {
       {links.map((link, at) => (
         <span key={link.path}>
           {at > 0 && <span class="soft"> / </span>}
-          {at === links.length - 1 ? (
+          {at === links.length - 1 && !shown ? (
             <span aria-current="page">{link.text}</span>
           ) : (
-            <a href={linkTo({ ...address.value, path: link.path })}>{link.text}</a>
+            <a href={linkTo({ ...address.value, path: link.path, file: "" })}>{link.text}</a>
           )}
         </span>
       ))}
+      {shown && <><span class="soft"> / </span><span aria-current="page">{shown}</span></>}
     </nav>
   );
-}
-
-// The service says that it is an attachment, so the page stays.
-function follow(url: string): void {
-  const { protocol, href, origin } = new URL(url, location.href);
-  if (protocol !== location.protocol || !href.startsWith(`${origin}/`)) return;
-  const link = document.createElement("a");
-  link.href = href;
-  link.download = "";
-  link.click();
 }
 
 chinese({
@@ -101,8 +174,13 @@ chinese({
   "Name": "名称",
   "Size": "大小",
   "Changed": "修改时间",
-  "The folder has more entries than are shown here.": "此文件夹的条目多于此处所示。",
+  "{n} bytes": "{n} 字节",
+  "The folder is too large to be counted completely.": "此文件夹过大，无法完整统计。",
   "Download": "下载",
+  "Download as ZIP": "下载为 ZIP",
+  "This file is neither text nor a small picture: download it.": "此文件既不是文本，也不是小图片：请下载。",
+  "This picture cannot be shown: download it.": "无法显示此图片：请下载。",
+  "The beginning of the file, {n} of {size}.": "文件的开头：{size} 中的 {n}。",
   "All files": "全部文件",
   "Folders": "文件夹",
 });

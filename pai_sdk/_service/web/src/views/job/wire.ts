@@ -84,6 +84,7 @@ export interface Entry {
   is_folder: boolean;
   size_bytes: number | null;
   modified_at: number | null;
+  is_partial?: boolean;
 }
 
 export interface Files {

@@ -12,8 +12,19 @@ export interface Line {
   offset?: number;
   instance?: string;
   time?: number | null;
+  is_match?: boolean; // of a filter; false for lines before and after one
+}
+/** Which lines of a log are shown; see `logLines` of the service. */
+export interface LineFilter {
+  q?: string;
+  regex?: boolean;
+  ignore_case?: boolean;
+  level?: string;
+  context: number;
 }
 interface Answer {
+  first?: number; // of a filter: the number of the first line among those it leaves
+  trouble?: string;
   lines: Line[];
   total: number;
   complete: boolean;
@@ -26,6 +37,8 @@ const MOST_PAGES = 100;
 const ASKED = 240;
 const BEFORE = 80; // lines before the wanted ones, fetched with them
 const RETRY_MS = 1000;
+const UNFINISHED = "time"; // a part of a long log was searched
+
 
 export class LogFeed {
   total = 0;
@@ -33,6 +46,10 @@ export class LogFeed {
   instances: string[] = []; // of the run
   state: "loading" | "ready" | "none" | "failed" = "loading";
   problem = "";
+  /** Why lines of a filter are missing. */
+  trouble = "";
+  #first = 0; // of the lines on the screen
+  #refreshing: ReturnType<typeof setTimeout> | undefined;
   readonly #pages = new Map<number, Line[]>();
   readonly #ending = new AbortController();
   #asking: { first: number; last: number; ending: AbortController } | undefined;
@@ -41,9 +58,10 @@ export class LogFeed {
     readonly run: string,
     readonly instance: string,
     private readonly onChange: () => void,
+    readonly filter?: LineFilter,
   ) {}
 
-  /** The line with a number; undefined while it is not here. */
+  /** The line with a number, among those of the filter; undefined while it is not here. */
   line(number: number): Line | undefined {
     return this.#pages.get(Math.floor(number / PAGE))?.[number % PAGE];
   }
@@ -52,15 +70,20 @@ export class LogFeed {
   async read(start: Start, ending = this.#ending.signal, lines = ASKED): Promise<number | undefined> {
     try {
       const query = { ...start, ...("tail" in start ? {} : { lines }), instance: this.instance || undefined };
-      const answer = await ask<Answer>("log", { run: this.run, query, signal: AbortSignal.any([ending, this.#ending.signal]) });
-      this.#take(answer.lines);
-      this.total = Math.max(this.total, answer.total);
+      const options = { run: this.run, signal: AbortSignal.any([ending, this.#ending.signal]) };
+      const answer = await (this.filter ? ask<Answer>("logLines", { ...options, query: { ...query, ...this.filter } }) : ask<Answer>("log", { ...options, query }));
+      // Lines before a match come with it, also between those that are here.
+      if (this.filter && answer.total !== this.total) this.#pages.clear();
+      this.#take(answer.lines, answer.first);
+      this.total = this.filter ? answer.total : Math.max(this.total, answer.total);
+      this.trouble = answer.trouble ?? "";
+      if (this.trouble === UNFINISHED) this.#refresh(0);
       this.isComplete = answer.complete;
       if (!this.instance) this.instances = answer.instances;
       else if (this.instances.length === 0) await this.#readInstances();
       this.state = "ready";
       this.onChange();
-      return answer.lines[0]?.number ?? answer.total;
+      return answer.first ?? answer.lines[0]?.number ?? answer.total;
     } catch (error) {
       if (ending.aborted || this.#ending.signal.aborted) return undefined;
       if (error instanceof Refusal) {
@@ -75,6 +98,7 @@ export class LogFeed {
   /** Fetches what is missing of the lines from `first` on, before `last`, unless it is under way. */
   wanted(first: number, last: number): void {
     const end = Math.min(last, this.total);
+    this.#first = first;
     this.#touch(first, end);
     let missing = first;
     while (missing < end && this.line(missing)) missing++;
@@ -99,6 +123,10 @@ export class LogFeed {
   take({ event, data }: Message): boolean {
     if (event === "reset") return false;
     if (event !== "log") return true;
+    if (this.filter) {
+      this.#refresh(RETRY_MS);
+      return true;
+    }
     const only = this.instance || (this.instances.length === 1 ? this.instances[0] : undefined);
     const lines = (data.lines as string[]).map((text, at): Line => {
       const [instance, time] = [data.instances?.[at] ?? only, data.times?.[at]];
@@ -111,7 +139,16 @@ export class LogFeed {
     return true;
   }
 
+  /** Reads what was written since; at once for all messages of a moment. */
+  #refresh(wait: number): void {
+    this.#refreshing ??= setTimeout(() => {
+      this.#refreshing = undefined;
+      void this.read({ line: Math.max(0, this.#first - BEFORE) });
+    }, wait);
+  }
+
   close(): void {
+    clearTimeout(this.#refreshing);
     this.#ending.abort();
   }
 
@@ -120,13 +157,14 @@ export class LogFeed {
     this.instances = (await ask<Answer>("log", { run: this.run, query: { tail: 1 }, signal })).instances;
   }
 
-  #take(lines: readonly Line[]): void {
-    for (const line of lines) {
-      const number = Math.floor(line.number / PAGE);
+  #take(lines: readonly Line[], first?: number): void {
+    lines.forEach((line, at) => {
+      const place = first === undefined ? line.number : first + at;
+      const number = Math.floor(place / PAGE);
       let page = this.#pages.get(number);
       if (!page) this.#pages.set(number, (page = []));
-      page[line.number % PAGE] = line;
-    }
+      page[place % PAGE] = line;
+    });
     for (const number of this.#pages.keys()) {
       if (this.#pages.size <= MOST_PAGES) break;
       this.#pages.delete(number);

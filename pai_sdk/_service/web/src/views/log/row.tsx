@@ -13,6 +13,8 @@ interface Props {
   hits: readonly Range[] | undefined;
   isChosen: boolean;
   isHit: boolean;
+  /** Lines before it are left out. */
+  isGap: boolean;
   /** Its place among the instances; −1 where there is one only. */
   instance: number;
   /** Undefined without a column of times. */
@@ -24,7 +26,7 @@ interface Props {
   point: ((line: Line) => void) | undefined;
 }
 
-export function Row({ number, line, digits, hits, isChosen, isHit, instance, time, mark, href, choose, open, point }: Props) {
+export function Row({ number, line, digits, hits, isChosen, isHit, isGap, instance, time, mark, href, choose, open, point }: Props) {
   const key = hits?.join(";");
   const shown = useMemo(() => line && drawn(line.text, hits), [line, key]);
   const onNumber = (event: MouseEvent): void => {
@@ -32,7 +34,7 @@ export function Row({ number, line, digits, hits, isChosen, isHit, instance, tim
     event.preventDefault();
     choose(number, event.shiftKey);
   };
-  const kind = `${shown?.kind ?? ""} ${isChosen ? "chosen" : ""} ${isHit ? "hit-line" : ""} ${line?.text.endsWith("\r") ? "drawn-over" : ""}`;
+  const kind = `${shown?.kind ?? ""} ${line?.is_match === false ? "beside" : ""} ${isGap ? "gap" : ""} ${isChosen ? "chosen" : ""} ${isHit ? "hit-line" : ""} ${line?.text.endsWith("\r") ? "drawn-over" : ""}`;
   return (
     <div class={`log-row ${kind}`} onMouseEnter={() => line && point?.(line)}>
       <a class="log-number" href={href} tabIndex={-1} style={{ width: `${digits + 2}ch` }} onClick={onNumber}>{number + 1}</a>

@@ -13,12 +13,14 @@ interface Props {
   begin: (text: string, isRegex: boolean, ignoresCase: boolean) => void;
   next: (step: number) => void;
   close: () => void;
+  /** The text of a filter: only lines that have it are shown. */
+  only: { text: string; isRegex: boolean; ignoresCase: boolean } | undefined;
 }
 
-export function SearchBar({ input, search, number, begin, next, close }: Props) {
-  const [text, setText] = useState("");
-  const [isRegex, setRegex] = useState(false);
-  const [matchesCase, setMatchesCase] = useState(false);
+export function SearchBar({ input, search, number, begin, next, close, only }: Props) {
+  const [text, setText] = useState(only?.text ?? "");
+  const [isRegex, setRegex] = useState(only?.isRegex ?? false);
+  const [matchesCase, setMatchesCase] = useState(only ? !only.ignoresCase : false);
   const onKey = (event: KeyboardEvent): void => {
     if (event.key === "Escape") {
       setText("");

@@ -1,0 +1,169 @@
+"""The files of a run over HTTP: sizes of folders, previews, and folders as ZIP archives."""
+
+from __future__ import annotations
+
+import io
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import requests
+
+from pai_sdk._data.storage.stores.local import LocalStore
+from pai_sdk._service.services.budgets import RUNS, Work
+from pai_sdk._service.services.runs import files
+from pai_sdk._service.services.runs.files import files_of_zip, list_entries, zip_chunks
+from pai_sdk._service.wire_errors import WireError
+from tests.service.fakes import ScriptedExecutor
+from tests.service.identity.test_two_users import user
+from tests.service.services import Client, job_body, running_service
+from tests.support.waiting import PATIENCE_S
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_service(tmp_path_factory.mktemp("files") / "data", ScriptedExecutor()) as service:
+        yield service
+
+
+def new_job(client: Client, operator: Client | None = None) -> tuple[str, Path]:
+    """A running job, and the folder of its outputs."""
+    job_id = client.create(job_body())
+    client.until(job_id, "Running")
+    output = (operator or client).info.data_dir / "jobs" / job_id / "ml" / "output"
+    (output / "model").mkdir(parents=True, exist_ok=True)
+    return job_id, output
+
+
+def download(client: Client, job_id: str, **body: Any) -> requests.Response:
+    url = client.call("POST", f"/runs/{job_id}/downloads", body=body).json()["url"]
+    return requests.get(client.info.endpoint + url, timeout=PATIENCE_S)
+
+
+def archive_of(answer: requests.Response) -> zipfile.ZipFile:
+    archive = zipfile.ZipFile(io.BytesIO(answer.content))
+    assert archive.testzip() is None
+    return archive
+
+
+def test_folders_have_the_size_of_their_files(client: Client) -> None:
+    job_id, output = new_job(client)
+    (output / "model" / "deep" / "er").mkdir(parents=True)
+    (output / "model" / "deep" / "a").write_bytes(b"x" * 10)
+    (output / "model" / "deep" / "er" / "b").write_bytes(b"x" * 5)
+    top = {entry["name"]: entry for entry in client.get(f"/runs/{job_id}/files")["entries"]}
+    assert (top["model"]["size_bytes"], top["model"]["is_folder"]) == (15, True)
+    (deep,) = client.get(f"/runs/{job_id}/files?path=model")["entries"]
+    assert (deep["size_bytes"], deep.get("is_partial")) == (15, None)
+
+
+def test_a_folder_with_too_many_files_has_a_lower_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).mkdir()
+        for number in range(10):
+            (tmp_path / name / str(number)).write_bytes(b"x")
+    monkeypatch.setattr(files, "_MAX_FILES", 15)
+    entries, is_truncated = list_entries(LocalStore(tmp_path, links="inside"), "", Work(RUNS))
+    sizes = [(entry["name"], entry["size_bytes"], entry.get("is_partial", False)) for entry in entries]
+    assert is_truncated
+    assert (sizes[0], sizes[2]) == (("a", 10, False), ("c", 0, True))
+    assert sizes[1][0] == "b"
+    assert sizes[1][1] < 10
+    assert sizes[1][2]
+
+
+def test_the_beginning_of_a_file_is_never_a_document(client: Client) -> None:
+    job_id, output = new_job(client)
+    (output / "model" / "page.html").write_text("<script>alert(1)</script>")
+    (output / "model" / "large").write_bytes(b"x" * (3 << 20))
+    (output / "model" / "large.png").write_bytes(b"\x89PNG\r\n\x1a\n" + b"x" * (3 << 20))
+    answer = client.call("GET", f"/runs/{job_id}/files/preview?path=model/page.html")
+    assert answer.text == "<script>alert(1)</script>"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == "attachment"
+    assert "sandbox" in answer.headers["content-security-policy"]
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    sizes = {
+        name: len(client.call("GET", f"/runs/{job_id}/files/preview?path=model/{name}").content)
+        for name in ("large", "large.png")
+    }
+    assert sizes == {"large": 1 << 20, "large.png": (3 << 20) + 8}
+
+
+def test_a_folder_is_downloaded_as_an_archive(client: Client) -> None:
+    job_id, output = new_job(client)
+    (output / "model" / "deep").mkdir()
+    (output / "model" / "deep" / "a.txt").write_text("text " * 1000)
+    (output / "model" / "deep" / "w.pt").write_bytes(os.urandom(1 << 20))
+    answer = download(client, job_id, kind="folder", path="model/deep/")
+    assert 'filename="deep.zip"' in answer.headers["content-disposition"]
+    with archive_of(answer) as archive:
+        assert archive.namelist() == ["deep/a.txt", "deep/w.pt"]
+        assert archive.read("deep/a.txt").decode() == "text " * 1000
+        assert archive.read("deep/w.pt") == (output / "model" / "deep" / "w.pt").read_bytes()
+        assert archive.getinfo("deep/a.txt").compress_size < 1000
+    with archive_of(download(client, job_id, kind="folder", path="model")) as archive:
+        assert archive.namelist() == ["model/deep/a.txt", "model/deep/w.pt"]
+
+
+def test_hostile_names_and_links_stay_out_of_an_archive(client: Client, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    job_id, output = new_job(client)
+    folder = output / "model"
+    (folder / "..\\..\\up.txt").write_text("a")
+    (folder / "C:evil").write_text("b")
+    (folder / "C_evil").write_text("c")
+    (folder / "line\nend").write_text("d")
+    (folder / os.fsdecode(b"bad\xff")).write_text("e")
+    (folder / "out").symlink_to(tmp_path)
+    (folder / "file").symlink_to(tmp_path / "secret")
+    (folder / "inside").symlink_to("C_evil")
+    os.mkfifo(folder / "pipe")
+    with archive_of(download(client, job_id, kind="folder", path="model")) as archive:
+        names = archive.namelist()
+        contents = {name: archive.read(name) for name in names}
+    assert b"secret" not in contents.values()
+    assert not [name for name in names if "\\" in name or ":" in name or "\n" in name or ".." in name.split("/")]
+    assert len(names) == len({*names})
+    assert sorted(value for value in contents.values() if len(value) == 1)[:2] == [b"a", b"b"]
+    preview = client.call("GET", f"/runs/{job_id}/files/preview?path=model/file")
+    assert preview.status_code == 404
+    for path in ("model/out", "../..", "model/../..", "/etc", "nothing", "model/C_evil"):
+        refused = client.call("POST", f"/runs/{job_id}/downloads", body={"kind": "folder", "path": path})
+        assert refused.status_code in (400, 404), path
+
+
+def test_a_folder_that_is_too_large_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    monkeypatch.setattr(files, "MAX_ZIP_FILES", 2)
+    with pytest.raises(WireError) as refused:
+        files_of_zip(LocalStore(tmp_path, links="inside"), "", Work(RUNS))
+    assert (refused.value.status_code, refused.value.code) == (400, "FolderTooLarge")
+
+
+def test_a_file_that_is_removed_meanwhile_is_named(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    store = LocalStore(tmp_path, links="inside")
+    listed = files_of_zip(store, "", Work(RUNS))
+    (tmp_path / "a").unlink()
+    (tmp_path / "b").write_text("b and more")
+    content = b"".join(zip_chunks(store, listed, "", "all"))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.read("all/b") == b"b"
+        assert b"all/a" in archive.read("NOT-IN-THIS-ARCHIVE.txt")
+
+
+def test_files_of_other_users_do_not_exist(client: Client) -> None:
+    alice, bob = user(client, "alice"), user(client, "bob")
+    job_id, output = new_job(alice, client)
+    (output / "model" / "a").write_text("hers")
+    assert alice.call("GET", f"/runs/{job_id}/files/preview?path=model/a").text == "hers"
+    for path in ("files", "files/preview?path=model/a", "log/lines?level=error"):
+        assert bob.call("GET", f"/runs/{job_id}/{path}").status_code == 404
+    for body in ({"kind": "folder", "path": "model"}, {"kind": "file", "path": "model/a"}, {"kind": "log"}):
+        assert bob.call("POST", f"/runs/{job_id}/downloads", body=body).status_code == 404
