@@ -245,7 +245,7 @@ class LogOfRun(ExtensionBody):
     instances: list[str]
 
 
-class ShownLogLine(LogLineOfRun):
+class FilteredLogLine(LogLineOfRun):
     """A line of a filtered log; `is_match` is false for a line before or after one that matches."""
 
     is_match: bool
@@ -254,11 +254,11 @@ class ShownLogLine(LogLineOfRun):
 class FilteredLogOfRun(ExtensionBody):
     """The lines of a log that match a filter.
 
-    `first` is the number of the first line among them, and `total` their number. `complete` is true if no line will
-    follow; `trouble` says why lines are missing: `time` if a repeated request continues the search.
+    `first` is the number of the first line among them, and `total` their number. `complete` is true if no line
+    will follow; `trouble` says why lines are missing: `time` if a repeated request continues the search.
     """
 
-    lines: list[ShownLogLine]
+    lines: list[FilteredLogLine]
     first: int
     total: int
     complete: bool

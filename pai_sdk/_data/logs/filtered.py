@@ -78,7 +78,7 @@ class FilteredLog:
         self._lock = threading.Lock()  # held while the log is read
         level = line_filter.level
         self._scans = [_Scan(LevelScanner(level) if level else None) for _ in instances]
-        self._shown: tuple[tuple[int, ...], npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None = None
+        self._selection: tuple[tuple[int, ...], npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None = None
 
     def page(
         self, log: LogReader, start: int, limit: int, *, time_limit_s: float, check: Callable[[], None]
@@ -97,10 +97,6 @@ class FilteredLog:
         lines = [FilteredLine(line, matching[line.number]) for line in _lines(log, [*matching])]
         return FilteredPage(first, len(numbers), lines, total.is_final and not trouble, trouble)
 
-    def number_at(self, number: int) -> int:
-        """Returns the number of the first shown line from a line of the log on, as of the last page."""
-        return 0 if self._shown is None else int(self._shown[1].searchsorted(number))
-
     def _read(self, log: LogReader, ends_at: float, check: Callable[[], None]) -> str:
         """Reads what was written since the last call; returns why it stopped early, or an empty string."""
         for instance, scan in zip(self._instances, self._scans, strict=True):
@@ -113,21 +109,18 @@ class FilteredLog:
                 end = content.rfind(b"\n") + 1 if is_last else len(content)
                 cuts = instance.index.cuts.between(scan.offset, scan.offset + len(content))
                 end = max(end, cuts[-1] - scan.offset if cuts else 0)
-                split = _split(content[:end], [cut - scan.offset for cut in cuts])
+                split = _split(content[:end], [offset - scan.offset for offset in cuts])
                 try:
                     scan.matches.extend(scan.line + each for each in self._matches(scan, split, ends_at, check))
-                    rest = content[end:]
+                    tail = content[end:]
                     # Without a change of the scan's state: it is scanned again.
-                    found = (
-                        self._matches(replace(scan, levels=copy(scan.levels)), rest, ends_at, check)
-                        if rest
-                        else []
-                    )
+                    again = replace(scan, levels=copy(scan.levels))
+                    unfinished = self._matches(again, tail, ends_at, check) if tail else []
                 except TimeoutError:
                     return "the regular expression takes too long; use a simpler one"
                 scan.offset += end
                 scan.line += split.count(b"\n")
-                scan.unfinished = [scan.line] if found else []
+                scan.unfinished = [scan.line] if unfinished else []
         return ""
 
     def _matches(self, scan: _Scan, content: bytes, ends_at: float, check: Callable[[], None]) -> list[int]:
@@ -137,38 +130,43 @@ class FilteredLog:
         if query is None or lines == []:
             return lines or []
         text = content.decode("utf-8", errors="surrogateescape")
-        found, at, line = [], 0, 0
+        matches, at, line = list[int](), 0, 0
         for start, _ in query.matches(text, max(0.05, ends_at - time.monotonic()), check):
             line += text.count("\n", at, start)
             at = start
-            if not found or found[-1] != line:
-                found.append(line)
-        return found if lines is None else sorted({*found}.intersection(lines))
+            if not matches or matches[-1] != line:
+                matches.append(line)
+        return matches if lines is None else sorted({*matches}.intersection(lines))
 
     def _numbers(self, log: LogReader, total: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
         """Returns the numbers of the shown lines in the log, and which of them match."""
         import numpy as np
 
         state = (total, *(len(scan.matches) + len(scan.unfinished) for scan in self._scans))
-        if self._shown is not None and self._shown[0] == state:
-            return self._shown[1:]
+        if self._selection is not None and self._selection[0] == state:
+            return self._selection[1:]
         matches: list[npt.NDArray[np.int64]] = []
         shown: list[npt.NDArray[np.int64]] = []
         for instance, scan in enumerate(self._scans):
-            own = np.array([*scan.matches, *scan.unfinished], dtype=np.int64)
+            matched = np.append(np.array(scan.matches, dtype=np.int64), np.array(scan.unfinished, dtype=np.int64))
             count = log.count_of(instance)
-            own = own[own < count]
+            matched = matched[matched < count]
             mask = np.zeros(count, dtype=bool)
-            for distance in range(-self._filter.context, self._filter.context + 1):
-                near = own + distance
-                mask[near[(near >= 0) & (near < count)]] = True
+            mask[matched] = True
+            width = 0
+            while width < self._filter.context:
+                step = min(2 * width + 1, self._filter.context - width)
+                before = mask.copy()
+                mask[step:] |= before[:-step]
+                mask[:-step] |= before[step:]
+                width += step
             starts, firsts = (np.array(column, dtype=np.int64) for column in log.stretches_of(instance))
-            for numbers, lines in ((matches, own), (shown, np.flatnonzero(mask))):
+            for numbers, lines in ((matches, matched), (shown, np.flatnonzero(mask))):
                 stretch = np.searchsorted(starts, lines, side="right") - 1
                 numbers.append(firsts[stretch] + lines - starts[stretch] if len(lines) else lines)
         selected = np.sort(np.concatenate(shown))
         is_match = np.isin(selected, np.concatenate(matches))
-        self._shown = (state, selected, is_match)
+        self._selection = (state, selected, is_match)
         return selected, is_match
 
 

@@ -34,7 +34,7 @@ _LEVEL_BY_LETTER = {
 }
 _RANK = re.compile(rb"\[[\w.-]{1,20}\]: ?")  # torchrun: [rank0]: text
 _INDENTED = re.compile(rb"[ \t|+]")
-_OWN_LEVEL = re.compile(rb"\s*(?:" + _NAMES + rb")\b")  # rich leaves out a repeated time
+_NEW_LEVEL = re.compile(rb"\s*(?:" + _NAMES + rb")\b")  # rich leaves out a repeated time
 _CLASS = re.compile(rb"[\w.]*")
 
 
@@ -65,14 +65,14 @@ class LevelScanner:
 
     def __init__(self, minimum: int) -> None:
         self._minimum = minimum
-        self._literals = [word for level, words in _LITERALS.items() if level >= minimum for word in words]
+        self._literals = [word for level, literals in _LITERALS.items() if level >= minimum for word in literals]
         self._continues = False  # the last line has the level
         self._is_traceback = False  # and belongs to a traceback that has not ended
 
     def lines(self, content: bytes) -> list[int]:
         """Returns the numbers of the lines within the next part of the log, which ends with a line."""
-        found: list[int] = []
-        at, line = self._continue(content, 0, 0, found)
+        numbers: list[int] = []
+        at, line = self._continue(content, 0, 0, numbers)
         for start in sorted(self._candidates(content)):
             if start < at:
                 continue
@@ -80,11 +80,11 @@ class LevelScanner:
             at = start
             if self._level_at(content, start) < self._minimum:
                 continue
-            found.append(line)
+            numbers.append(line)
             self._continues = True
-            at, line = self._continue(content, content.find(b"\n", start) + 1 or len(content), line + 1, found)
+            at, line = self._continue(content, content.find(b"\n", start) + 1 or len(content), line + 1, numbers)
         self._continues = self._continues and at == len(content)
-        return found
+        return numbers
 
     def _candidates(self, content: bytes) -> set[int]:
         """Returns the offsets of the lines that might have the level."""
@@ -106,7 +106,7 @@ class LevelScanner:
                 return level
         return NONE
 
-    def _continue(self, content: bytes, at: int, line: int, found: list[int]) -> tuple[int, int]:
+    def _continue(self, content: bytes, at: int, line: int, numbers: list[int]) -> tuple[int, int]:
         """Adds the lines that continue the last one; returns the next line's offset and number."""
         while self._continues and at < len(content):
             text = at
@@ -117,10 +117,10 @@ class LevelScanner:
                 if not self._continues:
                     break
                 self._is_traceback = False  # the line of the exception is the last one
-            elif not self._is_traceback and _OWN_LEVEL.match(content, text):
+            elif not self._is_traceback and _NEW_LEVEL.match(content, text):
                 self._continues = False
                 break
-            found.append(line)
+            numbers.append(line)
             at, line = content.find(b"\n", at) + 1 or len(content), line + 1
         return at, line
 

@@ -95,7 +95,7 @@ class MergedOrder:
         # By stretch: its instance, its first line, and the number after its last line.
         self._instances, self._starts, self._ends = array("H"), array("Q"), array("Q")
         # By instance: the first lines of its stretches, and their numbers.
-        self._own = [(array("Q"), array("Q")) for _ in logs]
+        self._by_instance = [(array("Q"), array("Q")) for _ in logs]
         self._merged_counts = [0] * len(logs)  # lines of each log that are in the order
         self._merged_times = [0.0] * len(logs)  # of the last of them
 
@@ -139,7 +139,7 @@ class MergedOrder:
         """Returns the number of a line of one log in the order; for a future line, that of the next line."""
         if line >= self._merged_counts[instance]:
             return self._ends[-1] if self._ends else 0
-        starts, numbers = self._own[instance]
+        starts, numbers = self._by_instance[instance]
         at = bisect_right(starts, line) - 1
         return numbers[at] + line - starts[at]
 
@@ -149,7 +149,7 @@ class MergedOrder:
 
     def stretches_of(self, instance: int) -> tuple[Sequence[int], Sequence[int]]:
         """Returns the first lines of the stretches of an instance, and their numbers in the order."""
-        return self._own[instance]
+        return self._by_instance[instance]
 
     def _new(self, counts: Sequence[int], *, is_open: bool) -> list[_Stretch]:
         """Returns the lines that are not in order yet, by time; without those that wait for other instances."""
@@ -235,7 +235,7 @@ class MergedOrder:
     def _append(self, stretches: Sequence[_Stretch]) -> None:
         for instance, start, length in stretches:
             number = self._ends[-1] if self._ends else 0
-            starts, numbers = self._own[instance]
+            starts, numbers = self._by_instance[instance]
             numbers.append(number)
             starts.append(start)
             self._merged_counts[instance] += length

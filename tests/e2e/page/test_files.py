@@ -6,7 +6,6 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, expect

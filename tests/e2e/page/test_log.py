@@ -99,7 +99,7 @@ def test_hits_are_shown_with_lines_around_them(browser: Browser, server: UiServe
         page.get_by_role("searchbox").press("Enter")
         expect(page.locator(".log-count")).to_contain_text("100 hits")
         page.get_by_label("Lines shown").select_option(label="Hits ± 1 lines")
-        expect(page.locator(".log-foot")).to_contain_text("102 lines shown")
+        expect(page.locator(".log-foot")).to_contain_text("104 lines shown")
         expect(page).to_have_url(re.compile("context=1"))
         page.get_by_role("searchbox").press("Escape")
         expect(page.locator(".log-foot")).to_contain_text(f"{STEPS + 18:,} lines")
@@ -133,7 +133,7 @@ def test_the_whole_log_is_downloaded(browser: Browser, server: UiServer) -> None
         assert started.value.suggested_filename == "run.log"
         assert Path(started.value.path()).read_text() == log_text()
         with page.expect_download() as started:
-            page.get_by_role("button", name="Download compressed").click()
+            page.get_by_role("button", name="Download .gz").click()
         assert started.value.suggested_filename == "run.log.gz"
         assert gzip.decompress(Path(started.value.path()).read_bytes()).decode() == log_text()
         assert watched.faults == []

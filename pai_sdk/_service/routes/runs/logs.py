@@ -19,7 +19,7 @@ from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.services.runs.source import NO_LOG, RunsOf
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.base import response_body
-from pai_sdk._wire.runs import FilteredLogOfRun, LogLineOfRun, LogOfRun, ShownLogLine
+from pai_sdk._wire.runs import FilteredLogLine, FilteredLogOfRun, LogLineOfRun, LogOfRun
 
 router = APIRouter(prefix="/api/v1/runs/{run_id:path}", route_class=BudgetedRoute)
 
@@ -97,7 +97,7 @@ def read_filtered_log(
         log, -tail if tail else line, tail or lines, time_limit_s=_FILTER_S, check=work.check
     )
     body = FilteredLogOfRun(
-        lines=[ShownLogLine(**shown._asdict(), is_match=is_match) for shown, is_match in page.lines],
+        lines=[FilteredLogLine(**shown._asdict(), is_match=is_match) for shown, is_match in page.lines],
         first=page.first,
         total=page.total,
         complete=page.is_final,

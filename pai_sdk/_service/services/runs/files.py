@@ -153,7 +153,7 @@ class _Chunks:
         self._parts: list[bytes] = []
         self._position = 0
 
-    def write(self, content: bytes) -> int:
+    def write(self, content: bytes, /) -> int:
         """Appends bytes."""
         self._parts.append(bytes(content))
         self._position += len(content)
@@ -164,6 +164,9 @@ class _Chunks:
         return self._position
 
     def flush(self) -> None:
+        """Does nothing."""
+
+    def close(self) -> None:
         """Does nothing."""
 
     def take(self) -> bytes:
@@ -178,7 +181,7 @@ def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) ->
     sink = _Chunks()
     names: set[str] = set()
     skipped: list[str] = []
-    with zipfile.ZipFile(sink, "w") as archive:  # type: ignore[arg-type] # `write`, `tell` and `flush` suffice
+    with zipfile.ZipFile(sink, "w") as archive:
         for file in files:
             info = _zip_info(file, f"{name}/{file.path[len(folder) :].lstrip('/')}", names)
             chunks = store.read(file.path, 0, file.size_bytes)  # a growing file up to its size

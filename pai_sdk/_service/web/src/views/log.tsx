@@ -181,7 +181,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         <button aria-pressed={options.wraps} onClick={() => set({ wraps: !options.wraps })}>{t("Wrap")}</button>
         {isOpen && <button aria-pressed={place.isFollowing} onClick={() => setFollowing(!place.isFollowing)} title="f">{t("Follow")}</button>}
         <button onClick={() => void saveLog(false)}>{t("Download")}</button>
-        <button aria-label={t("Download compressed")} title={t("Download compressed")} onClick={() => void saveLog(true)}>.gz</button>
+        <button aria-label={`${t("Download")} .gz`} title={t("Download compressed")} onClick={() => void saveLog(true)}>.gz</button>
       </div>
       {range && (
         <p class="log-chosen">
