@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -36,8 +37,8 @@ TAG = "<img src=x onerror=planted=document.title='planted'>"  # a file name, too
 TURNED = "report\u202egnp.exe"
 
 # Writes the script into everything that a job writes.
-PROGRAM = """
-import os, pathlib
+PROGRAM = r"""
+import json, os, pathlib
 from pai_sdk import report
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk.trace import TraceWriter
@@ -50,6 +51,10 @@ out, events = (pathlib.Path(os.environ[f"PAI_OUTPUT_{name}"]) for name in ("MODE
 (out / tag).mkdir()
 for file in (out / tag / tag, out / turned, out / "page.html"):
     file.write_text(script)
+(out / "table.csv").write_text(f'{tag},"{script}"\n{script},1\n')
+(out / "a.json").write_text(json.dumps({tag: script}))
+(out / "picture.png").write_text(script)
+(out / "a.svg").write_text(f'<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9">{script}</svg>')
 with TraceWriter({"planted": "string", "value": "string"}) as writer:
     writer.write(planted=[tag], value=[script])
 with EventWriter(events, source="texts") as texts:
@@ -170,6 +175,37 @@ def test_names_cannot_be_turned_around_and_files_are_downloaded(browser: Browser
             assert started.value.suggested_filename == saved
             assert Path(started.value.path()).read_text() == SCRIPT
         assert "\u202e" not in page.locator("body").inner_text()
+        assert watch.problems() == []
+
+
+def test_previews_of_files_run_nothing(browser: Browser, planted: Planted) -> None:
+    from playwright.sync_api import expect
+
+    files = {
+        "page.html": SCRIPT,
+        TURNED: SCRIPT,
+        f"{TAG}&path=model/{TAG}": SCRIPT,
+        "table.csv": SCRIPT,
+        "a.json": TAG,
+        "picture.png": SCRIPT,
+    }
+    with admin(browser, planted.session.new_page_link()) as (page, watch):
+        for name, text in files.items():
+            address = f"run={planted.job_id}&tab=files&path=model&file={name.replace('onerror=', 'onerror%3D')}"
+            show(page, address.replace("src=x", "src%3Dx"))
+            expect(page.locator(".preview")).to_contain_text(text[:50])
+            assert page.locator("main script, main img, iframe, object, embed").count() == 0, name
+            assert watch.problems() == [], name
+        show(page, f"run={planted.job_id}&tab=files&path=model&file=a.svg")
+        picture = page.locator("img.preview")
+        expect(picture).to_have_attribute("src", re.compile("^data:image/svg"))
+        page.wait_for_function("document.querySelector('img.preview')?.naturalWidth === 9")
+        assert watch.problems() == []
+        # Neither is it a document if its address is opened.
+        preview = f"{watch.origin}/api/v1/runs/{planted.job_id}/files/preview?path=model/page.html"
+        opened = page.context.new_page()
+        opened.goto(preview)
+        assert opened.title() != "planted"
         assert watch.problems() == []
 
 
