@@ -1,6 +1,7 @@
 // Requests to the service. `ROUTES` is compared with the service's own description of its API by a test.
 import { signal } from "@preact/signals";
 import { readColumns, type Columns } from "./columns.ts";
+import { refusalText } from "./service_texts.ts";
 import { isWorthAgain, keep, proofFor } from "./session_key.ts";
 
 const RUNS = "/api/v1/runs";
@@ -106,7 +107,7 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
   const said = (await answer.json().catch(() => ({}))) as { Code?: string; Message?: string; Command?: string };
   if (said.Command) linkCommand.value = said.Command;
   if (answer.status === 401) isSignedIn.value = false;
-  throw new Refusal(answer.status, said.Code ?? "", said.Message ?? `HTTP ${answer.status}`);
+  throw new Refusal(answer.status, said.Code ?? "", refusalText(said.Code ?? "", said.Message ?? `HTTP ${answer.status}`));
 }
 
 /** Exchanges the code of a link for the cookie and the key of this page. */

@@ -7,6 +7,14 @@ const sources = globSync("**/*.{ts,tsx}", { exclude: ["node_modules/**", "**/*.t
   text: readFileSync(file, "utf8"),
 }));
 
+test("sentences of the service have as many places in Chinese", () => {
+  const text = sources.find(({ file }) => file === "service_texts.ts")?.text ?? "";
+  const places = (sentence: string | undefined) => [...(sentence ?? "").matchAll(/\{\d\}/g)].map(([place]) => place).sort().join();
+  const pairs = [...text.matchAll(/^ {2}"≈((?:[^"\\]|\\.)*)": "((?:[^"\\]|\\.)*)",$/gm)];
+  assert.ok(pairs.length > 20);
+  for (const [, english, chinese] of pairs) assert.equal(places(english), places(chinese), english);
+});
+
 test("each text has its Chinese", () => {
   const all = sources.map(({ text }) => text).join("\n");
   const known = new Set<string>();

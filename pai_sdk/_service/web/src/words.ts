@@ -25,6 +25,12 @@ export function chinese(texts: Readonly<Record<string, string>>): void {
   known.value = translations.size;
 }
 
+/** All texts with their Chinese; empty until they are loaded. */
+export function translated(): ReadonlyMap<string, string> {
+  void known.value;
+  return translations;
+}
+
 /**
  * A text in the language of the page; `{name}` stands for a value. `{run}`, `{runs}` and `{Runs}` are a service's
  * jobs, or the runs of a folder.

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
 import { age, moment } from "../format.ts";
+import { statusText } from "../service_texts.ts";
 import { chinese, t } from "../words.ts";
 import { roughly } from "./clock.ts";
 
@@ -28,8 +29,8 @@ export function Status({ status, place }: { status: string | undefined; place?: 
   if (!status) return null;
   const kind = KINDS[status] ?? "waiting";
   return (
-    <span class={`status ${kind}`}>
-      {status}
+    <span class={`status ${kind}`} title={status}>
+      {statusText(status)}
       {place !== undefined && <span class="soft"> {t("no. {n} in the queue", { n: place })}</span>}
     </span>
   );

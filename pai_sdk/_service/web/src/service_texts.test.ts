@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import test from "node:test";
+import { pattern, refusalText, said, statusText } from "./service_texts.ts";
+import { language } from "./words.ts";
+
+test("a sentence is found with what stands in its places", () => {
+  const found = pattern("Instance {1} is {2} (exit code {3}).").exec("Instance a-master-0 is Failed (exit code 137).");
+  assert.deepEqual(found?.slice(1), ["a-master-0", "Failed", "137"]);
+  assert.equal(pattern("Instance {1} is {2}.").exec("The job is running."), null);
+});
+
+test("sentences and statuses are Chinese when the page is, the others stay as they are", () => {
+  language.value = "zh";
+  assert.equal(said("Instance a-master-0 is Running."), "实例 a-master-0：运行中。");
+  assert.equal(said("Attempt 1 begins in 5 s."), "第 1 次尝试将在 5 秒后开始。");
+  assert.equal(said("The job succeeded. Something else."), "作业成功。 Something else.");
+  assert.equal(said("Something else (5 of 3)."), "Something else (5 of 3).");
+  assert.equal(statusText("Queuing"), "排队中");
+  assert.equal(refusalText("Forbidden.NoPermission", "User x may not."), "你的权限不允许此操作。");
+  assert.equal(refusalText("InvalidFilter", "A filter has no value."), "A filter has no value.");
+  language.value = "en";
+  assert.equal(said("The job is running."), "The job is running.");
+  assert.equal(refusalText("Forbidden.NoPermission", "User x may not."), "User x may not.");
+});

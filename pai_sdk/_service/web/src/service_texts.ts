@@ -1,0 +1,108 @@
+// The sentences of the service in Chinese: what happened to a job, and why a request is refused.
+//
+// The service writes English. A key that begins with `≈` is such a sentence, where `{1}` stands for any text; one that
+// begins with `!` is the code of a refusal. Sentences without a translation stay English.
+import { chinese, language, t, translated } from "./words.ts";
+
+const SENTENCE = "≈";
+let patterns: readonly (readonly [RegExp, string])[] = [];
+let madeOf = 0;
+
+/** A sentence of the service in the language of the page; several that follow each other are translated one by one. */
+export function said(text: string): string {
+  if (language.value === "en" || !text) return text;
+  return whole(text) ?? text.split(/(?<=[.。]) /).map((part) => whole(part) ?? part).join(" ");
+}
+
+/** Why a request was refused, in the language of the page: by its code, else by its sentence. */
+export function refusalText(code: string, message: string): string {
+  const known = language.value === "en" ? "!" : t(`!${code}`);
+  return known.startsWith("!") ? said(message) : known;
+}
+
+/** The status of a job, a step or an instance. */
+export function statusText(status: string): string {
+  return t(status);
+}
+
+function whole(text: string): string | undefined {
+  const all = translated();
+  if (madeOf !== all.size) {
+    madeOf = all.size;
+    patterns = [...all].filter(([key]) => key.startsWith(SENTENCE)).map(([key, text]) => [pattern(key.slice(1)), text] as const);
+  }
+  for (const [expression, template] of patterns) {
+    const found = expression.exec(text);
+    if (found) return template.replace(/\{(\d)\}/g, (_, number: string) => t(found[Number(number)] ?? ""));
+  }
+  return undefined;
+}
+
+/** A sentence with places as a regular expression. */
+export function pattern(sentence: string): RegExp {
+  return new RegExp(`^${sentence.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{\d\}/g, "(.+?)")}$`);
+}
+
+chinese({
+  "Creating": "创建中",
+  "Created": "已创建",
+  "Submitted": "已提交",
+  "Queuing": "排队中",
+  "Initializing": "初始化中",
+  "Running": "运行中",
+  "Succeed": "成功",
+  "Failed": "失败",
+  "CreateFailed": "创建失败",
+  "InitializeFailed": "初始化失败",
+  "Terminated": "已停止",
+  "Terminating": "停止中",
+  "Unknown": "未知",
+  "Pending": "等待中",
+  "Succeeded": "成功",
+  "Stopped": "已停止",
+  "running": "运行中",
+  "succeeded": "成功",
+  "cached": "命中缓存",
+  "failed": "失败",
+  "stopped": "已停止",
+  "blocked": "被阻塞",
+  "interrupted": "已中断",
+  "waiting": "等待中",
+  "≈The job was created and waits in the queue.": "作业已创建，正在排队。",
+  "≈The job was created and waits in the queue{1}.": "作业已创建，正在排队{1}。",
+  "≈Preparing the job's code and inputs.": "正在准备作业的代码和输入。",
+  "≈Instance {1} is {2} (exit code {3}).": "实例 {1}：{2}（退出码 {3}）。",
+  "≈Instance {1} is {2}.": "实例 {1}：{2}。",
+  "≈The job is running.": "作业正在运行。",
+  "≈The job succeeded.": "作业成功。",
+  "≈The job was stopped.": "作业已停止。",
+  "≈The job was stopped by a user.": "作业已被用户停止。",
+  "≈A stop was requested.": "已请求停止。",
+  "≈Attempt {1} has failed ({2}): {3}": "第 {1} 次尝试失败（{2}）：{3}",
+  "≈Attempt {1} begins in {2} s.": "第 {1} 次尝试将在 {2} 秒后开始。",
+  "≈The code is cloned into {1}.": "代码已克隆到 {1}。",
+  "≈Jobs run as processes, not in containers: the image {1} is not used, and its packages and programs are not there.": "作业以进程运行，而不在容器中：不使用镜像 {1}，其中的软件包和程序不可用。",
+  "≈Name packages in requirements, or serve with `pai-sdk serve --executor docker`.": "请在 requirements 中写明软件包，或用 `pai-sdk serve --executor docker` 启动服务。",
+  "≈Some outputs are not saved yet: {1}": "部分输出尚未保存：{1}",
+  "≈The job waits for the quota of user {1}: {2}.": "作业在等待用户 {1} 的配额：{2}。",
+  "≈The job needs more than the quota of user {1} allows: {2}.": "作业需要的资源超出用户 {1} 的配额：{2}。",
+  "≈The job is next to start; it is waiting for {1}.": "作业是下一个启动的；正在等待 {1}。",
+  "≈The job waits for its turn: the user with the smallest share of the service is next.": "作业在等待轮到它：占用份额最小的用户优先。",
+  "≈The job waits behind {1} of the same user.": "作业排在同一用户的 {1} 之后。",
+  "≈The job is about to start.": "作业即将启动。",
+  "≈Instance {1} ended with exit code {2}.": "实例 {1} 以退出码 {2} 结束。",
+  "≈Instance {1} was ended by signal {2} (exit code {3}).": "实例 {1} 被信号 {2} 结束（退出码 {3}）。",
+  "≈Instance {1} was killed (exit code 137, SIGKILL), most likely by the kernel since memory ran out: use a smaller batch or a larger instance.": "实例 {1} 被终止（退出码 137，SIGKILL），很可能是内存不足：请减小批大小或使用更大的实例。",
+  "≈Instance {1} ran out of memory: it reached its limit{2} and was killed (exit code {3}).": "实例 {1} 内存不足：达到上限{2}后被终止（退出码 {3}）。",
+  "≈The job was stopped: it reached its limit of {1} seconds.": "作业已停止：达到 {1} 秒的时限。",
+  "!Forbidden.NoPermission": "你的权限不允许此操作。",
+  "!NotForPages": "已登录的浏览器不能执行此操作；需要用访问密钥签名的请求。",
+  "!RUN_NOT_FOUND": "没有这个运行。",
+  "!TRAINING_JOB_NOT_FOUND": "没有这个作业。",
+  "!RUN_FILE_NOT_FOUND": "此运行没有这个文件。",
+  "!RUN_LOG_NOT_FOUND": "此运行没有日志。",
+  "!VIEW_NOT_FOUND": "没有这个视图。",
+  "!TicketNotValid": "该地址已使用或已过期；请重新下载。",
+  "!ServiceBusy": "服务繁忙；请稍后再试。",
+  "!CodeNotValid": "该链接已使用或已过期。",
+});
