@@ -224,7 +224,7 @@ def test_a_job_is_stopped_run_again_with_a_change_and_deleted(
         page.get_by_role("button", name="Run with 1 change").click()
         expect(page).not_to_have_url(re.compile(job.id))
         expect(status).to_have_text("Succeed")
-        expect(page.get_by_role("row", name="lr 0.7")).to_be_visible()
+        expect(page.locator(".hparams div").filter(has_text="lr")).to_have_text("lr0.7")
 
         again = page.url.partition("run=")[2].partition("&")[0]
         assert session.get_job(again).hyperparameters["lr"] == "0.7"

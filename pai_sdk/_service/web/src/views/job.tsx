@@ -87,12 +87,15 @@ async function jobOf(id: string, signal: AbortSignal): Promise<JobDetail | null>
 }
 
 function Tabs({ run, job }: { run: RunDetail; job: JobDetail | null }) {
+  // A part without content is shown only if the address names it.
+  const has = (part: string): boolean => chosen.value === part || (run.parts?.includes(part) ?? false);
+  const isRunning = !!job && job.started_at !== null && job.ended_at === null;
   const tabs: Record<string, [string, () => ComponentChildren]> = {
     overview: [t("Overview"), () => <Overview run={run} job={job} />],
-    log: [t("Log"), () => <LogTab run={run} job={job} />],
-    curves: [t("Curves"), () => <CurvesTab run={run} job={job} />],
-    ...(can("files") ? { files: [t("Files"), () => <Files id={run.id} />] } : {}),
-    ...(can("trace") ? { trace: [t("Trace"), () => <Trace id={run.id} />] } : {}),
+    ...(has("log") || isRunning ? { log: [t("Log"), () => <LogTab run={run} job={job} />] } : {}),
+    ...(run.tags.length > 0 || chosen.value === "curves" ? { curves: [t("Curves"), () => <CurvesTab run={run} job={job} />] } : {}),
+    ...(can("files") && has("files") ? { files: [t("Files"), () => <Files id={run.id} />] } : {}),
+    ...(can("trace") && has("trace") ? { trace: [t("Trace"), () => <Trace id={run.id} />] } : {}),
     ...(job ? { request: [t("Request"), () => <Request id={run.id} request={job.request} />] } : {}),
   };
   const names = Object.keys(tabs);

@@ -6,22 +6,25 @@ import type { Failure } from "./wire.ts";
 
 const COLOURS = /\u001b\[[0-9;?]*[A-Za-z]/g;
 
-export function FailureReport({ failure }: { failure: Failure }) {
+export function FailureReport({ id, failure }: { id: string; failure: Failure }) {
+  const short = (text: string): string => text.replaceAll(`${id}-`, ""); // of the names of instances
+  const lines = failure.last_lines.join("\n");
   return (
     <section class="failure" aria-labelledby="failure-title">
-      <h2 id="failure-title">{failure.cause}</h2>
-      <p>{failure.explanation}</p>
-      {failure.advice && <p><strong>{t("What to do")}:</strong> {failure.advice}</p>}
+      <h2 id="failure-title">{short(failure.cause)}</h2>
+      {failure.explanation && <p>{short(failure.explanation)}</p>}
+      {failure.advice && <p class="advice"><strong>{t("What to do")}</strong> {failure.advice}</p>}
       <p class="job-facts soft">
-        {failure.instance && <span>{t("instance {name}", { name: failure.instance })}</span>}
+        {failure.instance && <span>{t("instance {name}", { name: short(failure.instance) })}</span>}
         {failure.exit_code !== null && <span>{t("exit code {n}", { n: failure.exit_code })}</span>}
         <a href={linkTo({ ...address.value, tab: "log", instance: failure.instance ?? "" })}>{t("End of the log")}</a>
       </p>
-      {failure.last_lines.length > 0 && <Lines title={t("Last lines of the log")} text={failure.last_lines.join("\n")} />}
-      {failure.traceback && (
+      {failure.traceback && <Lines title={t("Traceback")} text={failure.traceback} />}
+      {lines && !failure.traceback && <Lines title={t("Last lines of the log")} text={lines} />}
+      {lines && failure.traceback && (
         <details>
-          <summary>{t("Traceback")}</summary>
-          <Lines title={t("Traceback")} text={failure.traceback} />
+          <summary>{t("Last lines of the log")}</summary>
+          <Lines title={t("Last lines of the log")} text={lines} />
         </details>
       )}
     </section>

@@ -14,16 +14,16 @@ import { Rerun } from "./rerun.tsx";
 import type { JobDetail, RunDetail } from "./wire.ts";
 
 const OURS = "pai-sdk-"; // labels that the library uses itself
+const OF_CODE = "git-"; // the overview has them
 const ENDED = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"]);
 
 export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   const all = job?.labels ?? run.labels ?? {};
-  const labels = Object.entries(all).filter(([name]) => !name.startsWith(OURS));
+  const labels = Object.entries(all).filter(([name]) => !name.startsWith(OURS) && !name.startsWith(OF_CODE));
   return (
     <header class="job-head">
       <div class="job-title">
-        <span class="job-colour" style={{ background: colourOf(run.id) }} />
-        <h1>{run.name ?? run.id}</h1>
+        <h1><span class="job-colour" style={{ background: colourOf(run.id) }} /> {run.name ?? run.id}</h1>
         <Status status={job?.status ?? run.status} place={job?.queue_place ?? undefined} />
         {job?.annotations && <Star id={run.id} name={run.name ?? run.id} isOn={job.annotations.star} />}
         {job && <Actions id={run.id} name={run.name ?? run.id} job={job} />}
@@ -38,7 +38,9 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
         ))}
       </p>
       {job?.annotations && <Annotated id={run.id} annotations={job.annotations} canChange={canAnnotate(job)} />}
-      {job?.message && !job.failure && <p class="soft">{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>}
+      {job?.message && !job.failure && job.started_at !== null && (
+        <p class={job.ended_at === null ? "warn" : "soft"} role={job.ended_at === null ? "status" : undefined}>{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>
+      )}
     </header>
   );
 }

@@ -6,7 +6,7 @@ import { Notice } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
 import { Dialog, wordsOf } from "./dialog.tsx";
-import { changesOf, entered, newToken, problemsByField, twice, type Entered, type Pair } from "./rerun_changes.ts";
+import { changesOf, entered, nameWith, newToken, problemsByField, twice, type Entered, type Pair } from "./rerun_changes.ts";
 import { Pending } from "./table.tsx";
 import type { FormValue, RerunForm } from "./wire.ts";
 
@@ -14,14 +14,26 @@ export function Rerun({ id, close }: { id: string; close: () => void }) {
   const [form] = useAnswer((signal) => ask<RerunForm>("rerunForm", { run: id, signal }), [id]);
   return (
     <Dialog title={t("Re-run with changes")} close={close}>
-      {form.value ? <Form id={id} fields={form.value.fields} close={close} /> : <Pending answer={form} />}
+      {form.value ? <Form id={id} fields={form.value.fields} short={form.value.short_names} close={close} /> : <Pending answer={form} />}
       {!form.value && <div class="buttons"><button onClick={close}>{t("Cancel")}</button></div>}
     </Dialog>
   );
 }
 
-function Form({ id, fields, close }: { id: string; fields: Record<string, FormValue>; close: () => void }) {
-  const [form, setForm] = useState<Record<string, Entered>>(() => Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, entered(value)])));
+interface FormOf {
+  id: string;
+  fields: Record<string, FormValue>;
+  short: Record<string, string>;
+  close: () => void;
+}
+
+function Form({ id, fields, short, close }: FormOf) {
+  const [typed, setForm] = useState<Record<string, Entered>>(() => Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, entered(value)])));
+  const [isNamed, setNamed] = useState(false);
+  const rows = typed.hyperparameters;
+  // Until somebody writes another name, it follows the hyperparameters.
+  const name = isNamed || !Array.isArray(rows) ? typed.name : nameWith(String(fields.name), fields.hyperparameters as Record<string, FormValue>, rows, short);
+  const form: Record<string, Entered> = { ...typed, name: name ?? "" };
   const [token] = useState(newToken);
   const [problems, setProblems] = useState<Record<string, string[]>>({});
   const [isBusy, setBusy] = useState(false);
@@ -45,8 +57,11 @@ function Form({ id, fields, close }: { id: string; fields: Record<string, FormVa
       requestAnimationFrame(() => shown.current?.querySelector<HTMLElement>("[aria-invalid], [role=alert]")?.scrollIntoView({ block: "center" }));
     }
   };
-  const edit = (name: string, value: Entered): void => setForm((before) => ({ ...before, [name]: value }));
-  const changed = Object.keys(changes).length;
+  const edit = (name: string, value: Entered): void => {
+    if (name === "name") setNamed(true);
+    setForm((before) => ({ ...before, [name]: value }));
+  };
+  const changed = Object.keys(changes).filter((name) => name !== "name" || isNamed).length;
   return (
     <form ref={shown} class="rerun" onSubmit={(event) => void submit(event)}>
       {Object.entries(fields).map(([name, before]) => (
@@ -142,7 +157,7 @@ chinese({
   "Image": "镜像",
   "Command": "命令",
   "Instance type": "实例规格",
-  "Instances": "实例数",
+  "Instances": "实例",
   "Environment": "环境变量",
   "Labels": "标签",
   "Longest run in seconds": "最长运行时间（秒）",

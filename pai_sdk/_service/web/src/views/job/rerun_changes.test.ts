@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { changesOf, entered, newToken, problemsByField, twice, type Entered } from "./rerun_changes.ts";
+import { changesOf, entered, nameWith, newToken, problemsByField, twice, type Entered } from "./rerun_changes.ts";
 import type { FormValue } from "./wire.ts";
 
 const before: Record<string, FormValue> = {
@@ -50,3 +50,16 @@ test("problems of one line, and with the names of the request, stand at their fi
 });
 
 test("tokens differ", () => assert.notEqual(newToken(), newToken()));
+
+test("a name follows the numbers that were changed", () => {
+  const before = { lr: "0.1", batch_size: "64", optimizer: "adam", api_key: "1" };
+  const short = { lr: "lr", batch_size: "bs", optimizer: "optimizer" };
+  const named = (name: string, changes: Record<string, string>): string =>
+    nameWith(name, before, Object.entries({ ...before, ...changes }).map(([key, value]) => ({ name: key, value })), short);
+  assert.equal(named("fit-lr0.1-bs64", {}), "fit-lr0.1-bs64");
+  assert.equal(named("fit-lr0.1-bs64", { lr: "0.01" }), "fit-lr0.01-bs64");
+  assert.equal(named("fit", { lr: "1e-4", batch_size: "8" }), "fit-lr1e-4-bs8");
+  assert.equal(named("fit-lr0.15", { lr: "0.2" }), "fit-lr0.15-lr0.2");
+  assert.equal(named("fit", { optimizer: "sgd", api_key: "2", lr: "much" }), "fit");
+  assert.equal(named("x".repeat(98), { lr: "0.2" }), "x".repeat(98));
+});

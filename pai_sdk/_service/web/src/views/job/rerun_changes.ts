@@ -50,6 +50,21 @@ function typed(text: string | boolean, before: FormValue): FormValue {
   return text;
 }
 
+const NUMBER = /^-?\d[\d.]*(e-?\d+)?$/;
+const LONGEST_NAME = 100;
+
+/** The name of a re-run: that of the job, with the numbers that were changed; `short` has their names in names. */
+export function nameWith(name: string, before: Readonly<Record<string, FormValue>>, rows: readonly Pair[], short: Readonly<Record<string, string>>): string {
+  return rows.reduce((now, row) => {
+    const [part, old, value] = [short[row.name], textOf(before[row.name] ?? null), row.value.trim()];
+    if (!part || value === old || !NUMBER.test(value)) return now;
+    const marked = `${now}-`;
+    const known = `-${part}${old}-`;
+    const next = marked.includes(known) ? marked.replace(known, `-${part}${value}-`).slice(0, -1) : `${marked}${part}${value}`;
+    return next.length > LONGEST_NAME ? now : next;
+  }, name);
+}
+
 /** Names that stand in a table more than once: only one of them could be sent. */
 export function twice(rows: readonly Pair[]): string[] {
   const given = rows.map(({ name }) => name.trim()).filter(Boolean);

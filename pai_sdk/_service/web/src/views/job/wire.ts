@@ -16,6 +16,8 @@ export interface Tag {
 
 export interface RunDetail extends Omit<Run, "tags"> {
   tags: Tag[];
+  parts?: string[]; // of `log`, `files`, `trace` those that are not empty
+  cost?: number;
   uri?: string;
 }
 
@@ -38,6 +40,23 @@ export interface Instance {
   node?: string | null;
 }
 
+export interface JobSummary {
+  command: string;
+  algorithm: string;
+  image: string;
+  tasks: { name: string; count: number; instance_type: string; image: string }[];
+  code: string;
+  repository: string;
+  commit: string;
+  branch: string;
+  has_changes: boolean;
+  inputs: Record<string, string>;
+  outputs: Record<string, string>;
+  workspace: string;
+  priority: number;
+  max_runtime_s: number | null;
+}
+
 export interface JobDetail {
   status: string;
   sub_status?: string | null;
@@ -52,6 +71,7 @@ export interface JobDetail {
   failure: Failure | null;
   instances: Instance[];
   request: Record<string, unknown>;
+  summary: JobSummary;
   labels: Record<string, string>;
   owner?: string | null;
   annotations?: Annotations | null;
@@ -107,11 +127,13 @@ export interface Difference {
   before?: unknown;
   after?: unknown;
   kind: "added" | "removed" | "changed";
+  group: "hyperparameter" | "setting" | "unique";
 }
 
 export type FormValue = string | number | boolean | null | Record<string, string | number | boolean | null>;
 
 export interface RerunForm {
   fields: Record<string, FormValue>;
+  short_names: Record<string, string>; // of hyperparameters, in names of jobs
   request: Record<string, unknown>;
 }
