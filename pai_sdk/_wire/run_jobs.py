@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict
 
 from pai_sdk._wire.annotations import JobAnnotations
+from pai_sdk._wire.requests import instance_type_of
 from pai_sdk._wire.runs import ExtensionBody
 
 
@@ -56,6 +58,49 @@ class InstanceOfRun(ExtensionBody):
     node: str | None = None
 
 
+class TaskOfRun(ExtensionBody):
+    """Instances of a job that are alike; without a name and an image, those of a job without roles."""
+
+    name: str
+    count: int
+    instance_type: str
+    image: str
+
+
+def tasks_of(request: Mapping[str, Any]) -> list[TaskOfRun]:
+    """Returns the tasks of a stored request: its roles, or all instances."""
+    compute = request.get("ComputeResource") or {}
+    count = compute.get("EcsCount") or compute.get("InstanceCount")
+    return [
+        TaskOfRun(
+            name=role.get("Name") or "",
+            count=role.get("Count") or 1,
+            instance_type=instance_type_of({"ComputeResource": {**compute, **role}}),
+            image=role.get("Image") or "",
+        )
+        for role in request.get("Roles") or [{"Count": count}]
+    ]
+
+
+class JobSummary(ExtensionBody):
+    """What a job runs. The commit and what belongs to it are those of its labels, or of its code source."""
+
+    command: str
+    algorithm: str
+    image: str
+    tasks: list[TaskOfRun]
+    code: str
+    repository: str
+    commit: str
+    branch: str
+    has_changes: bool
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+    workspace: str
+    priority: int
+    max_runtime_s: int | None
+
+
 class JobOfRun(ExtensionBody):
     """A job, with secrets masked. Times are in seconds since 1970.
 
@@ -75,6 +120,7 @@ class JobOfRun(ExtensionBody):
     failure: JobFailure | None
     instances: list[InstanceOfRun]
     request: dict[str, Any]
+    summary: JobSummary
     labels: dict[str, str]
     owner: str
     sub_status: str
@@ -107,11 +153,15 @@ class UsageOfRun(ExtensionBody):
     limits: UsageLimits
 
 
+DifferenceGroup: TypeAlias = Literal["hyperparameter", "setting", "unique"]
+
+
 class JobDifference(ExtensionBody):
-    """A field in which the requests of two jobs differ."""
+    """A field in which the requests of two jobs differ. Fields of the group `unique` differ in nearly all jobs."""
 
     path: str
     kind: Literal["added", "removed", "changed"]
+    group: DifferenceGroup
     before: Any = None
     after: Any = None
 
@@ -124,9 +174,10 @@ class JobDifferences(ExtensionBody):
 
 
 class RerunForm(ExtensionBody):
-    """The fields of a job that a re-run can change, and its request."""
+    """The fields of a job that a re-run can change, how names of jobs call hyperparameters, and its request."""
 
     fields: dict[str, Any]
+    short_names: dict[str, str]
     request: dict[str, Any]
 
 

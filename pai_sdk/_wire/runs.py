@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 # NaN and infinity are the strings "nan", "inf" and "-inf", unless the body has `nonfinite`.
 _Number: TypeAlias = float | str | None
 _Numbers: TypeAlias = list[float | None]
+RunPart: TypeAlias = Literal["log", "files", "trace"]
 
 
 class ExtensionBody(BaseModel):
@@ -106,9 +107,10 @@ class RunList(ExtensionBody):
 
 
 class RunDetails(RunRow):
-    """A run with its tags."""
+    """A run with its tags, and which other parts of it have content."""
 
     tags: list[RunTag]
+    parts: list[RunPart]
 
 
 class RunEvent(ExtensionBody):

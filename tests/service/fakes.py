@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from pai_sdk._core.reasons import REASON_NON_ZERO_EXIT
+from pai_sdk._core.reasons import exit_reason
 from pai_sdk._host.agent.sandbox import Sandbox
 from pai_sdk._host.execution.base import ExecutionState, Executor, ExecutorCapabilities, InstanceState, LaunchSpec
 from pai_sdk._host.execution.job_folder import JobFolder
@@ -72,12 +72,13 @@ class ScriptedExecutor(Executor):
         self._end(root, "Succeed", succeeded=True)
 
     def fail(self, root: Path, instance: str, exit_code: int) -> None:
+        reason_code, reason_message = exit_reason(instance, exit_code)
         self._end(
             root,
             "Failed",
             succeeded=False,
-            reason_code=REASON_NON_ZERO_EXIT,
-            reason_message=f"Instance {instance} ended with exit code {exit_code}.",
+            reason_code=reason_code,
+            reason_message=reason_message,
             failed_instance=instance,
             exit_code=exit_code,
         )

@@ -20,10 +20,11 @@ from pathlib import Path
 from pai_sdk._core.files import replace_file
 from pai_sdk._core.names.import_paths import FORMER
 from pai_sdk._data.storage.tree import FileTree
+from pai_sdk._wire.pai.names import PACKAGE_CHANNEL, PACKAGE_PREFIX
 
 logger = logging.getLogger(__name__)
 
-CHANNEL = "pai_sdk"
+CHANNEL = PACKAGE_CHANNEL
 """The input channel that has the package."""
 
 SHIPPED = (
@@ -70,8 +71,6 @@ _INIT = "_data/run/report/in_jobs.py"
 _MENTIONED = re.compile(rb"\bpai_sdk\b")
 # `import pai_sdk.run.store`, `from pai_sdk.run.store import …`, `from pai_sdk.run import store`
 _IMPORTED = re.compile(rb"\b(?:from|import)[ \t]+(pai_sdk\.[\w.]+)(?:[ \t]+import[ \t]+(\w+))?")
-# After the PYTHONPATH of the image and of the user, both of which are kept.
-_USE = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/input/data/pai_sdk}"; '
 
 
 def mentions_pai_sdk(tree: FileTree | None, command: Sequence[str]) -> bool:
@@ -107,13 +106,13 @@ def program_contents(tree: FileTree | None) -> Iterator[bytes]:
 def with_job_package(command: Sequence[str]) -> list[str]:
     """Returns the command, with the channel added to PYTHONPATH."""
     if list(command[:2]) == ["sh", "-c"] and len(command) == 3:
-        return ["sh", "-c", _USE + command[2]]
-    return ["sh", "-c", _USE + 'exec "$@"', "sh", *command]
+        return ["sh", "-c", PACKAGE_PREFIX + command[2]]
+    return ["sh", "-c", PACKAGE_PREFIX + 'exec "$@"', "sh", *command]
 
 
 def ships_package(command: Sequence[str]) -> bool:
     """Returns True for a command from `with_job_package`; else a channel of that name is the user's."""
-    return len(command) > 2 and command[2].startswith(_USE)
+    return len(command) > 2 and command[2].startswith(PACKAGE_PREFIX)
 
 
 def job_package() -> Path:

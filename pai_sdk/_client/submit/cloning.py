@@ -15,13 +15,13 @@ from pai_sdk._client.backend.specs import backend_for_job, backend_for_type, che
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._client.session import Session, session_or_default
 from pai_sdk._client.submit import guards, request_fields
-from pai_sdk._client.submit.job_names import name_of_copy, new_folder
+from pai_sdk._client.submit.job_names import new_folder
 from pai_sdk._client.submit.parameter_types import check_strings
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.short_traceback import short_traceback
 from pai_sdk._data.notify.targets import Target
 from pai_sdk._data.storage.uri import remote_uri_problems
-from pai_sdk._wire.pai.job_names import folder_pattern
+from pai_sdk._wire.pai.job_names import folder_pattern, name_of_copy
 from pai_sdk._wire.pai.record import JobRecord
 from pai_sdk._wire.pai.recorded import request_of
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL, TrainingJobRequest

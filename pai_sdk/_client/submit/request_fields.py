@@ -21,7 +21,6 @@ from pai_sdk._client.code.script_text import (
     script_as_program,
     unix_text,
 )
-from pai_sdk._client.submit.job_names import new_name
 from pai_sdk._client.submit.parameters import Role
 from pai_sdk._client.submit.problems import Problems
 from pai_sdk._core.names.hints import name_hint, nearest, type_problem, wrong_value
@@ -31,6 +30,7 @@ from pai_sdk._data.rules.rules import Rule
 from pai_sdk._data.storage.tree import FileTree
 from pai_sdk._wire.pai import roles as roles_wire
 from pai_sdk._wire.pai.compute import ComputeResource, InstanceSpec, SchedulerConfig, SpotSpec
+from pai_sdk._wire.pai.job_names import new_name
 from pai_sdk._wire.pai.names import is_contract_variable, name_problems
 from pai_sdk._wire.pai.request import SUBMISSION_LABEL
 from pai_sdk._wire.pai.secret_values import Secret

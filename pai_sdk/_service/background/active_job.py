@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pai_sdk._data.logs.headline import cause_in
 from pai_sdk._data.logs.tail import tail
-from pai_sdk._data.logs.tracebacks import find_traceback, root_cause
+from pai_sdk._data.logs.tracebacks import find_traceback
 from pai_sdk._host.agent.protocol import Ending
 from pai_sdk._host.execution.base import ExecutionState, Executor, JobFiles
 from pai_sdk._host.execution.contract import launch_spec
@@ -143,14 +144,14 @@ class ServiceJob:
             self._services.discard(folder)
 
     def _cause(self, state: ExecutionState) -> str | None:
-        """Returns the exception in the log of the instance that failed first; None without one."""
+        """Returns the exception or last error in the log of the instance that failed first; None without one."""
         if state.failed_instance is None:
             return None
         try:
             lines = tail(self.files.log(state.failed_instance).path)
         except OSError:
             return None  # it has no log, or the disk fails: the reason is recorded all the same
-        return root_cause(find_traceback(lines)) or None
+        return cause_in(find_traceback(lines), lines) or None
 
     def _is_cancelled(self) -> bool:
         return self.stop_requested or self._services.is_closing()

@@ -20,7 +20,6 @@ from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._service.services.training_jobs import delete_job, stop_job
 from pai_sdk._wire.annotations import AnnotationChanges, JobAnnotations
 from pai_sdk._wire.base import response_body
-from pai_sdk._wire.masking import public_fields
 from pai_sdk._wire.run_jobs import (
     JobDifferences,
     JobOfRun,
@@ -109,9 +108,7 @@ def delete_job_of_run(context: ContextOf, run_id: str) -> Response:
 @within(RUNS)
 def get_rerun_form(context: ContextOf, run_id: str) -> Response:
     """The fields that a job like this one can have changed, with their values; secrets are masked."""
-    request = context.jobs.get(run_id).request
-    fields = run_jobs.rerun_fields(context, run_id)
-    return json_response(response_body(RerunForm(fields=fields, request=public_fields(request))), LIVE)
+    return json_response(response_body(run_jobs.rerun_form(context, run_id)), LIVE)
 
 
 @router.post("/rerun", response_model=RerunJob)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,45 +15,58 @@ import psutil
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from pai_sdk._data.logs.tracebacks import find_traceback, root_cause, shortened
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.visibility import may_change
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.creation import create_dlc_job
 from pai_sdk._service.services.dlc.rerun import changed_job, displayed_request, dlc_job_of
+from pai_sdk._service.services.jobs.failure import job_failure
 from pai_sdk._service.services.jobs.job_table import existing_job
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.jobs.queueing.waiting import WaitingJob
 from pai_sdk._service.services.jobs.reading import read_body
-from pai_sdk._service.services.jobs.rerun import JOB_SPECIFIC_LABELS, RerunChanges, changed_request, form_fields
-from pai_sdk._service.services.runs.list_responses import plain
+from pai_sdk._service.services.jobs.rerun import (
+    JOB_SPECIFIC_LABELS,
+    RerunChanges,
+    changed_request,
+    command_text,
+    form_fields,
+)
+from pai_sdk._service.services.jobs.summary import job_summary
+from pai_sdk._service.services.runs.dlc_rows import hyperparameters_of
 from pai_sdk._service.services.runs.responses import json_bytes
 from pai_sdk._service.services.training_jobs import create_job
 from pai_sdk._service.services.usage import read_usage
 from pai_sdk._service.state.models import Event, Job
-from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.dlc.jobs import NewJob
 from pai_sdk._wire.masking import public_fields
+from pai_sdk._wire.pai.job_names import short_names
+from pai_sdk._wire.pai.record import NameValue
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.requests import RecordedRequest, values_by_path
 from pai_sdk._wire.run_jobs import (
+    DifferenceGroup,
     InstanceOfRun,
     InstanceUsageSeries,
     JobDifference,
     JobDifferences,
     JobEvent,
-    JobFailure,
     JobOfRun,
     JobStatusChange,
+    RerunForm,
     UsageLimits,
     UsageOfRun,
 )
 
-_TAIL_LINES = 400
-_TAIL_LINES_IN_RESPONSE = 40
-_MAX_TRACEBACK = 20_000
 _MAX_EVENTS = 1000
+_GROUPS: Sequence[DifferenceGroup] = ("hyperparameter", "setting", "unique")
+_HYPERPARAMETERS, *_ = wire_names(hyper_parameters=None)
+_UNIQUE = re.compile(
+    r"TrainingJobName|Labels\.pai-sdk-.*|OutputChannels\..*\.OutputUri|CredentialConfig.*"
+    r"|Environments\.(?:PAI_SDK_HPS|.*(?:TOKEN|SESSION).*)"
+)
 _MAX_DIFFERENCES = 2000
 _MIN_STEP_S = 10.0
 _MAX_SAMPLES = 500
@@ -68,7 +82,7 @@ def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> Jo
     waiting = context.queue.reason(WaitingJob(job.id, position, job.not_before)) if position else None
     queued_at = next((change.started_at for change in job.transitions), job.created_at)
     status = JobStatus(job.status)
-    failure = _failure(context, job) if status.is_failure else None
+    failure = job_failure(context, job) if status.is_failure else None
     # Instances elsewhere name their nodes, or none.
     this_node = socket.gethostname() if context.executor.hosts == "here" else None
     return JobOfRun(
@@ -99,6 +113,7 @@ def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> Jo
             for instance in job.instances
         ],
         request=public_fields(job.request),
+        summary=job_summary(job, *_rerun_request(context, run_id)),
         labels={label.key: label.value for label in job.labels},
         owner=job.owner,
         sub_status="" if status.is_terminal else job.reason_code or "",
@@ -151,13 +166,16 @@ def compare_jobs(context: ServiceContext, work: Work, *job_ids: str) -> JobDiffe
         for path in {**before, **after}
         if before.get(path) != after.get(path) or first_values.get(path) != second_values.get(path)
     ]
-    rows = [_difference(path, before, after) for path in paths[:_MAX_DIFFERENCES]]
+    rows = [_difference(path, before, after) for path in paths]
+    rows = sorted(rows, key=lambda row: _GROUPS.index(row.group))[:_MAX_DIFFERENCES]
     return JobDifferences(rows=rows, same=len({**before, **after}) - len(paths))
 
 
-def rerun_fields(context: ServiceContext, job_id: str) -> dict[str, Any]:
+def rerun_form(context: ServiceContext, job_id: str) -> RerunForm:
     """Returns the fields that a job like this one can have changed, with their values; secrets are masked."""
-    return form_fields(_rerun_request(context, job_id)[0])
+    fields = form_fields(_rerun_request(context, job_id)[0])
+    request = public_fields(context.jobs.get(job_id).request)
+    return RerunForm(fields=fields, short_names=short_names(fields["hyperparameters"]), request=request)
 
 
 def rerun_job(
@@ -186,16 +204,29 @@ def _rerun_request(context: ServiceContext, job_id: str) -> tuple[RecordedReques
 
 
 def _difference(path: str, before: Mapping[str, Any], after: Mapping[str, Any]) -> JobDifference:
+    group = _group_of(path)
     if path not in before:
-        return JobDifference(path=path, kind="added", after=after[path])
+        return JobDifference(path=path, kind="added", group=group, after=after[path])
     if path not in after:
-        return JobDifference(path=path, kind="removed", before=before[path])
-    return JobDifference(path=path, kind="changed", before=before[path], after=after[path])
+        return JobDifference(path=path, kind="removed", group=group, before=before[path])
+    return JobDifference(path=path, kind="changed", group=group, before=before[path], after=after[path])
+
+
+def _group_of(path: str) -> DifferenceGroup:
+    if path.startswith(_HYPERPARAMETERS):
+        return "hyperparameter"
+    return "unique" if _UNIQUE.fullmatch(path) else "setting"
 
 
 def _comparable(job: Job) -> dict[str, Any]:
-    """Returns the request of a job, without the labels that are different in every job."""
-    return _request_of(job).without_labels(*JOB_SPECIFIC_LABELS).to_wire()
+    """Returns the request of a job with its hyperparameters, without labels that differ in every job."""
+    values = [NameValue(name=name, value=value) for name, value in hyperparameters_of(job).items()]
+    request, updates = _request_of(job), dict[str, Any]()
+    if values:
+        updates["hyperparameters"] = values
+    if (spec := request.algorithm_spec) and spec.command:
+        updates["algorithm_spec"] = spec.model_copy(update={"command": [command_text(spec.command)]})
+    return request.model_copy(update=updates).without_labels(*JOB_SPECIFIC_LABELS).to_wire()
 
 
 def _request_of(job: Job) -> RecordedRequest:
@@ -210,29 +241,3 @@ def _queue_position(session: Any, job: Job) -> int | None:
     is_before = (Job.priority > job.priority) | ((Job.priority == job.priority) & (Job.number < job.number))
     ahead = session.scalar(select(func.count()).select_from(Job).where(*in_line, is_before))
     return int(ahead or 0) + 1
-
-
-def _failure(context: ServiceContext, job: Job) -> JobFailure:
-    """Returns the reason of a failure: the exception in the log of the job, else the reason that was recorded."""
-    try:
-        page = context.logs.open(job, job.failed_instance).page(-_TAIL_LINES, _TAIL_LINES)
-        lines = [line.text for line in page.lines()]
-    except WireError:  # the job has no log
-        lines = []
-    traceback = find_traceback(lines)
-    reason = job.reason_message or job.reason_code or ""
-    cause = root_cause(traceback)
-    return JobFailure(
-        cause=cause or reason or "The service gives no reason.",
-        explanation=reason if cause else "",
-        advice="",
-        code=job.reason_code,
-        exit_code=job.exit_code,
-        instance=job.failed_instance,
-        last_lines=lines[-_TAIL_LINES_IN_RESPONSE:],
-        traceback=(traceback if len(traceback) <= _MAX_TRACEBACK else _shortened(traceback)) or None,
-    )
-
-
-def _shortened(traceback: str) -> str:
-    return "\n".join(plain(line) for line in shortened(traceback))

@@ -7,6 +7,12 @@ from collections.abc import Iterable
 
 from pai_sdk.errors import Problem
 
+PACKAGE_CHANNEL = "pai_sdk"
+"""The input channel that has the package itself."""
+
+PACKAGE_PREFIX = 'export PYTHONPATH="${PYTHONPATH:+$PYTHONPATH:}${PAI_INPUT_PAI_SDK:-/ml/input/data/pai_sdk}"; '
+"""What precedes the command of such a job: the channel comes after the PYTHONPATH of the image and of the user."""
+
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
 _CONTRACT_VARIABLE = re.compile(
     r"PAI_(?:TRAINING_JOB_ID|INSTANCE_NAME|WORKING_DIR|CONFIG_DIR|USER_ARGS|HPS(?:_.*)?|(?:INPUT|OUTPUT)_.*)",

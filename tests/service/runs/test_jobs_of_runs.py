@@ -13,6 +13,7 @@ import pytest
 from pai_sdk import Session
 from pai_sdk._data.trace.parquet import ParquetSink
 from pai_sdk._data.trace.trace_writer import TraceWriter
+from pai_sdk._wire.pai.names import PACKAGE_PREFIX
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
@@ -44,7 +45,7 @@ def test_a_failed_job_says_why_first(service: Client) -> None:
     failure = found["failure"]
     assert (failure["cause"], failure["exit_code"]) == ("KeyError: 3", 3)
     assert failure["traceback"].startswith("Traceback")
-    assert "begin" in failure["last_lines"]
+    assert failure["last_lines"] == ["begin"]  # without the traceback
     assert [one["status"] for one in found["history"]][-1] == "Failed"
     assert found["instances"][0]["status"] == "Failed"
     assert found["events"][0]["text"].startswith("The job was created")
@@ -74,6 +75,63 @@ def test_the_list_says_whose_and_what_a_job_is_and_why_it_failed(service: Client
     ids = {each["id"] for each in filtered}
     assert failed in ids
     assert not ids & {plain, succeeded}
+
+
+@pytest.mark.parametrize(
+    ("command", "cause", "advice"),
+    [
+        ("trian --lr 1", "ended with exit code 127", "There is no program trian:"),
+        ("echo 'RuntimeError: CUDA out of memory'; exit 1", "exit code 1", "The memory of the GPU ran"),
+        (_FAILS.replace("KeyError: 3", "MemoryError"), "MemoryError", "The memory of the instance ran out:"),
+        (
+            _FAILS.replace("KeyError: 3", r"ModuleNotFoundError: No module named \047cv2\047"),
+            "ModuleNotFoundError",
+            "The module cv2 comes with opencv-python: add requirements=",
+        ),
+    ],
+)
+def test_a_failure_has_advice(service: Client, command: str, cause: str, advice: str) -> None:
+    failure = service.get(f"/runs/{ended(service, command)}/job")["failure"]
+    assert cause in failure["cause"]
+    assert failure["advice"].startswith(advice)
+
+
+def test_advice_of_the_reason_is_no_part_of_the_cause(start: Callable[..., Any]) -> None:
+    executor = ScriptedExecutor()
+    with start(executor) as client:
+        job_id = client.create(job_body())
+        client.until(job_id, "Running")
+        executor.fail(client.info.data_dir / "jobs" / job_id, f"{job_id}-master-0", 137)
+        client.until(job_id)
+        failure = client.get(f"/runs/{job_id}/job")["failure"]
+    assert failure["cause"].endswith("since memory ran out.")
+    assert failure["advice"] == "Use a smaller batch or a larger instance."
+
+
+def test_a_summary_says_what_a_job_runs(service: Client) -> None:
+    body = {
+        "AlgorithmSpec": {"Image": "python:3.11", "Command": ["python", "train.py", "--api-key", "hunter2"]},
+        "Labels": [{"Key": "git-commit", "Value": "1a2b"}, {"Key": "git-dirty", "Value": "true"}],
+        "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 2},
+    }
+    summary = service.get(f"/runs/{ended(service, **body)}/job")["summary"]
+    assert summary["command"] == "python train.py --api-key ******"
+    assert (summary["image"], summary["commit"], summary["has_changes"]) == ("python:3.11", "1a2b", True)
+    assert summary["tasks"] == [{"name": "", "count": 2, "instance_type": "ecs.c6.large", "image": ""}]
+    assert summary["workspace"] == service.info.workspace_id
+
+
+def test_a_run_tells_which_parts_it_has(service: Client) -> None:
+    silent, loud = ended(service), ended(service, "echo hello")
+    with_model = ended(service, "echo 1 > /ml/output/model/a.txt", OutputChannels=outputs(service))
+    parts = {}
+    for job_id in (silent, loud, with_model):
+        until(lambda job_id=job_id: service.call("GET", f"/runs/{job_id}").status_code == 200)
+        parts[job_id] = service.get(f"/runs/{job_id}")["parts"]
+    assert "log" not in parts[silent]
+    assert "log" in parts[loud]
+    assert "files" in parts[with_model]
+    assert not any("trace" in names for names in parts.values())
 
 
 def test_a_job_without_a_failure_has_none(service: Client) -> None:
@@ -148,6 +206,39 @@ def test_two_jobs_differ_in_what_was_changed(service: Client) -> None:
         "HyperParameters.token": ("removed", "******", None),
     }
     assert found["same"] > 3
+
+
+def test_differences_of_hyperparameters_come_first_and_what_always_differs_last(service: Client) -> None:
+    jobs = [
+        ended(
+            service,
+            f"echo {lr}",
+            TrainingJobName=f"fit-{lr}",
+            HyperParameters=[{"Name": "lr", "Value": lr}],
+            OutputChannels=outputs(service),
+            Labels=[{"Key": "pai-sdk-trial", "Value": lr}],
+        )
+        for lr in ("0.1", "0.2")
+    ]
+    rows = service.get(f"/runs/{jobs[0]}/diff", **{"with": jobs[1]})["rows"]
+    assert [(row["group"], row["path"]) for row in rows] == [
+        ("hyperparameter", "HyperParameters.lr"),
+        ("setting", "AlgorithmSpec.Command"),
+        ("unique", "TrainingJobName"),
+        ("unique", "OutputChannels.model.OutputUri"),
+        ("unique", "Labels.pai-sdk-trial"),
+    ]
+
+
+def test_the_name_of_a_rerun_follows_its_hyperparameters(service: Client) -> None:
+    values = [{"Name": "learning_rate", "Value": "0.1"}, {"Name": "seed", "Value": "1"}]
+    first = ended(service, TrainingJobName="fit-lr0.1-3f2a9c", HyperParameters=values)
+    form = service.get(f"/runs/{first}/rerun")
+    assert form["short_names"] == {"learning_rate": "lr"}
+    changes = {"hyperparameters": {"learning_rate": "0.2", "seed": "1"}}
+    body = {"changes": changes, "token": secrets.token_hex(8)}
+    made = service.call("POST", f"/runs/{first}/rerun", body=body).json()["id"]
+    assert service.until(made)["TrainingJobName"].startswith("fit-lr0.2-")
 
 
 def test_a_job_runs_again_with_changes(service: Client) -> None:
@@ -261,8 +352,30 @@ def test_secrets_that_differ_are_a_difference_and_masked(service: Client) -> Non
     one, other = (ended(service, Environments={"MODE": mode}) for mode in ("hunter2", "hunter3"))
     found = service.get(f"/runs/{one}/diff", **{"with": other})
     assert found["rows"] == [
-        {"path": "Environments.MODE", "kind": "changed", "before": "******", "after": "******"}
+        {
+            "path": "Environments.MODE",
+            "kind": "changed",
+            "group": "setting",
+            "before": "******",
+            "after": "******",
+        }
     ]
+
+
+def test_commands_differ_as_text_without_secrets(service: Client) -> None:
+    commands = (["sh", "-c", f"{PACKAGE_PREFIX}echo 1"], ["echo", "a b", "--api-key", "hunter2"])
+    one, other = (ended(service, AlgorithmSpec={"Command": command}) for command in commands)
+    (row,) = service.get(f"/runs/{one}/diff", **{"with": other})["rows"]
+    assert (row["before"], row["after"]) == (["echo 1"], ["echo 'a b' --api-key ******"])
+
+
+def test_a_new_command_keeps_the_package(service: Client) -> None:
+    first = ended(service, f"{PACKAGE_PREFIX}echo 1")
+    assert service.get(f"/runs/{first}/rerun")["fields"]["command"] == "echo 1"
+    body = {"changes": {"command": 'echo "$PYTHONPATH"'}, "token": secrets.token_hex(8)}
+    made = service.call("POST", f"/runs/{first}/rerun", body=body).json()["id"]
+    service.until(made)
+    assert service.log(made)[-1].endswith("/pai_sdk")
 
 
 def test_a_rerun_differs_in_no_label_of_the_library(service: Client) -> None:

@@ -30,7 +30,7 @@ OTHERS = {
     "errors.py": "former names of classes",
     "_host/execution/docker": "the API of Docker",
     "_host/execution/ray": "the API of Ray",
-    "_client/job/failure/missing_modules.py": "modules of other libraries",
+    "_data/logs/missing_modules.py": "modules of other libraries",
     "_data/run/store/oss_folder.py": "details of errors of OSS",
     "_data/run/watch/table.py": "words for statuses",
     "_service/http/authentication.py": "parts of a signature",

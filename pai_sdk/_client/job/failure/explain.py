@@ -13,14 +13,14 @@ from itertools import chain
 from pai_sdk._client.backend.base import Backend
 from pai_sdk._client.display.base import short_instance
 from pai_sdk._client.display.commands import next_commands, page_url
-from pai_sdk._client.job.failure.missing_modules import missing_module_hint
-from pai_sdk._client.job.failure.missing_variables import missing_file_hint, missing_variable_hint
 from pai_sdk._client.job.follow.follower import Follower, LogError, Update
 from pai_sdk._client.job.follow.polling import FollowPolicy
 from pai_sdk._client.job.follow.read_pace import shows_reason
 from pai_sdk._client.job.follow.updates import ask
-from pai_sdk._core.reasons import REASON_NON_ZERO_EXIT, exit_reason, missing_module
+from pai_sdk._core.reasons import split_advice
 from pai_sdk._core.terminal_text import visible_text
+from pai_sdk._data.logs.advice import log_advice
+from pai_sdk._data.logs.headline import cause_in, headline
 from pai_sdk._data.logs.tracebacks import find_traceback, is_launcher_error, root_cause, shortened
 from pai_sdk._wire.pai.record import ErrorInfo, FailedInstance, JobRecord
 from pai_sdk._wire.pai.status import JobStatus
@@ -43,8 +43,6 @@ _EXIT_CODES = {
     139: " (segmentation fault)",
     143: " (ended by SIGTERM)",
 }
-# The last line of a program that ends without a traceback: argparse and other programs, Python, the shell.
-_FINAL_ERROR = re.compile(r"(?:[\w./+-]+: (?:fatal )?error: |\S*python[\d.]*: |(?:/bin/)?(?:ba|da)?sh: )\S")
 # Errors of an instance that are the consequence of another one's failure.
 _CONSEQUENCE = re.compile(
     r"(?:ConnectionResetError|ConnectionRefusedError|BrokenPipeError|EOFError)\b|.*DistBackendError|.*\bpeer\b"
@@ -219,19 +217,18 @@ def _log_unreadable(job_id: str, error: PaiError) -> None:
 def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | None) -> str:
     job_id = record.training_job_id
     job_title = f"{record.training_job_name} ({job_id})" if record.training_job_name else job_id
-    cause = root_cause(failure.traceback) or _final_error(tail.lines)
-    headline, message = _headline(failure, cause)
-    lines = [f"job {job_title} {record.status}: {headline}"]
+    cause = cause_in(failure.traceback, tail.lines)
+    reason = failure.reason_message or ""
+    title, message = headline(cause, failure.reason_code, reason, failure.instance, failure.exit_code)
+    lines = [f"job {job_title} {record.status}: {visible_text(title)[:_MAX_WIDTH] if title == cause else title}"]
     if message:
         lines.append(f"  {message}")
     if record.status.is_unknown_end:
         lines.append(
             "  this version of pai_sdk does not know this status; the job has an end time, so it has finished"
         )
-    if module := missing_module([cause] if cause else tail.lines[-_EXCERPT_LINES:]):
-        lines.append(f"  {missing_module_hint(module)}")
-    elif hint := missing_variable_hint(cause, record) or missing_file_hint(cause, record):
-        lines.append(f"  {hint}")
+    if not split_advice(reason)[1] and (hint := log_advice(cause, tail.lines, record, reason)):
+        lines.append(f"  {visible_text(hint)}")
     if details := _details(record, failure):
         lines.append("  " + ", ".join(details))
     lines += _excerpt(job_id, failure, tail)
@@ -243,25 +240,6 @@ def _text(record: JobRecord, failure: JobFailed, tail: _Tail, waited_s: float | 
     if (page := page_url(record)) is not None:
         lines.append(f"  its page: {page}")
     return "\n".join(lines)
-
-
-def _final_error(lines: Sequence[str]) -> str:
-    """Returns the last line of a log in which a program says why it ended; empty for other lines."""
-    line = next((line for line in reversed(lines) if line.strip()), "")
-    return line.strip() if _FINAL_ERROR.match(line) else ""
-
-
-def _headline(failure: JobFailed, cause: str) -> tuple[str, str]:
-    """Returns the headline and a second message of the service; a cause is preferred to an exit code."""
-    message = failure.reason_message or ""
-    if not cause or failure.reason_code not in (None, REASON_NON_ZERO_EXIT):
-        return message or failure.reason_code or "the service gives no reason", ""
-    is_only_the_code = (
-        failure.instance is not None
-        and failure.exit_code is not None
-        and message == exit_reason(failure.instance, failure.exit_code)[1]
-    )
-    return visible_text(cause)[:_MAX_WIDTH], "" if is_only_the_code else message
 
 
 def _details(record: JobRecord, failure: JobFailed) -> list[str]:

@@ -17,6 +17,7 @@ from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, seri
 from pai_sdk._service.services.runs.list_responses import ANNOTATIONS, FIELDS, brief_row, tag_row
 from pai_sdk._service.services.runs.on_demand_manager import loaded
 from pai_sdk._service.services.runs.page_filter import page_filter
+from pai_sdk._service.services.runs.parts import run_parts
 from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, best_of, json_list, tagged
 from pai_sdk._service.services.runs.runs import (
     RunsQuery,
@@ -149,7 +150,7 @@ def get_run(request: Request, runs: RunsOf, work: WorkOf, run_id: str, v: _Versi
         raise
     # Without annotations: `tags` are those of event files here.
     fields = [name for name in FIELDS if name not in ANNOTATIONS]
-    row = brief_row(brief, [], fields, runs.manager.state.epoch)
+    row = {**brief_row(brief, [], fields, runs.manager.state.epoch), "parts": [*run_parts(runs, run_id)]}
     content = json_list("tags", map(tag_row, brief.tags.values()), row, work)
     return tagged(request, content, JSON, _headers(runs, brief, v))
 

@@ -13,7 +13,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pai_sdk._service.services.jobs.reading import join_problems
 from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.masking import public_fields
-from pai_sdk._wire.pai.job_names import folder_pattern, new_suffix, without_suffix
+from pai_sdk._wire.pai.job_names import folder_pattern, name_of_copy, new_suffix, without_suffix
+from pai_sdk._wire.pai.names import PACKAGE_PREFIX
 from pai_sdk._wire.pai.record import ChannelUri, KeyValue, NameValue
 from pai_sdk._wire.pai.request import IDEMPOTENCY_LABEL, SUBMISSION_LABEL
 from pai_sdk._wire.pai.secret_values import MASK
@@ -64,7 +65,7 @@ def form_fields(request: RecordedRequest) -> dict[str, Any]:
     spec, resource = public.algorithm_spec, public.compute_resource or RecordedCompute()
     fields: dict[str, Any] = {"name": without_suffix(public.training_job_name or "")}
     if spec is not None:
-        fields |= {"image": spec.image, "command": _command_text(spec.command)}
+        fields |= {"image": spec.image, "command": command_text(spec.command)}
     if resource.ecs_spec:
         fields["instance_type"] = resource.ecs_spec
     fields["instance_count"] = resource.num_instances
@@ -84,7 +85,7 @@ def changed_request(request: RecordedRequest, changes: RerunChanges, token: str)
     fields = form_fields(request)
     updates = {name: value for name, value in changes.values_set().items() if value != fields.get(name)}
     _refuse(updates, fields)
-    name = f"{updates.get('name') or fields['name'][:_MAX_NAME_LENGTH]}-{new_suffix()}"
+    name = _new_name(updates, fields)
     labels = _unmasked(updates.get("labels", fields["labels"]), fields["labels"], _labels(request))
     update: dict[str, Any] = {
         "training_job_name": name,
@@ -127,6 +128,13 @@ def _refuse(updates: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         raise invalid_parameter(join_problems(problems))
 
 
+def _new_name(updates: Mapping[str, Any], fields: Mapping[str, Any]) -> str:
+    """Returns the name of the new job: the one of the form, or that of the earlier job with the new values."""
+    if "hyperparameters" in updates and "name" not in updates:
+        return name_of_copy(fields["name"], fields["hyperparameters"], updates["hyperparameters"])
+    return f"{updates.get('name') or fields['name'][:_MAX_NAME_LENGTH]}-{new_suffix()}"
+
+
 def _algorithm(request: RecordedRequest, updates: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the changed fields: the new job has either a spec or a registered algorithm."""
     if request.algorithm_name and not updates.keys() & {"image", "command"}:
@@ -135,7 +143,9 @@ def _algorithm(request: RecordedRequest, updates: Mapping[str, Any]) -> dict[str
     if "image" in updates:
         update["image"] = updates["image"]
     if "command" in updates:
-        update["command"] = ["sh", "-c", updates["command"]]
+        before = request.algorithm_spec.command if request.algorithm_spec else []
+        prefix = PACKAGE_PREFIX if len(before) == 3 and before[2].startswith(PACKAGE_PREFIX) else ""
+        update["command"] = ["sh", "-c", prefix + updates["command"]]
     spec = request.algorithm_spec or (RecordedSpec() if update else None)
     return {"algorithm_spec": spec and spec.model_copy(update=update), **dict.fromkeys(_ALGORITHM_FIELDS)}
 
@@ -178,5 +188,8 @@ def _with_new_folder(channel: ChannelUri, before: str, after: str) -> ChannelUri
     return channel.model_copy(update={"output_uri": f"{scheme}{separator}{'/'.join(renamed)}"})
 
 
-def _command_text(command: Sequence[str]) -> str:
-    return command[2] if command[:2] == ["sh", "-c"] and len(command) == 3 else shlex.join(command)
+def command_text(command: Sequence[str]) -> str:
+    """Returns a command as text: the script of `sh -c`, or its quoted words; without what the client adds."""
+    if command[:2] == ["sh", "-c"] and len(command) == 3:
+        return command[2].removeprefix(PACKAGE_PREFIX)
+    return shlex.join(command)

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._client.submit.job_names import base_of_command, name_of_copy, new_folder, new_name
+from pai_sdk._client.submit.job_names import base_of_command, new_folder
 from pai_sdk._client.submit.request_fields import base_of, folder_of
+from pai_sdk._wire.pai.job_names import name_of_copy, new_name
 
 ENDING = r"-[0-9][0-9a-z]{5}"
 

@@ -84,7 +84,7 @@ def test_without_a_traceback_of_that_program_its_last_lines_are_shown(fake_backe
     traceback = launched("returned non-zero exit status 2.")
     fake_backend.lines = {"train1-master-0": ["ready", *usage, *traceback.splitlines()]}
     lines = str(failure_of(fake_backend)).splitlines()
-    assert lines[2:6] == [
+    assert lines[3:7] == [
         "  the lines before the traceback, from the program that was started:",
         *[f"    {line}" for line in ("ready", *usage)],
     ]

@@ -1,0 +1,33 @@
+"""Tells which parts a run has, so that a page offers no empty ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pai_sdk._data.storage.base import Store
+from pai_sdk._service.services.runs.source import RunSource
+from pai_sdk._service.services.runs.traces import TRACE
+from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.runs import RunPart
+from pai_sdk.errors import StorageError
+
+
+def run_parts(runs: RunSource, run_id: str) -> Iterator[RunPart]:
+    """Yields the parts of a run that have content: its log, its files, its trace."""
+    try:
+        if runs.log(run_id, None).size_bytes:
+            yield "log"
+    except WireError:
+        pass  # it has none
+    stores = runs.files(run_id)
+    if any(map(_has_files, stores.values())):
+        yield "files"
+    if TRACE in stores and _has_files(stores[TRACE]):
+        yield "trace"
+
+
+def _has_files(store: Store) -> bool:
+    try:
+        return next(iter(store.list("", folders=False, unlisted=lambda path, error: None)), None) is not None
+    except StorageError:
+        return False
