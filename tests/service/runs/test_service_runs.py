@@ -54,6 +54,25 @@ def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:
             runs.list("loss<<")
 
 
+def test_jobs_are_annotated(start: Callable[..., Any]) -> None:
+    with start(ScriptedExecutor()) as client:
+        session = session_on(client.info)
+        job_id = client.create(job_body())
+        found = session.runs.annotate(job_id, add_tags=["best", "paper"], note="warm-up", star=True)
+        assert (found.star, found.tags, found.note, found.archived) == (True, ["best", "paper"], "warm-up", False)
+        found = session.runs.annotate(session.get_job(job_id), remove_tags=["best"], archived=True)
+        assert (found.star, found.tags, found.note, found.archived) == (True, ["paper"], "warm-up", True)
+        assert session.runs.annotate(job_id).tags == ["paper"]
+        until(lambda: session.runs.list("tags=paper archived=true").total == 1)
+        (brief,) = session.runs.list(f"id={job_id}").runs
+        assert (brief.annotations.tags, brief.annotations.note) == (("paper",), "warm-up")
+        assert session.runs.list().total == 0
+        with pytest.raises(InvalidRequestError):
+            session.runs.annotate(job_id, add_tags=["x" * 65])
+        with pytest.raises(NotFoundError):
+            session.runs.annotate("train0", star=True)
+
+
 def test_a_service_without_the_offer_is_not_asked(start: Callable[..., Any]) -> None:
     with start(ScriptedExecutor(), foreign=ForeignCloud()) as client:
         runs = session_on(client.info).runs

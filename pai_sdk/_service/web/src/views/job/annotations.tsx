@@ -50,6 +50,7 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
     event.preventDefault();
     if (tag.trim() && (await change({ add_tags: [tag.trim()] }))) setTag("");
   };
+  if (!canChange && !now.note && now.tags.length === 0) return null;
   return (
     <div class="annotated">
       <p class="job-facts">

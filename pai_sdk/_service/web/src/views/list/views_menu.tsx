@@ -82,6 +82,7 @@ export function ViewsMenu() {
       </form>
       {refused.value && <Notice kind="bad">{refused.value}</Notice>}
       <ul>
+        {isService && <li><a href={linkTo({ q: "star=true" })}>{t("Starred")}</a><a href={linkTo({ q: "archived=true" })}>{t("Archived")}</a></li>}
         {shown.map((view) => (
           <li key={`${view.owner} ${view.name}`}>
             <a href={linkTo(viewFields(readFields(view.fields)))}>{view.name}</a>
@@ -109,6 +110,8 @@ chinese({
   "Save": "保存",
   "for all in my workspaces": "供我的工作空间的所有成员使用",
   "shared": "已共享",
+  "Starred": "已收藏",
+  "Archived": "已归档",
   "by {owner}": "提交者 {owner}",
   "the service": "服务",
   "Delete the view {name}": "删除视图 {name}",
