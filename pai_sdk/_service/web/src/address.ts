@@ -56,9 +56,9 @@ export function withoutTab(): Fields {
   return Object.fromEntries(Object.entries(address.value).filter(([name]) => name !== "tab" && !OF_TABS.includes(name)));
 }
 
-/** The address without the run, of a training or a pipeline: the list, or another view, as it was before. */
+/** The address without the run, of a training or a pipeline, or the search: the list, or another view, as it was before. */
 export function withoutRun(): Fields {
-  const { run: _run, pipeline: _pipeline, ...kept } = withoutTab();
+  const { run: _run, pipeline: _pipeline, study: _study, ...kept } = withoutTab();
   return kept;
 }
 

@@ -9,6 +9,7 @@ import { chinese, language, t } from "../words.ts";
 import { Chips } from "./list/chips.tsx";
 import { columnOf, factOf, keysOf, splitKey, titleOf, usualKeys } from "./list/columns.ts";
 import { Empty } from "./list/empty.tsx";
+import { canFold, isFolded } from "./list/folded.ts";
 import { FilterBox } from "./list/filter_box.tsx";
 import { ColumnsMenu, Menu } from "./list/menu.tsx";
 import { Picked } from "./list/picked.tsx";
@@ -53,6 +54,11 @@ export function List() {
         <span class="soft" role="status">{found ? countText(found) : listError.value ? "" : t("reading the list…")}</span>
         {hasMore.value && <button class="plain more" onClick={readMore}>{t("Show more")}</button>}
         {found && <Chips found={found} />}
+        {canFold.value && (
+          <label title={t("Trials of a search and steps of a pipeline as one row")}>
+            <input type="checkbox" checked={isFolded.value} onChange={() => change({ fold: isFolded.value ? "-" : "" }, { replace: true })} /> {t("Fold")}
+          </label>
+        )}
         {!filter.value && found && !isPhone.value && <Examples found={found} />}
       </div>
       <Picked />
@@ -119,7 +125,7 @@ function Order({ keys }: { keys: readonly string[] }) {
 
 function Keys() {
   const keys = [
-    ["/", t("to the filter")], ["j k ↓ ↑", t("next row, row before")], ["Enter", t("open the {run}")],
+    ["/", t("to the filter")], ["j k ↓ ↑", t("next row, row before")], ["Enter", t("open the {run}")], ["→ ←", t("open and close a search")],
     ["x", t("pick the {run}; with Shift, up to the one picked before")], ["?", t("these keys")],
   ] as const;
   return (
@@ -148,6 +154,9 @@ chinese({
   "to the filter": "跳到筛选框",
   "next row, row before": "下一行、上一行",
   "open the {run}": "打开{run}",
+  "open and close a search": "展开与折叠搜索",
+  "Trials of a search and steps of a pipeline as one row": "搜索的试验与流水线的步骤各为一行",
+  "Fold": "折叠",
   "pick the {run}; with Shift, up to the one picked before": "选择{run}；按住 Shift 则选到上次选择处",
   "these keys": "这些按键",
 });

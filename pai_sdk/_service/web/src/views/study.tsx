@@ -14,7 +14,7 @@ import { Scatter } from "./hparams/scatter.tsx";
 import { useAnswer } from "./job/answer.ts";
 import { Pending, Table } from "./job/table.tsx";
 import { type Group, groupOf, outcomeOf, valueOf } from "./list/folding.ts";
-import { progressText } from "./list/progress.ts";
+import { progressText } from "./list/folded.ts";
 import "./hparams.css";
 import "./study.css";
 

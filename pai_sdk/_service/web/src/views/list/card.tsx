@@ -1,14 +1,15 @@
 // A job on a phone: a card instead of a row, since a table would have to be moved sideways.
 import type { ComponentChildren } from "preact";
 import { Age, Status } from "../../parts/basics.tsx";
-import type { Run } from "../../runs.ts";
 import type { Column } from "./columns.ts";
+import { progressText } from "./folded.ts";
+import type { Row } from "./folding.ts";
 import { Value } from "./value.tsx";
 
 const METRICS = 2; // that a card has room for
 
 /** What stands below the name; `columns` are those of the list. */
-export function Card({ run, columns, head }: { run: Run; columns: readonly Column[]; head: ComponentChildren }) {
+export function Card({ run, columns, head }: { run: Row; columns: readonly Column[]; head: ComponentChildren }) {
   const duration = columns.find(({ key }) => key === "duration");
   const owner = columns.some(({ key }) => key === "owner") && run.owner;
   const metrics = columns.filter(({ key, text }) => key.startsWith("metrics.") && text(run) !== "").slice(0, METRICS);
@@ -17,7 +18,7 @@ export function Card({ run, columns, head }: { run: Run; columns: readonly Colum
     <>
       <div class="card-head">{head}</div>
       <div class="card-line">
-        <Status status={run.status} place={run.queue_place} />
+        {run.group ? progressText(run.group) : <Status status={run.status} place={run.queue_place} />}
         {duration && run.started_at !== undefined && <span><Value column={duration} run={run} /></span>}
         <span class="soft"><Age time={run.created_at ?? run.updated_at} /></span>
         {owner && <span class="soft">{owner}</span>}

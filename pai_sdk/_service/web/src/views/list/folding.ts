@@ -35,7 +35,10 @@ export function fold(runs: readonly Run[], tags: readonly string[], open: Readon
   const members = new Map<string, Run[]>();
   for (const run of runs) {
     const key = keyOf(run);
-    if (key) members.set(key, [...(members.get(key) ?? []), run]);
+    if (!key) continue;
+    const others = members.get(key);
+    if (others) others.push(run);
+    else members.set(key, [run]);
   }
   const rows: Row[] = [];
   for (const run of runs) {
@@ -127,14 +130,24 @@ function commonName(runs: readonly Run[]): string {
   return common.replace(/[-_.\s\d]+$/, "") || common || (names[0] ?? "");
 }
 
-// The row has the values of the best run, so that its columns can be compared with those of other rows.
+const OF_ONE = ["started_at", "ended_at", "cause", "cost", "error", "damaged", "queue_place", "sub_status", "waits_for"] as const;
+const OF_BEST = ["last", "min", "max", "nan", "nonfinite", "hparams"] as const;
+
+// The row has the values of the best run, so that its columns can be compared with those of other rows; and the times and
+// the cost of all.
 function rowOf(group: Group, all: readonly Run[]): Row {
   const { counts, best } = group;
-  const one = best ?? newest(all);
-  const status = counts.running > 0 ? "Running" : counts.waiting > 0 ? newest(all).status : counts.failed > 0 ? "Failed" : "Succeed";
-  const shown: Row = { ...one, id: group.key, name: group.name, status: status ?? "", labels: common(all), group };
-  if (!best) for (const fact of ["last", "min", "max", "nan", "nonfinite", "hparams"] as const) delete shown[fact];
-  return shown;
+  const latest = newest(all);
+  const isActive = counts.running + counts.waiting > 0;
+  const status = counts.running > 0 ? "Running" : isActive ? (latest.status ?? "") : counts.failed > 0 && counts.done === 0 ? "Failed" : "Succeed";
+  const row: Row = { ...(best ?? latest), id: group.key, name: group.name, status, labels: common(all), group };
+  for (const name of best ? OF_ONE : [...OF_ONE, ...OF_BEST]) delete row[name];
+  const of = (name: "started_at" | "ended_at" | "cost"): number[] => all.flatMap((run) => run[name] ?? []);
+  const [starts, ends, costs] = [of("started_at"), of("ended_at"), of("cost")];
+  if (starts.length > 0) row.started_at = Math.min(...starts);
+  if (!isActive && ends.length > 0) row.ended_at = Math.max(...ends);
+  if (costs.length > 0) row.cost = costs.reduce((one, other) => one + other);
+  return row;
 }
 
 function common(runs: readonly Run[]): Record<string, string> {

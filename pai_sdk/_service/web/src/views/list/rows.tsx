@@ -3,17 +3,19 @@
 import { untracked, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { address, change, go, linkTo } from "../../address.ts";
+import { change, go } from "../../address.ts";
 import { colourOf } from "../../colours.ts";
 import { age, duration } from "../../format.ts";
 import { Star } from "../../parts/annotations.tsx";
 import { Age, Status } from "../../parts/basics.tsx";
 import { isPhone } from "../../parts/clock.ts";
 import { about } from "../../place.ts";
-import { list, listOf, names, pick, picked, sort, type Run } from "../../runs.ts";
+import { listOf, names, pick, picked, sort } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
 import { Card } from "./card.tsx";
 import { isOver, type Column, widthOf } from "./columns.ts";
+import { idsOf, isOpen, linkOf, placeOf, progressText, rows, setOpen } from "./folded.ts";
+import type { Row } from "./folding.ts";
 import { segmentsOf } from "./segments.ts";
 import { Value, Warning } from "./value.tsx";
 
@@ -31,7 +33,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const current = useSignal("");
   const anchor = useRef({ id: "", offset: 0, of: "" }); // the first run on the screen, which live changes keep there
   const lastPicked = useRef("");
-  const runs = list.value?.runs ?? [];
+  const runs = rows.value;
   const chosen = new Set(picked.value);
   const hasStatus = runs.some((run) => run.status);
   const height = isPhone.value ? CARD : ROW;
@@ -40,7 +42,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const last = first + Math.ceil(size.value.height / height) + 2 * MORE + STEP;
   const segments = segmentsOf(runs.length, first, last, at);
   const tabbable = at >= 0 ? current.value : runs[Math.max(0, Math.floor(top.value / height))]?.id;
-  const widths = useMemo(() => untracked(() => widthsOf(runs, columns)), [columns]);
+  const widths = useMemo(() => untracked(() => widthsOf(runs, columns)), [columns, runs]);
   const nameWidth = Math.min(widths.name, Math.max(136, Math.round(size.value.width * 0.4)));
   const focused = box.current?.contains(document.activeElement) ? document.activeElement?.closest<HTMLElement>("[data-run]")?.dataset.run : undefined;
 
@@ -71,19 +73,19 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
       if (place >= 0 && Math.abs(element.scrollTop - wanted) >= 1) element.scrollTop = wanted;
     }
     if (focused && document.activeElement === document.body) focusRow(runs.some(({ id }) => id === focused) ? focused : tabbable);
-  }, [list.value]);
+  }, [runs]);
 
   const onScroll = (): void => {
     const { scrollTop } = box.current as HTMLDivElement;
     top.value = scrollTop;
-    const { runs: latest = [] } = list.value ?? {};
+    const latest = rows.value;
     anchor.current = { ...anchor.current, id: latest[Math.floor(scrollTop / height)]?.id ?? "", offset: scrollTop % height };
   };
   const focusRow = (id: string | undefined): void => {
     if (id) box.current?.querySelector<HTMLElement>(`[data-run="${CSS.escape(id)}"]`)?.focus({ preventScroll: true });
   };
   const move = (event: KeyboardEvent): void => {
-    const { runs: latest = [] } = list.value ?? {};
+    const latest = rows.value;
     const element = box.current as HTMLDivElement;
     const page = Math.max(1, Math.floor(element.clientHeight / height) - 2);
     const steps: Record<string, number> = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -1e9, End: 1e9 };
@@ -101,33 +103,38 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   };
   const toggle = (id: string, isRange = false): void => {
     const [from, to] = [runs.findIndex((run) => run.id === lastPicked.current), runs.findIndex((run) => run.id === id)];
-    const ids = isRange && from >= 0 ? runs.slice(Math.min(from, to), Math.max(from, to) + 1).map((run) => run.id) : [id];
+    const ids = (isRange && from >= 0 ? runs.slice(Math.min(from, to), Math.max(from, to) + 1) : runs.slice(to, to + 1)).flatMap(idsOf);
     lastPicked.current = id;
-    pick(chosen.has(id) ? picked.value.filter((one) => !ids.includes(one)) : [...new Set([...picked.value, ...ids])]);
+    pick(ids.every((one) => chosen.has(one)) ? picked.value.filter((one) => !ids.includes(one)) : [...new Set([...picked.value, ...ids])]);
   };
   const onKey = (event: KeyboardEvent): void => {
     const target = event.target as HTMLElement;
     if (event.ctrlKey || event.metaKey || event.altKey || target.closest("thead")) return;
     const isRow = "run" in target.dataset;
-    if (event.key === "Enter" && isRow) go({ ...kept(), run: current.value });
+    const row = rows.value.find((one) => one.id === current.value);
+    const wanted = { ArrowRight: true, ArrowLeft: false }[event.key];
+    if (event.key === "Enter" && isRow && row) go(placeOf(row));
+    else if (row?.group && wanted !== undefined) setOpen(row.group, wanted);
     else if (event.key.toLowerCase() === "x" || (event.key === " " && isRow)) toggle(current.value, event.shiftKey);
     else return move(event);
     event.preventDefault();
   };
 
-  const pickBox = (run: Run, tab: number) => (
-    <input type="checkbox" tabIndex={tab} aria-label={t("Pick {name}", { name: nameOf(run) })} checked={chosen.has(run.id)} onClick={(event) => toggle(run.id, event.shiftKey)} />
-  );
-  const name = (run: Run, tab: number) => (
+  const pickBox = (run: Row, tab: number) => {
+    const ids = idsOf(run);
+    const count = ids.filter((id) => chosen.has(id)).length;
+    return <input type="checkbox" tabIndex={tab} aria-label={t("Pick {name}", { name: nameOf(run) })} checked={count === ids.length} indeterminate={count > 0 && count < ids.length} onClick={(event) => toggle(run.id, event.shiftKey)} />;
+  };
+  const name = (run: Row, tab: number) => (
     <>
-      {about.value?.kind === "service" && <Star id={run.id} name={nameOf(run)} isOn={run.star ?? false} tab={tab} />}
-      <i class="dot" style={{ background: colourOf(run.id) }} />
-      <a tabIndex={tab} href={linkTo({ ...kept(), run: run.id })} title={run.id}>{nameOf(run)}</a>
-      {(run.error || run.damaged) && <Warning text={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })} />}
+      {!run.group && about.value?.kind === "service" && <Star id={run.id} name={nameOf(run)} isOn={run.star ?? false} tab={tab} />}
+      {run.group ? <Fold row={run} tab={tab} /> : <i class="dot" style={{ background: colourOf(run.id) }} />}
+      <a tabIndex={tab} href={linkOf(run)} title={run.group ? undefined : run.id}>{nameOf(run)}</a>
+      {!run.group && (run.error || run.damaged) && <Warning text={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })} />}
     </>
   );
   /** The rows on the screen, and for all rows above, below and between them a gap as high as they are. */
-  const eachRow = (gap: (height: number, key: string) => ComponentChildren, row: (run: Run, tab: number, at: number) => ComponentChildren) =>
+  const eachRow = (gap: (height: number, key: string) => ComponentChildren, row: (run: Row, tab: number, at: number) => ComponentChildren) =>
     segments.flatMap(({ from, to, isGap }) =>
       isGap
         ? [gap((to - from) * height, `gap ${from === 0 ? "first" : to === runs.length ? "last" : "between"}`)]
@@ -172,11 +179,12 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
           {eachRow(
             (pixels, key) => <tr key={key} class="gap" aria-hidden="true"><td colSpan={4 + (hasStatus ? 1 : 0) + columns.length} style={{ height: `${pixels}px` }} /></tr>,
             (run, tab, number) => (
-              <tr key={run.id} data-run={run.id} aria-rowindex={number + 2} tabIndex={tab} onFocusIn={() => (current.value = run.id)}>
+              <tr key={run.id} class={run.isWithin ? "within" : undefined} data-run={run.id} aria-rowindex={number + 2} tabIndex={tab} onFocusIn={() => (current.value = run.id)}>
                 <td class="pick">{pickBox(run, tab)}</td>
                 <td class="name">{name(run, tab)}</td>
-                {hasStatus && <td title={run.waits_for ?? run.sub_status}><Status status={run.status} place={run.queue_place} /></td>}
-                <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>
+                {run.group && <td colSpan={hasStatus ? 2 : 1} title={progressText(run.group)}>{progressText(run.group)}</td>}
+                {!run.group && hasStatus && <td title={run.waits_for ?? run.sub_status}><Status status={run.status} place={run.queue_place} /></td>}
+                {!run.group && <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>}
                 {columns.map((column) => <Cell key={column.key} column={column} run={run} />)}
                 <td />
               </tr>
@@ -188,12 +196,17 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   );
 }
 
-function Cell({ column, run }: { column: Column; run: Run }) {
+function Fold({ row: { group, name = "" }, tab }: { row: Row; tab: number }) {
+  const isNow = group && isOpen(group);
+  return <button class="plain fold" tabIndex={tab} aria-expanded={isNow} aria-label={t("{Runs} of {name}", { name })} onClick={() => group && setOpen(group, !isNow)}>{isNow ? "▾" : "▸"}</button>;
+}
+
+function Cell({ column, run }: { column: Column; run: Row }) {
   const kind = column.isNumber ? "number" : column.key === "cause" ? "bad" : "";
   return <td class={`${kind}${column.isOdd?.(run) ? " odd" : ""}`} title={column.isOdd?.(run) ? undefined : (column.exact ?? column.text)(run)}><Value column={column} run={run} /></td>;
 }
 
-function widthsOf(runs: readonly Run[], columns: readonly Column[]) {
+function widthsOf(runs: readonly Row[], columns: readonly Column[]) {
   const statuses = runs.map((run) => `○ ${run.status ?? ""}${run.queue_place === undefined ? "" : ` ${t("no. {n} in the queue", { n: run.queue_place })}`}`);
   return {
     name: widthOf(t("Name"), runs.map((run) => `★ ●  ${nameOf(run)}`)),
@@ -203,25 +216,20 @@ function widthsOf(runs: readonly Run[], columns: readonly Column[]) {
   };
 }
 
-function* texts(column: Column, runs: readonly Run[]): Iterable<string> {
+function* texts(column: Column, runs: readonly Row[]): Iterable<string> {
   if (column.key === "duration" && !runs.every(isOver)) yield duration(3599); // they count on
   for (const run of runs) yield column.text(run) + (column.oddPoints?.(run) ? " ⚠ " : "");
 }
 
-function nameOf(run: Run): string {
-  return names.value.get(run.id) ?? run.id;
+function nameOf({ group, id }: Row): string {
+  return group?.name ?? names.value.get(id) ?? id;
 }
 
-/** The fields of the address that stay when a run is opened, so that the way back leads to the same list. */
-function kept(): Record<string, string> {
-  const { run: _run, tab: _tab, line: _line, ...rest } = address.value;
-  return rest;
-}
-
-function PickAll({ runs, chosen }: { runs: readonly Run[]; chosen: ReadonlySet<string> }) {
-  const here = runs.filter((run) => chosen.has(run.id)).length;
-  const isAll = runs.length > 0 && here === runs.length;
-  const isTooMany = runs.length > MOST_PICKED;
+function PickAll({ runs, chosen }: { runs: readonly Row[]; chosen: ReadonlySet<string> }) {
+  const ids = [...new Set(runs.flatMap(idsOf))];
+  const here = ids.filter((id) => chosen.has(id)).length;
+  const isAll = ids.length > 0 && here === ids.length;
+  const isTooMany = ids.length > MOST_PICKED;
   return (
     <input
       type="checkbox"
@@ -230,7 +238,7 @@ function PickAll({ runs, chosen }: { runs: readonly Run[]; chosen: ReadonlySet<s
       disabled={isTooMany && here === 0}
       checked={isAll}
       indeterminate={here > 0 && !isAll}
-      onClick={() => pick(here > 0 ? [] : runs.map((run) => run.id))}
+      onClick={() => pick(here > 0 ? [] : ids)}
     />
   );
 }
@@ -255,6 +263,7 @@ chinese({
   "Status": "状态",
   "Created": "创建时间",
   "Pick {name}": "选择 {name}",
+  "{Runs} of {name}": "{name} 的{run}",
   "Pick all": "全选",
   "At most {n} can be picked at once; a filter narrows the list": "一次最多选择 {n} 个；可用筛选缩小列表",
   "Sort by {name}": "按 {name} 排序",
