@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
-from pai_sdk import Pipeline
+from pai_sdk import Pipeline, Processor, Session
 from pai_sdk._data.pipelines.folder_runs import FolderRuns
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.errors import PipelineFailed
+from tests.e2e.test_page import signed_in
 from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
 from tests.support.waiting import PATIENCE_S
 
@@ -83,3 +85,53 @@ def test_a_run_is_watched_from_its_beginning_to_its_failure(watched: WatchedPage
     expect(page.locator("tr", has_text="digits")).to_contain_text("failed")
     assert watched.accessibility_faults() == []
     assert watched.faults == []
+
+
+def _pipeline(session: Session, **store: Any) -> Pipeline:
+    pipeline = Pipeline("digits", session=session, **store)
+    job = {"instance_type": "ecs.c6.large", "session": session}
+    split = pipeline.step(
+        Processor("python:3.11", 'echo 1 >"$PAI_OUTPUT_CLEAN/rows"', **job), name="split", outputs=["clean"]
+    )
+    pipeline.step(Processor("python:3.11", "true", **job), name="train", inputs={"data": split.outputs.clean})
+    pipeline.step(lambda rows: None, name="publish", arguments={"rows": split.outputs.clean})
+    return pipeline
+
+
+def test_a_service_shows_the_runs_of_its_jobs_with_the_reasons(browser: Browser, session: Session) -> None:
+    store = f"oss://{session.oss_bucket.bucket_name}/pipelines/"
+    first = _pipeline(session, store=store).run(show=False)
+    with signed_in(browser, session, is_checked=True) as watched:
+        page = watched.page
+        row = page.locator("[data-run^='pipeline:']")
+        expect(row).to_contain_text("2 of 2 done")
+        row.get_by_role("button", expanded=False).click()
+        expect(page.locator("tr.within")).to_have_count(2)
+        row.get_by_role("link", name="digits").click()
+        expect(page.locator("h1")).to_have_text("digits succeeded")
+        picture = page.get_by_role("region", name="Picture of the steps")
+        expect(picture.locator("text", has_text="succeeded")).to_have_count(3)
+        expect(page.locator("tr", has_text="publish")).to_contain_text("not executed before")
+        assert watched.accessibility_faults() == []
+        page.get_by_role("link", name=first["train"].job_id).click()
+        expect(page.locator("h1")).to_contain_text("digits-train")
+        page.get_by_role("link", name="step train of a pipeline").click()
+        expect(page.locator("h1")).to_have_text("digits succeeded")
+        page.get_by_role("link", name="All runs").click()
+        expect(page.get_by_role("table").locator("tbody tr")).to_have_count(1)
+        assert watched.faults == []
+
+
+def test_a_run_whose_folder_the_service_cannot_read_has_its_jobs(
+    browser: Browser, session: Session, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Session, "is_embedded", False)  # otherwise the service reads local folders, too
+    run = _pipeline(session, store=tmp_path / "store").run(show=False)
+    monkeypatch.undo()
+    with signed_in(browser, session, f"view=pipelines&pipeline={run.id}", is_phone=True) as watched:
+        page = watched.page
+        expect(page.locator(".notice")).to_contain_text("the jobs of the run only")
+        expect(page.get_by_role("region", name="Steps").locator("tbody tr")).to_have_count(2)
+        expect(page.get_by_role("region", name="Picture of the steps")).to_have_count(0)
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert watched.faults == []

@@ -45,13 +45,13 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
   );
 }
 
-/** The search or the pipeline that has made the job, as a link to all of its jobs. */
+/** The search or the pipeline that has made the job, as a link to it. */
 function PartOf({ labels }: { labels: Readonly<Record<string, string>> }) {
   const { "pai-sdk-study": study, "pai-sdk-trial": trial, "pai-sdk-pipeline-run": pipeline, "pai-sdk-step": step } = labels;
   return (
     <>
-      {study && <a class="job-label" href={linkTo({ view: "hparams", q: `labels.pai-sdk-study=${word(study)}` })}>{t("trial {n} of a search", { n: trial ?? "" })}</a>}
-      {pipeline && <a class="job-label" href={linkTo({ q: `labels.pai-sdk-pipeline-run=${word(pipeline)}` })}>{t("step {name} of a pipeline", { name: step ?? "" })}</a>}
+      {study && <a class="job-label" href={linkTo({ view: "study", study })}>{t("trial {n} of a search", { n: trial ?? "" })}</a>}
+      {pipeline && <a class="job-label" href={linkTo({ view: "pipelines", pipeline })}>{t("step {name} of a pipeline", { name: step ?? "" })}</a>}
     </>
   );
 }

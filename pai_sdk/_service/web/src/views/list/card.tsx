@@ -18,7 +18,7 @@ export function Card({ run, columns, head }: { run: Row; columns: readonly Colum
     <>
       <div class="card-head">{head}</div>
       <div class="card-line">
-        {run.group ? progressText(run.group) : <Status status={run.status} place={run.queue_place} />}
+        {run.group ? <span>{progressText(run.group)}</span> : <Status status={run.status} place={run.queue_place} />}
         {duration && run.started_at !== undefined && <span><Value column={duration} run={run} /></span>}
         <span class="soft"><Age time={run.created_at ?? run.updated_at} /></span>
         {owner && <span class="soft">{owner}</span>}

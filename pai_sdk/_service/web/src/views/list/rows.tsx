@@ -208,10 +208,12 @@ function Cell({ column, run }: { column: Column; run: Row }) {
 
 function widthsOf(runs: readonly Row[], columns: readonly Column[]) {
   const statuses = runs.map((run) => `○ ${run.status ?? ""}${run.queue_place === undefined ? "" : ` ${t("no. {n} in the queue", { n: run.queue_place })}`}`);
+  const created = widthOf(t("Created"), [age(Date.now() / 1000 - 7000)]);
+  const progress = runs.flatMap(({ group }) => (group ? [progressText(group)] : [])); // as wide as both
   return {
     name: widthOf(t("Name"), runs.map((run) => `★ ●  ${nameOf(run)}`)),
-    status: widthOf(t("Status"), statuses),
-    created: widthOf(t("Created"), [age(Date.now() / 1000 - 7000)]),
+    status: Math.max(widthOf(t("Status"), statuses), progress.length > 0 ? widthOf("", progress) - created : 0),
+    created,
     others: columns.map((column) => widthOf(column.title, texts(column, runs))),
   };
 }

@@ -1,0 +1,77 @@
+"""Schedules in a browser: what each user sees, the last job, and pausing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from pai_sdk._wire.pai.request import SCHEDULE_LABEL
+from tests.e2e.test_page import signed_in
+from tests.service.identity.test_two_users import user
+from tests.service.services import Client, job_body, running_service, session_on
+from tests.support.browser import open_browser, why_no_browser
+from tests.support.waiting import PATIENCE_S
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    expect.set_options(timeout=PATIENCE_S * 500)
+    with open_browser() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    with running_service(tmp_path_factory.mktemp("team") / "data") as client:
+        yield client
+
+
+def add(client: Client, name: str, cron: str) -> str:
+    body = {"Name": name, "Cron": cron, "TimeZone": "Asia/Shanghai", "Request": job_body(TrainingJobName=name)}
+    return str(client.call("POST", "/schedules", body=body).json()["ScheduleId"])
+
+
+def test_schedules_are_paused_and_resumed_by_their_users(browser: Browser, operator: Client) -> None:
+    alice, bob = user(operator, "alice"), user(operator, "bob")
+    nightly = add(alice, "nightly", "0 3 29 2 *")
+    add(bob, "secret-of-bob", "0 3 * * *")
+    with (
+        session_on(alice.info) as session,
+        signed_in(browser, session, "view=schedules", is_checked=True) as watched,
+    ):
+        page = watched.page
+        row = page.locator("tr", has_text="nightly")
+        expect(row).to_contain_text(re.compile(r"alice.*0 3 29 2 \* Asia/Shanghai.*in \d+ d.*enabled"))
+        expect(page.locator("main")).not_to_contain_text("bob")
+        page.get_by_role("button", name="Pause nightly").click()
+        expect(row).to_contain_text("paused")
+        assert alice.get(f"/schedules/{nightly}")["Enabled"] is False
+        assert watched.accessibility_faults() == []
+        page.get_by_role("button", name="Resume nightly").click()
+        expect(row).to_contain_text("enabled")
+        assert alice.get(f"/schedules/{nightly}")["NextTime"] is not None
+        assert watched.faults == []
+
+
+def test_the_last_job_has_its_status(browser: Browser, operator: Client) -> None:
+    each_minute = add(operator, "each-minute", "* * * * *")
+    with (
+        session_on(operator.info) as session,
+        signed_in(browser, session, "view=schedules", is_phone=True) as watched,
+    ):
+        row = watched.page.locator("tr", has_text="each-minute")
+        expect(row).to_contain_text("Succeed", timeout=90_000 + PATIENCE_S * 1000)
+        job_id = operator.get(f"/schedules/{each_minute}")["LastJobId"]
+        assert {"Key": SCHEDULE_LABEL, "Value": each_minute} in operator.get(f"/trainingjobs/{job_id}")["Labels"]
+        assert watched.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        row.get_by_role("link").click()
+        expect(watched.page).to_have_url(re.compile(f"run={job_id}"))
+        assert watched.faults == []
