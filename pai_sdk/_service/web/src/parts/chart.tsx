@@ -3,14 +3,15 @@
 //   <Chart title="loss" curves={curves} summary="2 curves, all 400 points" view={[0, 100]} onZoom={…} onPick={…} />
 //
 // Curves need no common x. What is nearest to the cursor is highlighted on a canvas above, so the curves are not drawn
-// again for it. `highlighted` and `cursor` are shared by all charts of the page.
-import { effect, signal, useSignal } from "@preact/signals";
+// again for it; the text beside it has the values of all curves there. `highlighted` and `cursor` are shared by all
+// charts of the page.
+import { batch, effect, signal, useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { duration, moment, number } from "../format.ts";
+import { count as countText, duration, moment, number } from "../format.ts";
 import { isDark, styleColour } from "../theme.ts";
 import { chinese, t } from "../words.ts";
-import { drawBand, drawLine, hasBands, nearestCurve, nearestIndex, placer, pointAt, rangeOfX, rangeOfY } from "./curve_data.ts";
-import type { Curve, Range, View } from "./curve_data.ts";
+import { drawBand, drawLine, hasBands, heightOf, nearestCurve, nearestIndex, nearestX, ODD_SPACE, oddOutline, oddRanges, placer, pointAt, pointsNear, rangeOfX, rangeOfY } from "./curve_data.ts";
+import type { Curve, Point, Range, View } from "./curve_data.ts";
 import type { PictureParts } from "./picture.ts";
 import { durationTicks, linearTicks, logTicks, timeTicks, type Tick } from "./ticks.ts";
 import "./chart.css";
@@ -34,11 +35,12 @@ export interface ChartProps {
   title: string;
   curves: readonly Curve[];
   summary: string; // what the chart shows, for people who do not see it
-  height?: number;
+  height?: number; // in pixels; without it, the chart has the usual ratio to its width
   isTime?: boolean; // x is in seconds since 1970
   isDuration?: boolean; // x is in seconds
   xText?: (x: number) => string; // x in words, for the text at the cursor
   view?: Range | undefined; // the part of x that is shown; all of it without
+  rangeY?: Range | undefined; // the part of y; all values of the view without
   logX?: boolean;
   logY?: boolean;
   marks?: readonly Mark[];
@@ -51,23 +53,22 @@ export interface ChartProps {
 /** The name of the curve that is highlighted in all charts; empty if none is. */
 export const highlighted = signal("");
 /** Where the cursor is, in which group of charts. */
-export const cursor = signal<{ x: number; group: string } | undefined>(undefined);
+export const cursor = signal<{ x: number; group: string; chart?: object; top?: number } | undefined>(undefined);
 
 const SIGNS = { info: "◆", good: "✓", warn: "!", bad: "✕" };
 const NONE: readonly Mark[] = [];
 const MANY = 200; // curves; above, a chart is drawn once a second at most, below four times
 const NEAR = 24; // pixels
 const DOUBLE_CLICK_MS = 250; // which shows all of x, and picks nothing
-const HEIGHT = 220;
+const MOST_ROWS = 12; // of the text at the cursor
 const FONT = "12px system-ui, sans-serif";
 const CHARACTER = 7; // pixels, of a number in this font
 const LEAST_SELECTION = 6; // pixels; less is a click
-const ODD_SIZE = 4;
 const MOST_MARKS = 200;
 const LEAST_PART = 1e-6; // of x that + zooms to
 
 export function Chart(props: ChartProps) {
-  const { title, summary, curves, marks = NONE, height = HEIGHT } = props;
+  const { title, summary, curves, marks = NONE, height } = props;
   const box = useRef<HTMLDivElement>(null);
   const drawing = useRef<Drawing | undefined>(undefined);
   const said = useSignal(""); // by keyboard only: a screen reader reads it
@@ -80,7 +81,7 @@ export function Chart(props: ChartProps) {
     return () => made.end();
   }, []);
   useEffect(() => drawing.current?.changed(false), [curves]);
-  useEffect(() => drawing.current?.changed(true), [props.view?.[0], props.view?.[1], props.logX, props.logY, height, marks]);
+  useEffect(() => drawing.current?.changed(true), [props.view?.[0], props.view?.[1], props.rangeY?.[0], props.rangeY?.[1], props.logX, props.logY, height, marks]);
 
   const onKeyDown = (event: KeyboardEvent): void => {
     if (event.target !== event.currentTarget || event.altKey || event.ctrlKey || event.metaKey) return;
@@ -97,23 +98,24 @@ export function Chart(props: ChartProps) {
         tabIndex={0}
         role="application"
         aria-label={`${title}: ${summary}. ${t("Arrow keys move the cursor, + and - zoom, Escape shows all, Enter picks.")}`}
-        style={{ height: `${height}px` }}
+        {...(height ? { style: { height: `${height}px` } } : {})}
         onKeyDown={onKeyDown}
       />
       <span class="hidden-text" aria-live="polite">{said}</span>
-      {marks.length > 0 && <Marks marks={marks} props={props} />}
     </div>
   );
 }
 
-function Marks({ marks, props }: { marks: readonly Mark[]; props: ChartProps }) {
+/** The marks of one or more charts as a list, for all who cannot point at them. */
+export function MarkList({ marks, ...axis }: { marks: readonly Mark[] } & AxisText) {
+  if (marks.length === 0) return null;
   return (
     <details class="chart-marks">
       <summary>{t("{n} marks", { n: marks.length })}</summary>
       <ul>
         {marks.slice(0, MOST_MARKS).map((mark) => (
           <li key={`${mark.x}${mark.text}`}>
-            <span class={mark.kind} aria-hidden="true">{mark.sign ?? SIGNS[mark.kind]}</span> {textOfX(mark.x, props)}: {mark.text}
+            <span class={mark.kind} aria-hidden="true">{mark.sign ?? SIGNS[mark.kind]}</span> {textOfX(mark.x, axis)}: {mark.text}
           </li>
         ))}
       </ul>
@@ -121,7 +123,9 @@ function Marks({ marks, props }: { marks: readonly Mark[]; props: ChartProps }) 
   );
 }
 
-function textOfX(x: number, { xText, isTime, isDuration }: ChartProps): string {
+type AxisText = Pick<ChartProps, "xText" | "isTime" | "isDuration">;
+
+function textOfX(x: number, { xText, isTime, isDuration }: AxisText): string {
   return xText ? xText(x) : isTime ? moment(x) : isDuration ? duration(x) : number(x, 7);
 }
 
@@ -144,6 +148,7 @@ class Drawing implements ChartHandle {
   private drawn: unknown[] = [];
   private picking: ReturnType<typeof setTimeout> | undefined;
   private pressedAt = NaN; // where the mouse was pressed
+  private said = ""; // of the text at the cursor: the highlighted curve and the place
   private frame = 0;
 
   constructor(
@@ -238,27 +243,29 @@ class Drawing implements ChartHandle {
       this.point(undefined, "");
     } else if (key === "Enter" && onPick) onPick(place, curve);
     else return undefined;
-    return [...this.tip.children].map((line) => line.textContent).join(", ");
+    return this.said;
   }
 
-  private point(x: number | undefined, name: string): void {
+  private point(x: number | undefined, name: string, top?: number): void {
     const { cursorGroup: group = "" } = this.props();
-    highlighted.value = name;
-    cursor.value = x === undefined ? undefined : { x, group };
+    batch(() => {
+      highlighted.value = name;
+      cursor.value = x === undefined ? undefined : { x, group, chart: this, ...(top === undefined ? {} : { top }) };
+    });
   }
 
   // ---- what is drawn once
 
   private wanted(): unknown[] {
-    const { curves, view, marks, height, logX, logY } = this.props();
-    return [curves, view?.[0], view?.[1], marks, height, logX, logY];
+    const { curves, view, rangeY, marks, height, logX, logY } = this.props();
+    return [curves, view?.[0], view?.[1], rangeY?.[0], rangeY?.[1], marks, height, logX, logY];
   }
 
   private draw(): void {
     this.drawn = this.wanted();
     this.drawnAt = performance.now();
     this.measure();
-    const ctx = sized(this.canvas, this.box.clientWidth, this.props().height ?? HEIGHT);
+    const ctx = sized(this.canvas, this.box.clientWidth, this.box.clientHeight);
     this.drawAxes(ctx);
     ctx.beginPath();
     ctx.rect(this.view.left, this.view.top, this.view.width, this.view.height);
@@ -272,12 +279,12 @@ class Drawing implements ChartHandle {
 
   // The part of x, the values in it, and what their names need of the width.
   private measure(): void {
-    const { curves, view, logX = false, logY = false, height = HEIGHT, isTime, isDuration } = this.props();
+    const { curves, view, rangeY, logX = false, logY = false, isTime, isDuration } = this.props();
     const all = rangeOfX(curves, logX);
     const asked: Range | undefined = view && logX && view[0] <= 0 ? [all?.[0] ?? view[1] / 1000, view[1]] : view;
     const x = asked && asked[0] < asked[1] ? asked : (all ?? [logX ? 1 : 0, logX ? 10 : 1]);
-    const y = rangeOfY(curves, x, logY) ?? [logY ? 0.1 : 0, 1];
-    const area = { top: 12, height: height - 12 - 24 };
+    const y = rangeY ?? rangeOfY(curves, x, logY) ?? [logY ? 0.1 : 0, 1];
+    const area = { top: 12, height: Math.max(40, this.box.clientHeight - 12 - 24) };
     this.ticksY = (logY ? logTicks : linearTicks)(y, Math.max(3, area.height / 34));
     const left = 16 + CHARACTER * Math.max(2, ...this.ticksY.map(([, text]) => text.length));
     const width = Math.max(40, this.box.clientWidth - left - 14);
@@ -340,22 +347,16 @@ class Drawing implements ChartHandle {
     ctx.globalAlpha = 1;
   }
 
-  // NaN is a triangle at the lower edge, infinity a diamond at the upper one.
+  // NaN is a mark at the lower edge, infinity one at the upper edge; where they are dense, marks are one bar.
   private drawOdd(ctx: CanvasRenderingContext2D): void {
-    const { top, height, x: [from, to] } = this.view;
+    const { top, height, x } = this.view;
     const { ofX } = placer(this.view);
-    const [size, bottom] = [ODD_SIZE, top + height - 1];
-    const drawn = new Set<string>();
-    for (const { odd = [], colour } of this.props().curves) {
-      ctx.fillStyle = colour;
-      for (const { x, nan, inf } of odd) {
-        const left = Math.round(ofX(x));
-        const place = `${left}${nan > 0}${inf > 0}`;
-        if (!(x >= from && x <= to) || drawn.has(place)) continue;
-        drawn.add(place);
+    for (const kind of ["nan", "inf"] as const) {
+      const [edge, up] = kind === "nan" ? [top + height, -1] : [top, 1];
+      for (const { from, to, colour } of oddRanges(this.props().curves, kind, { ofX, within: x, space: ODD_SPACE })) {
+        ctx.fillStyle = colour || this.colour("--bad");
         ctx.beginPath();
-        if (nan > 0) outline(ctx, [[left - size, bottom], [left + size, bottom], [left, bottom - 2 * size]]);
-        if (inf > 0) outline(ctx, [[left - size, top + size], [left, top], [left + size, top + size], [left, top + 2 * size]]);
+        outline(ctx, oddOutline(from, to, edge, up));
         ctx.fill();
       }
     }
@@ -400,7 +401,9 @@ class Drawing implements ChartHandle {
     this.select(this.pressedAt, left);
     cancelAnimationFrame(this.frame);
     this.frame = requestAnimationFrame(() => {
-      this.point(this.xAt(left), nearestCurve(this.props().curves, this.inside(), left, top, NEAR)?.name ?? "");
+      const { curves } = this.props();
+      const [x, near] = [this.xAt(left), nearestCurve(curves, this.inside(), left, top, NEAR)];
+      this.point((near && pointAt(near, x)?.x) ?? nearestX(curves, x) ?? x, near?.name ?? "", top);
     });
   }
 
@@ -449,26 +452,46 @@ class Drawing implements ChartHandle {
   // ---- what follows the mouse
 
   // The highlighted curve in front of the others, the cursor, and the text beside it.
-  private show(name: string, place: { x: number; group: string } | undefined): void {
+  private show(name: string, place: typeof cursor.value): void {
     const { curves, cursorGroup = "", marks = [] } = this.props();
-    const { x: [from, to], width } = this.view;
-    const { ofX } = placer(this.inside());
-    const here = place?.group === cursorGroup && place.x >= from && place.x <= to ? place.x : undefined;
+    const view = this.inside();
+    const { x: [from, to], width } = view;
+    const { ofX, ofY } = placer(view);
+    const isHere = place?.group === cursorGroup && ofX(place.x) >= -1 && ofX(place.x) <= width + 1;
+    const here = isHere ? Math.min(Math.max(place.x, from), to) : undefined;
     const left = here === undefined ? 0 : ofX(here);
     const curve = name ? curves.find((one) => one.name === name) : undefined;
     const point = curve && here !== undefined ? pointAt(curve, here) : undefined;
     this.drawAbove(curve, point);
     this.line.hidden = here === undefined;
     this.line.style.left = `${left}px`;
-    const lines = marks.filter((mark) => here !== undefined && Math.abs(ofX(mark.x) - left) < 5).map((mark) => mark.text);
-    if (curve && point) lines.unshift(`${curve.label}: ${textOf(point, curve)}`);
-    if (here !== undefined && lines.length > 0) lines.push(textOfX(point?.x ?? here, this.props()));
+    const told = marks.filter((mark) => here !== undefined && Math.abs(ofX(mark.x) - left) < 5).map((mark) => mark.text);
+    const x = here === undefined ? "" : textOfX(point?.x ?? here, this.props());
+    const lines = [...told.map((text) => part("div", "", text))];
+    if (here !== undefined && place?.chart === this) lines.unshift(...this.rows(here, place.top ?? (point ? ofY(heightOf(point)) : view.height / 2), curve));
+    else if (curve && point) lines.unshift(row(curve, textOf(point, curve), true));
+    if (lines.length > 0) lines.unshift(part("div", "chart-tip-x", x));
+    this.said = [...(curve && point ? [`${curve.label}: ${textOf(point, curve)}`] : []), ...told, x].filter(Boolean).join(", ");
     this.tip.hidden = lines.length === 0;
-    this.tip.replaceChildren(...lines.map((line) => Object.assign(document.createElement("div"), { textContent: line })));
-    Object.assign(this.tip.style, left < width / 2 ? { left: `${left + 12}px`, right: "" } : { left: "", right: `${width - left + 12}px` });
+    this.tip.replaceChildren(...lines);
+    const room = this.area.getBoundingClientRect();
+    const isLow = !this.tip.hidden && room.top + room.height / 2 > window.innerHeight / 2;
+    const side = left < width / 2 ? { left: `${left + 12}px`, right: "" } : { left: "", right: `${width - left + 12}px` };
+    Object.assign(this.tip.style, side, isLow ? { top: "", bottom: "4px" } : { top: "4px", bottom: "" });
   }
 
-  private drawAbove(curve: Curve | undefined, point: { x: number; value: number; high: number } | undefined): void {
+  // The curves at the cursor with their values, and how many more there are.
+  private rows(place: number, top: number, hot: Curve | undefined): HTMLElement[] {
+    const { rows, count } = pointsNear(this.props().curves, this.inside(), place, top, MOST_ROWS);
+    const found = rows.map(({ curve, point }) => {
+      const away = point.x === place ? "" : ` (${textOfX(point.x, this.props())})`; // a curve without a point at this x
+      return row(curve, textOf(point, curve) + away, curve === hot);
+    });
+    if (count > rows.length) found.push(part("div", "chart-tip-x", t("and {n} more", { n: countText(count - rows.length) })));
+    return found;
+  }
+
+  private drawAbove(curve: Curve | undefined, point: Point | undefined): void {
     if (!curve && this.above.hidden) return;
     this.above.hidden = !curve;
     if (!curve) return;
@@ -493,9 +516,20 @@ class Drawing implements ChartHandle {
     if (!point) return;
     const { ofX, ofY } = placer(view);
     ctx.beginPath();
-    ctx.arc(ofX(point.x), ofY(Number.isFinite(point.value) ? point.value : point.high), 4, 0, 7);
+    ctx.arc(ofX(point.x), ofY(heightOf(point)), 4, 0, 7);
     ctx.fill();
   }
+}
+
+function part(kind: string, name: string, text: string): HTMLElement {
+  return Object.assign(document.createElement(kind), { className: name, textContent: text });
+}
+
+function row({ colour, label }: Curve, text: string, isHot: boolean): HTMLElement {
+  const made = part("div", isHot ? "chart-tip-row hot" : "chart-tip-row", "");
+  made.append(part("i", "swatch", ""), part("span", "", label), part("b", "", text));
+  (made.firstChild as HTMLElement).style.background = colour;
+  return made;
 }
 
 /** An empty canvas of a size, sharp on every screen. */
@@ -524,4 +558,5 @@ export function textOf(point: { value: number; low: number; high: number }, curv
 chinese({
   "Arrow keys move the cursor, + and - zoom, Escape shows all, Enter picks.": "方向键移动光标，+ 和 - 缩放，Esc 显示全部，回车选中。",
   "{n} marks": "{n} 个标记",
+  "and {n} more": "另有 {n} 条",
 });

@@ -79,13 +79,68 @@ export function rangeOfY(curves: readonly Curve[], x: Range, isLog = false): Ran
       }
     }
   }
-  if (low > high) return undefined;
+  return low > high ? undefined : withMargin(low, high, isLog);
+}
+
+function withMargin(low: number, high: number, isLog: boolean): Range {
   if (isLog) {
     const margin = Math.max(1.02, (high / low) ** 0.04);
     return [low / margin, high * margin];
   }
   const margin = (high - low) * 0.04 || Math.abs(high) * 0.1 || 1;
   return [low - margin, high + margin];
+}
+
+/** What of the y axis is shown: limits that were set, and whether the outermost values count. */
+export interface Limits {
+  min: number | undefined;
+  max: number | undefined;
+  isTrimmed: boolean; // without the lowest and the highest 1 %
+}
+
+const TRIMMED = 0.01;
+const MOST_SORTED = 100_000; // values; of more, every second, third … is taken
+
+/** The range of y with limits, and how many of the shown values are outside of it; undefined without any value. */
+export function limitedRangeOfY(curves: readonly Curve[], x: Range, isLog: boolean, { min, max, isTrimmed }: Limits): { range: Range; outside: number } | undefined {
+  let count = 0;
+  const each = (take: (value: number) => void): void => {
+    for (const curve of curves) {
+      const [first, end] = [indexFrom(curve.x, x[0]), indexAfter(curve.x, x[1])];
+      const columns = curve.low && curve.high ? [curve.low, curve.high] : [curve.values];
+      for (const column of columns) {
+        for (let at = first; column && at < end; at++) {
+          const value = column[at] as number;
+          if (Number.isFinite(value) && !(isLog && value <= 0)) take(value);
+        }
+      }
+    }
+  };
+  each(() => count++);
+  const whole = rangeOfY(curves, x, isLog);
+  if (count === 0 || !whole) return undefined;
+  let range = whole;
+  if (isTrimmed) {
+    const every = Math.ceil(count / MOST_SORTED);
+    const some = new Float64Array(Math.ceil(count / every));
+    let at = 0;
+    each((value) => {
+      if (at % every === 0) some[at / every] = value;
+      at++;
+    });
+    some.sort();
+    const out = Math.min(Math.ceil(TRIMMED * (some.length - 1)), (some.length - 1) >> 1);
+    range = withMargin(some[out] as number, some[some.length - 1 - out] as number, isLog);
+  }
+  const isUsable = (value: number | undefined): value is number => value !== undefined && !(isLog && value <= 0);
+  let [low, high] = [isUsable(min) ? min : range[0], isUsable(max) ? max : range[1]];
+  if (low >= high) [low, high] = isUsable(min) ? [low, low + (Math.abs(low) || 1)] : [high - (Math.abs(high) || 1), high];
+  if (isLog && low <= 0) low = high / 10;
+  let outside = 0;
+  each((value) => {
+    if (value < low || value > high) outside++;
+  });
+  return { range: [low, high], outside };
 }
 
 /** How many values of the view cannot be drawn on a logarithmic axis, as they are not above 0. */
@@ -123,6 +178,77 @@ export function nearestIndex(x: ArrayLike<number>, place: number): number {
   if (at === 0) return x.length > 0 ? 0 : -1;
   if (at === x.length) return at - 1;
   return (x[at] as number) - place < place - (x[at - 1] as number) ? at : at - 1;
+}
+
+/** The x of all curves that is nearest to a place, so that the cursor stands at points; undefined without points. */
+export function nearestX(curves: readonly Curve[], place: number): number | undefined {
+  let found: number | undefined;
+  let before: ArrayLike<number> | undefined;
+  for (const { x } of curves) {
+    if (x === before) continue; // buckets share their x
+    before = x;
+    const at = nearestIndex(x, place);
+    if (at >= 0 && (found === undefined || Math.abs((x[at] as number) - place) < Math.abs(found - place))) found = x[at];
+  }
+  return found;
+}
+
+export interface Near {
+  curve: Curve;
+  point: Point;
+}
+
+/** The points of all curves near an x, the highest first; of more than `most`, those nearest to a y on the picture. */
+export function pointsNear(curves: readonly Curve[], view: View, place: number, top: number, most: number): { rows: Near[]; count: number } {
+  const { ofX, ofY } = placer(view);
+  const found: (Near & { top: number })[] = [];
+  for (const curve of curves) {
+    const point = pointAt(curve, place);
+    if (!point || Math.abs(ofX(point.x) - ofX(place)) > NEAR_X) continue;
+    const value = heightOf(point);
+    if (value === value) found.push({ curve, point, top: ofY(value) });
+  }
+  const count = found.length;
+  const away = ({ top: one }: { top: number }): number => (one === one ? Math.abs(one - top) : Infinity);
+  if (count > most) found.sort((one, other) => away(one) - away(other)).length = most;
+  return { rows: found.sort((one, other) => heightOf(other.point) - heightOf(one.point)), count };
+}
+
+const NEAR_X = 24; // pixels; a curve without a point so near has no row
+
+/** Where a point is on the y axis: its value, or the largest of its bucket. */
+export function heightOf({ value, high }: Point): number {
+  return Number.isNaN(value) ? high : value;
+}
+
+/** The places of values that are no numbers, as pixels from the left; those without space between them are one. */
+export function oddRanges(curves: readonly Curve[], kind: "nan" | "inf", { ofX, within, space }: { ofX: (x: number) => number; within: Range; space: number }): { from: number; to: number; colour: string }[] {
+  const places = new Map<number, string>(); // the colour of the curve; of several curves none
+  for (const { odd, colour } of curves) {
+    for (const one of odd ?? []) {
+      if (!one[kind] || !(one.x >= within[0] && one.x <= within[1])) continue;
+      const left = Math.round(ofX(one.x));
+      const known = places.get(left);
+      places.set(left, known === undefined || known === colour ? colour : "");
+    }
+  }
+  const ranges: { from: number; to: number; colour: string }[] = [];
+  for (const left of [...places.keys()].sort((one, other) => one - other)) {
+    const [last, colour] = [ranges[ranges.length - 1], places.get(left) as string];
+    if (last && left - last.to <= space) {
+      last.to = left;
+      if (last.colour !== colour) last.colour = "";
+    } else ranges.push({ from: left, to: left, colour });
+  }
+  return ranges;
+}
+
+export const ODD_SPACE = 9; // pixels between two marks of values that are no numbers; with less they are one
+
+/** The corners of a mark for values that are no numbers: a triangle on a bar, which is as wide as their places. */
+export function oddOutline(from: number, to: number, edge: number, up: number): [number, number][] {
+  const [size, base] = [3, edge + 2 * up];
+  return [[from - size, edge], [from - size, base], [from, base + 4 * up], [from + size, base], [to + size, base], [to + size, edge]];
 }
 
 /** Where a value is on the picture. */
@@ -196,8 +322,16 @@ export function drawBand(pen: Pen, curve: Curve, view: View): void {
   }
 }
 
+/** A point of a curve, or a bucket of its points. */
+export interface Point {
+  x: number;
+  value: number;
+  low: number;
+  high: number;
+}
+
 /** The value of a curve near a place, and where it is; undefined before its first and behind its last point. */
-export function pointAt(curve: Curve, place: number): { x: number; value: number; low: number; high: number } | undefined {
+export function pointAt(curve: Curve, place: number): Point | undefined {
   const { x } = curve;
   const at = nearestIndex(x, place);
   if (at < 0) return undefined;

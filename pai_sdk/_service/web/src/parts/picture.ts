@@ -1,5 +1,5 @@
 // A chart as an SVG file: title, axes, curves and legend, without a script; it can be opened by any program.
-import { drawBand, drawLine, hasBands, placer, type Curve, type Pen, type Range, type View } from "./curve_data.ts";
+import { drawBand, drawLine, hasBands, oddOutline, oddRanges, ODD_SPACE, placer, type Curve, type Pen, type Range, type View } from "./curve_data.ts";
 import { written } from "./direction.ts";
 
 export interface PictureParts {
@@ -19,6 +19,7 @@ export interface Looks {
   back: string;
   text: string;
   grid: string;
+  bad: string;
   colourOf: (colour: string) => string; // as other programs read it
 }
 
@@ -57,9 +58,10 @@ export function svgOf(parts: PictureParts, looks: Looks): string {
     const band = withBand ? pathOf((pen) => drawBand(pen, curve, view)) : "";
     if (band) out.push(`<path d="${band}" fill="${colour}" fill-opacity=".18"/>`);
     out.push(`<path d="${pathOf((pen) => drawLine(pen, curve, view, withBand))}" stroke="${colour}"><title>${escaped(curve.label)}</title></path>`);
-    for (const { x, nan, inf } of curve.odd ?? []) {
-      if (nan) out.push(`<path d="M${round(ofX(x) - 4)} ${bottom}h8l-4 -8z" fill="${colour}"/>`);
-      if (inf) out.push(`<path d="M${round(ofX(x) - 4)} ${TOP + 4}l4 -4l4 4l-4 4z" fill="${colour}"/>`);
+  }
+  for (const [kind, edge, up] of [["nan", bottom, -1], ["inf", TOP, 1]] as const) {
+    for (const { from, to, colour } of oddRanges(curves, kind, { ofX, within: parts.x, space: ODD_SPACE })) {
+      out.push(`<path d="M${oddOutline(from, to, edge, up).map(([x, y]) => `${round(x)} ${round(y)}`).join("L")}z" fill="${colour ? looks.colourOf(colour) : looks.bad}"/>`);
     }
   }
   out.push("</g>");

@@ -4,6 +4,7 @@ import type { Curve, Odd, Range } from "../parts/curve_data.ts";
 import { written } from "../parts/direction.ts";
 
 export const X_AXES = ["step", "relative_step", "relative_time", "wall"] as const;
+export const METRIC = "metric:"; // before the name of a metric that is the x axis
 export const BANDS = ["", "std", "range", "quantile"] as const;
 
 /** What the service is asked, besides the metrics; the names are those of its API. */
@@ -30,6 +31,7 @@ export interface Answer {
   buckets: number;
   nan: number; // how many values are NaN
   inf: number;
+  leftOut: number; // points whose step has no value of the metric on the x axis
 }
 
 export interface Names {
@@ -42,6 +44,7 @@ interface Described {
   points: number;
   shown: number;
   exact: boolean;
+  left_out?: number;
   curves: (string | { name: string; runs: string[] })[];
 }
 
@@ -50,15 +53,15 @@ export function readAnswers({ header, columns }: Columns, names: Names): Answer[
     const of = (name: string): Column["values"] | undefined => columns.find((column) => column.tag === described.tag && column.name === name)?.values;
     const curves = described.curves.map((one): Curve => {
       const [name, runs] = typeof one === "string" ? [one, undefined] : [one.name, one.runs.length > 0 ? one.runs : undefined];
-      return { name, label: runs ? `${name} (n = ${runs.length})` : names.label(name), colour: names.colour(name), x: [], ...(runs ? { runs } : {}) };
+      return { name, label: runs ? `${name} (n = ${runs.length})` : names.label(name), get colour() { return names.colour(name); }, x: [], ...(runs ? { runs } : {}) };
     });
     const edges = of("edges") ?? [];
     if (described.exact) addPoints(curves, of);
     else addBuckets(curves, of);
     let [nan, inf] = [0, 0];
     for (const curve of curves) for (const odd of curve.odd ?? []) [nan, inf] = [nan + odd.nan, inf + odd.inf];
-    const { tag, points, shown, exact } = described;
-    return { tag, curves, points, shown, isExact: exact, buckets: Math.max(0, edges.length - 1), nan, inf };
+    const { tag, points, shown, exact, left_out: leftOut = 0 } = described;
+    return { tag, curves, points, shown, isExact: exact, buckets: Math.max(0, edges.length - 1), nan, inf, leftOut };
   });
 }
 
@@ -132,6 +135,23 @@ function withoutEmpty(x: Float64Array, parts: Parts, odd: readonly Odd[]): Parti
   };
   const given = Object.entries(parts).filter(([, column]) => column !== undefined) as [keyof Parts, Float64Array][];
   return { x: take(x), ...Object.fromEntries(given.map(([name, column]) => [name, take(column)])) };
+}
+
+/** Metrics in the order of their use: first those that runs are filtered or sorted by, then those that most runs have. */
+export function orderedTags(tags: readonly string[], having: (at: number) => number, judged: string): string[] {
+  const words = new Set(judged.split(/[\s<>=!~,]+/).map((word) => word.replace(/^-?(metrics\.)?/, "").replace(/\.(min|max|last)$/, "")));
+  const uses = new Map(tags.map((tag, at) => [tag, (words.has(tag) ? 1e9 : 0) + having(at)]));
+  return [...tags].sort((one, other) => (uses.get(other) as number) - (uses.get(one) as number)); // equal ones as they were: by name
+}
+
+/** Limits of the y axis as the address has them: `0..2`, `..2`, `0..`. */
+export function readLimits(text: string): { min: number | undefined; max: number | undefined } {
+  const [min, max] = text.split("..").map((part) => (part === "" || !Number.isFinite(Number(part)) ? undefined : Number(part)));
+  return { min, max };
+}
+
+export function writeLimits({ min, max }: { min: number | undefined; max: number | undefined }): string {
+  return min === undefined && max === undefined ? "" : `${min ?? ""}..${max ?? ""}`;
 }
 
 /** The names of metrics by what is before their first slash; first those without one. */

@@ -4,14 +4,17 @@ import { useEffect } from "preact/hooks";
 import { change } from "../address.ts";
 import { list, shown } from "../runs.ts";
 import { chinese, t } from "../words.ts";
-import { BANDS, X_AXES } from "./compared.ts";
-import { bandOf, followWidth, groupBy, isLogX, isLogY, isZoomed, smooth, words, xAxis, zoomTo } from "./curve_state.ts";
+import { BANDS, METRIC, X_AXES } from "./compared.ts";
+import { bandOf, followWidth, groupBy, isLogX, isLogY, isTrimmed, isZoomed, limit, limitsOf, smooth, tag, words, xAxis, zoomTo } from "./curve_state.ts";
 
 const TYPING_MS = 250;
+const MOST_METRICS = 300; // to choose from
 
 export function CurveControls({ range }: { range: readonly [number, number] | undefined }) {
   const axes = { step: t("Step"), relative_step: t("Steps since the first"), relative_time: t("Time since the first point"), wall: t("Time of day") };
   const bands = { "": t("No band"), std: t("Standard deviation"), range: t("Least to largest"), quantile: t("Median, middle half") };
+  const tags = xMetrics();
+  const limits = limitsOf(tag.value);
   const width = range ? range[1] - range[0] : 0;
   const by = (factor: number): void => {
     if (!range) return;
@@ -28,6 +31,7 @@ export function CurveControls({ range }: { range: readonly [number, number] | un
         {t("x axis")}
         <select value={xAxis.value} onChange={({ currentTarget: { value } }) => change({ x: value === "step" ? "" : value, from: "", to: "", follow: "" })}>
           {X_AXES.map((name) => <option key={name} value={name}>{axes[name]}</option>)}
+          <optgroup label={t("Metrics")}>{tags.map((name) => <option key={name} value={METRIC + name}>{name}</option>)}</optgroup>
         </select>
       </label>
       <label title={xAxis.value === "wall" ? t("A time of day has no logarithm") : undefined}>
@@ -38,6 +42,16 @@ export function CurveControls({ range }: { range: readonly [number, number] | un
         <input type="checkbox" checked={isLogY.value} onChange={({ currentTarget: { checked } }) => change({ logy: checked ? "1" : "" })} />
         {t("log y")}
       </label>
+      <label title={t("The y axis leaves out the lowest and the highest 1 % of the values")}>
+        <input type="checkbox" checked={isTrimmed.value} onChange={({ currentTarget: { checked } }) => change({ trim: checked ? "1" : "" })} />
+        {t("Ignore outliers")}
+      </label>
+      <span class="limits" role="group" aria-label={tag.value ? t("Limits of y, in this chart") : t("Limits of y, in all charts")}>
+        y
+        {(["min", "max"] as const).map((which) => (
+          <input key={which} class="short" inputMode="decimal" value={limits[which] ?? ""} aria-label={which === "min" ? t("Least y") : t("Largest y")} placeholder={which === "min" ? t("least") : t("largest")} onChange={({ currentTarget }) => limit(which, currentTarget.value)} />
+        ))}
+      </span>
       <Smoothing />
       <label>
         {t("Group by")}
@@ -107,6 +121,13 @@ function Typed({ value, label, hint, list: keys, onValue }: { value: string; lab
   );
 }
 
+/** Metrics that can be the x axis: that one of the address, also if no run has it yet. */
+function xMetrics(): string[] {
+  const known = (list.value?.tags ?? []).slice(0, MOST_METRICS);
+  const own = xAxis.value.startsWith(METRIC) ? xAxis.value.slice(METRIC.length) : "";
+  return own && !known.includes(own) ? [own, ...known] : known;
+}
+
 /** What the runs can be grouped by: keys that they have. */
 function groupKeys(): string[] {
   const found = new Set<string>(list.value ? ["status"] : []);
@@ -143,5 +164,13 @@ chinese({
   "Show all of x": "显示整个 x 轴",
   "The service smooths all points, before it makes buckets of them": "服务先平滑所有点，再分桶",
   "Smoothing": "平滑",
+  "Ignore outliers": "忽略离群值",
+  "The y axis leaves out the lowest and the highest 1 % of the values": "y 轴不含最低和最高 1 % 的值",
+  "Limits of y, in this chart": "此图的 y 轴范围",
+  "Limits of y, in all charts": "所有图的 y 轴范围",
+  "Least y": "y 最小值",
+  "Largest y": "y 最大值",
+  "least": "最小",
+  "largest": "最大",
   "Smoothing as a number": "平滑系数",
 });

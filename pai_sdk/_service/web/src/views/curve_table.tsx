@@ -1,18 +1,15 @@
-// The curves of a chart in numbers, and the list of runs beside the charts.
+// The curves of a chart in numbers, beside their picture.
 import { useComputed, useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
-import { colourOf } from "../colours.ts";
 import { linkTo } from "../address.ts";
 import { count, number } from "../format.ts";
 import { cursor, highlighted, textOf, type Curve, type Range } from "../parts/chart.tsx";
 import { extremes, pointAt } from "../parts/curve_data.ts";
-import { list, names, pick, picked, shown } from "../runs.ts";
+import { pick } from "../runs.ts";
 import { chinese, t } from "../words.ts";
 
 const MOST_ROWS = 50;
 const MORE_ROWS = 200;
-const PHONE = 600; // pixels; on it, charts come before names
-const MOST_NAMED = 20; // runs whose names are shown without being asked for
 
 type Order = "label" | "last" | "min" | "max" | "at";
 
@@ -95,58 +92,6 @@ function CurveName({ curve }: { curve: Curve }) {
   );
 }
 
-/** The runs of the list: a click shows one alone, further ones are added and taken away. */
-export function RunLegend() {
-  const most = useSignal(MOST_NAMED);
-  const runs = list.value?.runs ?? [];
-  const drawn = new Set(shown.value.map((run) => run.id));
-  const toggle = (id: string): void => {
-    if (picked.value.length === 0) pick([id]);
-    else pick(drawn.has(id) ? picked.value.filter((one) => one !== id) : [...picked.value, id]);
-  };
-  const first = runs.length > MOST_NAMED && picked.value.length > 0 ? [...runs].sort((a, b) => Number(drawn.has(b.id)) - Number(drawn.has(a.id))) : runs;
-  return (
-    <details class="run-legend" open={runs.length <= MOST_NAMED && window.innerWidth > PHONE}>
-      <summary>
-        {picked.value.length > 0 ? t("{n} of {m} {runs}", { n: count(drawn.size), m: count(runs.length) }) : runs.length === 1 ? t("1 {run}") : t("{n} {runs}", { n: count(runs.length) })}
-      </summary>
-      <div class="run-chips" onMouseLeave={() => (highlighted.value = "")}>
-        {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all {runs}")}</button>}
-        {first.slice(0, most.value).map(({ id }) => (
-          <button
-            key={id}
-            class="run-chip"
-            aria-pressed={drawn.has(id) && picked.value.length > 0}
-            title={t("Show this {run} alone, or add it")}
-            onClick={() => toggle(id)}
-            onMouseEnter={() => (highlighted.value = id)}
-          >
-            <i class="swatch" style={{ background: drawn.has(id) ? colourOf(id) : "var(--line)" }} />
-            {names.value.get(id) ?? id}
-          </button>
-        ))}
-        {first.length > most.value && <button class="run-chip" onClick={() => (most.value += MORE_ROWS)}>{t("{n} more", { n: count(first.length - most.value) })}</button>}
-      </div>
-    </details>
-  );
-}
-
-/** The groups of runs: a click shows the runs of one. */
-export function GroupLegend({ groups }: { groups: readonly Curve[] }) {
-  return (
-    <div class="run-legend run-chips" onMouseLeave={() => (highlighted.value = "")}>
-      {picked.value.length > 0 && <button class="run-chip" onClick={() => pick([])}>{t("Show all {runs}")}</button>}
-      {groups.slice(0, MOST_ROWS).map((group) => (
-        <button key={group.name} class="run-chip" title={t("Show only the {runs} of this group")} onClick={() => pick(group.runs ?? [])} onMouseEnter={() => (highlighted.value = group.name)}>
-          <i class="swatch" style={{ background: group.colour }} />
-          {group.label}
-        </button>
-      ))}
-      {groups.length > MOST_ROWS && <span class="soft">{t("{n} groups", { n: count(groups.length) })}</span>}
-    </div>
-  );
-}
-
 chinese({
   "Curve": "曲线",
   "Last": "最新值",
@@ -157,9 +102,4 @@ chinese({
   "Values of the curves": "曲线数值",
   "{n} more": "再显示 {n} 条",
   "Show only the {runs} of this group": "只显示该组的{run}",
-  "{n} of {m} {runs}": "{m} 个{run}中的 {n} 个",
-  "1 {run}": "1 个{run}",
-  "{n} {runs}": "{n} 个{run}",
-  "Show all {runs}": "显示全部{run}",
-  "Show this {run} alone, or add it": "只显示此{run}，或加入比较",
 });

@@ -3,25 +3,25 @@ import { useSignal, useSignalEffect } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { address, change, go, linkTo } from "../address.ts";
 import { Refusal, send } from "../api.ts";
-import { colourOf } from "../colours.ts";
+import { colourOf, groupNames } from "../colours.ts";
 import { count, duration, moment, number } from "../format.ts";
 import { copyText, Notice, save } from "../parts/basics.tsx";
 import { Chart, type ChartHandle, type Curve, type Range } from "../parts/chart.tsx";
-import { countNotAboveZero, rangeOfX } from "../parts/curve_data.ts";
+import { countNotAboveZero, limitedRangeOfY, rangeOfX } from "../parts/curve_data.ts";
 import { svgOf } from "../parts/picture.ts";
 import { about } from "../place.ts";
-import { filter, list, listError, names, pick, picked, shown } from "../runs.ts";
+import { filter, list, listError, names, pick, picked, shown, sort } from "../runs.ts";
 import { follow } from "../stream.ts";
 import { styleColour } from "../theme.ts";
 import { chinese, t } from "../words.ts";
 import { Answers } from "./answers.ts";
-import { conditionOf, filteredTags, pythonOf, sections, type Answer } from "./compared.ts";
+import { conditionOf, filteredTags, METRIC, orderedTags, pythonOf, sections, type Answer } from "./compared.ts";
 import { CurveControls } from "./curve_controls.tsx";
-import { bandOf, followWidth, groupBy, isLogX, isLogY, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
-import { CurveTable, GroupLegend, RunLegend } from "./curve_table.tsx";
+import { Legend } from "./curve_legend.tsx";
+import { bandOf, followWidth, groupBy, hiding, isHidden, isLogX, isLogY, isTrimmed, keepPins, limitsOf, pin, pins, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
+import { CurveTable } from "./curve_table.tsx";
 import "./curves.css";
 
-const SMALL_HEIGHT = 220;
 const LARGE_HEIGHT = 440;
 const AHEAD = "300px"; // charts are read this far before they are on the screen
 const PICTURE = { width: 1200, height: 520 };
@@ -34,6 +34,13 @@ export function Curves() {
     void answers.latest.value;
     if (list.value) answers.ask(question.value, followWidth.value);
   });
+  useSignalEffect(() => {
+    groupNames.value = groupBy.value.length > 0 ? answers.groups.value.map(({ name }) => name) : [];
+  });
+  useEffect(() => {
+    if (pins.value.length > 0) keepPins(); // so that a link has them
+    return () => void (groupNames.value = []);
+  }, []);
   useEffect(
     () =>
       follow("runs", ({ event, data }) => {
@@ -43,16 +50,23 @@ export function Curves() {
     [],
   );
   if (!list.value) return <main>{listError.value ? <Notice kind="bad">{listError.value}</Notice> : <p class="soft">{t("Reading the {runs} …")}</p>}</main>;
-  const tags = filteredTags(list.value.tags, words.value);
+  const { runs } = list.value;
+  const having = (at: number): number => runs.reduce((sum, { count, last }) => sum + ((count ?? last)?.[at] == null ? 0 : 1), 0);
+  const ordered = orderedTags(list.value.tags, having, `${sort.value} ${filter.value}`);
+  const first = pins.value.filter((one) => ordered.includes(one));
+  const tags = filteredTags([...first, ...ordered.filter((one) => !first.includes(one))], words.value);
+  const groups = groupBy.value.length > 0 ? answers.groups.value : undefined;
   return (
     <main class="curves">
       <h1 class="hidden-text">{t("Curves")}</h1>
       <CurveControls range={viewOf(answers) ?? knownRange(answers)} />
       {listError.value && <Notice kind="bad">{listError.value}</Notice>}
-      {groupBy.value.length > 0 ? <GroupLegend groups={answers.groups.value} /> : <RunLegend />}
       {list.value.loading && <p class="soft" role="status">{t("More {runs} are being read; charts become complete.")}</p>}
       {list.value.next && <p class="warn">{t("The list has {m} {runs}; the charts show the first {n} of its order.", { m: count(list.value.total), n: count(list.value.runs.length) })}</p>}
-      {shown.value.length === 0 ? <Empty /> : tag.value ? <Enlarged key={tag.value} tag={tag.value} tags={tags} answers={answers} /> : <Grid tags={tags} answers={answers} />}
+      <div class="curves-body">
+        <Legend entries={groups ?? runs.map(({ id }) => ({ name: id, label: names.value.get(id) ?? id }))} />
+        <div>{shown.value.length === 0 ? <Empty /> : tag.value ? <Enlarged key={tag.value} tag={tag.value} tags={tags} answers={answers} /> : <Grid tags={tags} answers={answers} />}</div>
+      </div>
     </main>
   );
 }
@@ -71,7 +85,8 @@ function Grid({ tags, answers }: { tags: string[]; answers: Answers }) {
   if (tags.length === 0) {
     return <Notice>{words.value ? t("No metric has this in its name.") : t("These {runs} have no metrics yet: `session.report({\"loss\": …})` or a metric's regex make them.")}</Notice>;
   }
-  const found = [...sections(tags)];
+  const first = tags.filter((one) => pins.value.includes(one));
+  const found = [...(first.length > 0 ? [[t("Pinned"), first] as const] : []), ...sections(tags.slice(first.length))];
   return (
     <>
       {found.map(([prefix, members]) => (
@@ -101,9 +116,20 @@ function Cell({ tag: name, answers }: { tag: string; answers: Answers }) {
   }, [isNear.value]);
   return (
     <section class="curve-cell" ref={box}>
-      <h3><a href={linkTo({ ...address.value, tag: name })} title={t("Enlarge")}>{name}</a></h3>
-      {isNear.value ? <MetricChart tag={name} answers={answers} height={SMALL_HEIGHT} /> : <div style={{ height: `${SMALL_HEIGHT + 40}px` }} />}
+      <div class="curve-head">
+        <h3><a href={linkTo({ ...address.value, tag: name })} title={t("Enlarge")}>{name}</a></h3>
+        <Pin tag={name} />
+      </div>
+      {isNear.value ? <MetricChart tag={name} answers={answers} /> : <div class="curve-empty" />}
     </section>
+  );
+}
+
+function Pin({ tag: name }: { tag: string }) {
+  return (
+    <button class="pin" aria-pressed={pins.value.includes(name)} aria-label={t("Pin {metric}", { metric: name })} title={t("Pinned metrics stand first")} onClick={() => pin(name)}>
+      <svg viewBox="0 0 16 16" aria-hidden="true"><path d="M5 2h6l-1 5 2 2H4l2-2zM8 9v5" /></svg>
+    </button>
   );
 }
 
@@ -114,6 +140,7 @@ function Enlarged({ tag: name, tags, answers }: { tag: string; tags: string[]; a
     return () => answers.show(name, false);
   }, []);
   const { answer } = answers.of(name).value;
+  const curves = useShown(answer);
   const at = tags.indexOf(name);
   const { tag: _, ...others } = address.value;
   const beside = (step: number) => tags[at + step] && <a class="button" href={linkTo({ ...others, tag: tags[at + step] as string })}>{step < 0 ? "←" : "→"} {tags[at + step]}</a>;
@@ -121,21 +148,27 @@ function Enlarged({ tag: name, tags, answers }: { tag: string; tags: string[]; a
     <section class="curve-large">
       <div class="curve-title">
         <h2>{name}</h2>
+        <Pin tag={name} />
         <a class="button" href={linkTo(others)}>{t("All charts")}</a>
         {at > 0 && beside(-1)}
         {beside(1)}
         <Files tag={name} handle={handle} answers={answers} />
       </div>
       <MetricChart tag={name} answers={answers} height={LARGE_HEIGHT} handle={handle} />
-      {answer && <CurveTable curves={answer.curves} view={viewOf(answers) ?? rangeOfX(answer.curves) ?? [0, 1]} xText={xText} />}
+      {answer && <CurveTable curves={curves} view={viewOf(answers) ?? rangeOfX(answer.curves) ?? [0, 1]} xText={xText} />}
     </section>
   );
+}
+
+/** The curves of an answer that are not hidden. */
+function useShown(answer: Answer | undefined): readonly Curve[] {
+  return useMemo(() => answer?.curves.filter(({ name }) => !isHidden(name)) ?? [], [answer, hiding.value]);
 }
 
 interface MetricProps {
   tag: string;
   answers: Answers;
-  height: number;
+  height?: number;
   handle?: { current: ChartHandle | undefined };
 }
 
@@ -143,21 +176,29 @@ interface MetricProps {
 function MetricChart({ tag: name, answers, height, handle }: MetricProps) {
   const { answer, error, isWaiting } = answers.of(name).value;
   const onPick = useCallback((_: number, curve: Curve | undefined) => curve && (curve.runs ? pick(curve.runs) : go({ run: curve.name })), []);
-  if (error && !answer) return <Notice kind="bad">{error} {t("Show fewer {runs}, by the filter or by a click on their names.")}</Notice>;
-  if (!answer) return <div class="curve-wait soft" style={{ height: `${height + 40}px` }} role="status">{t("Loading …")}</div>;
+  const curves = useShown(answer);
   const view = viewOf(answers);
-  const facts = factsOf(answer, view);
+  const limits = limitsOf(name);
+  const isLimited = limits.isTrimmed || limits.min !== undefined || limits.max !== undefined;
+  const limited = useMemo(
+    () => (isLimited ? limitedRangeOfY(curves, view ?? rangeOfX(curves, isLogX.value) ?? [0, 1], isLogY.value, limits) : undefined),
+    [curves, view?.[0], view?.[1], isLogX.value, isLogY.value, limits.min, limits.max, limits.isTrimmed],
+  );
+  if (error && !answer) return <Notice kind="bad">{error} {t("Show fewer {runs}, by the filter or by a click on their names.")}</Notice>;
+  if (!answer) return <div class={height ? "curve-wait soft" : "curve-wait curve-empty soft"} {...(height ? { style: { height: `${height + 40}px` } } : {})} role="status">{t("Loading …")}</div>;
+  const facts = factsOf(answer, view, answer.curves.length - curves.length, limited?.outside);
   return (
     <div class={isWaiting ? "waiting" : ""}>
       <Chart
         title={name}
-        curves={answer.curves}
+        curves={curves}
         summary={facts.join("; ")}
-        height={height}
+        {...(height ? { height } : {})}
         isTime={xAxis.value === "wall"}
         isDuration={xAxis.value === "relative_time"}
         xText={xText}
         view={view}
+        rangeY={limited?.range}
         logX={isLogX.value}
         logY={isLogY.value}
         cursorGroup="curves"
@@ -184,8 +225,8 @@ function addCondition(condition: string): void {
 }
 
 /** What a chart shows, in words; the first part is only for the summary. */
-function factsOf(answer: Answer, view: Range | undefined): string[] {
-  const { curves, points, buckets, isExact, nan, inf } = answer;
+function factsOf(answer: Answer, view: Range | undefined, hidden: number, outside: number | undefined): string[] {
+  const { curves, points, buckets, isExact, nan, inf, leftOut } = answer;
   const isGrouped = curves.some((curve) => curve.runs);
   const one = isGrouped ? t("1 group") : t("1 curve");
   const several = isGrouped ? t("{n} groups", { n: count(curves.length) }) : t("{n} curves", { n: count(curves.length) });
@@ -197,6 +238,9 @@ function factsOf(answer: Answer, view: Range | undefined): string[] {
   const having = isGrouped ? curves.reduce((sum, curve) => sum + (curve.runs?.length ?? 0), 0) : curves.length;
   const asked = shown.value.length;
   if (having < asked) facts.push(t("{n} of {m} {runs} lack this metric", { n: count(asked - having), m: count(asked) }));
+  if (hidden > 0) facts.push(t("{n} hidden", { n: count(hidden) }));
+  if (leftOut > 0) facts.push(t("{n} points without a value of {x} at their step", { n: count(leftOut), x: xAxis.value.slice(METRIC.length) }));
+  if (outside !== undefined) facts.push(isTrimmed.value ? t("without the lowest and highest 1 %: {n} values outside", { n: count(outside) }) : t("{n} values outside of the y axis", { n: count(outside) }));
   const range = view ?? rangeOfX(curves);
   if (isLogY.value && range) {
     const dropped = countNotAboveZero(curves, range);
@@ -234,7 +278,7 @@ function Files({ tag: name, handle, answers }: { tag: string; handle: { current:
   const svg = (): string | undefined => {
     const parts = handle.current?.parts();
     if (!parts) return undefined;
-    return svgOf(parts, { ...PICTURE, back: hex(styleColour("--back")), text: hex(styleColour("--text")), grid: hex(styleColour("--grid")), colourOf: hex });
+    return svgOf(parts, { ...PICTURE, back: hex(styleColour("--back")), text: hex(styleColour("--text")), bad: hex(styleColour("--bad")), grid: hex(styleColour("--grid")), colourOf: hex });
   };
   const act = (work: () => Promise<string | void>) => () => {
     said.value = "";
@@ -293,6 +337,13 @@ chinese({
   "No metric has this in its name.": "没有名称包含该文字的指标。",
   "These {runs} have no metrics yet: `session.report({\"loss\": …})` or a metric's regex make them.": "这些{run}还没有指标：`session.report({\"loss\": …})` 或指标的正则表达式会产生指标。",
   "Metrics": "指标",
+  "Pinned": "置顶",
+  "Pin {metric}": "置顶 {metric}",
+  "Pinned metrics stand first": "置顶的指标排在最前",
+  "{n} hidden": "已隐藏 {n} 条",
+  "{n} points without a value of {x} at their step": "{n} 个点在其步数处没有 {x} 的值",
+  "without the lowest and highest 1 %: {n} values outside": "不含最低和最高的 1 %：{n} 个值在图外",
+  "{n} values outside of the y axis": "{n} 个值在 y 轴范围外",
   "Enlarge": "放大此图",
   "All charts": "全部图表",
   "Show fewer {runs}, by the filter or by a click on their names.": "请用筛选条件或点击名称减少显示的{run}。",

@@ -3,7 +3,7 @@ import { useMemo, useState } from "preact/hooks";
 import { askColumns } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { count, moment } from "../../format.ts";
-import { Chart, type Curve, type Mark as ChartMark, type Range } from "../../parts/chart.tsx";
+import { Chart, MarkList, type Curve, type Mark as ChartMark, type Range } from "../../parts/chart.tsx";
 import { chinese, t } from "../../words.ts";
 import { readAnswers } from "../compared.ts";
 import { useAnswer } from "./answer.ts";
@@ -23,9 +23,10 @@ export interface ChartsOf {
   height?: number;
   cursorGroup?: string;
   onPick?: (x: number) => void;
+  listsMarks?: boolean; // below the charts; false for all but the last of several blocks of charts
 }
 
-export function Charts({ run, tags, job, marks = [], x = "wall", smooth = 0, height = 180, cursorGroup = "job", onPick }: ChartsOf) {
+export function Charts({ run, tags, job, marks = [], x = "wall", smooth = 0, height = 180, cursorGroup = "job", onPick, listsMarks = true }: ChartsOf) {
   const [zoom, setZoom] = useState<Range>();
   const names = { label: (tag: string) => tag, colour: () => colourOf(run.id) };
   const [answer] = useAnswer(
@@ -37,6 +38,8 @@ export function Charts({ run, tags, job, marks = [], x = "wall", smooth = 0, hei
     [run.id, tags, x],
     `${run.v} ${zoom} ${smooth}`,
   );
+  // All marks once, below the charts: those of one metric too.
+  const listed = useMemo(() => chartMarks(marks, undefined, x), [marks, x]);
   if (answer.refusal) return <Pending answer={answer} />;
   return (
     <div class="charts">
@@ -59,6 +62,7 @@ export function Charts({ run, tags, job, marks = [], x = "wall", smooth = 0, hei
           />
         );
       })}
+      {listsMarks && <MarkList marks={listed} isTime={x === "wall"} />}
     </div>
   );
 }
@@ -107,11 +111,11 @@ function summaryOf({ points, shown, isExact, nan, inf }: { points: number; shown
   return (isExact ? t("all {n} points", { n: count(points) }) : t("{n} of {total} points, extremes exact", { n: count(shown), total: count(points) })) + odd;
 }
 
-/** The marks as a chart has them; of the values that are not finite those of its own metric. */
-export function chartMarks(marks: readonly Mark[], tag: string, x: "wall" | "step"): ChartMark[] {
+/** The marks as a chart has them; of the values that are not finite those of its own metric, or all without one. */
+export function chartMarks(marks: readonly Mark[], tag: string | undefined, x: "wall" | "step"): ChartMark[] {
   return marks.flatMap((mark): ChartMark[] => {
     const place = x === "wall" ? mark.time : mark.step;
-    if (place === null || (mark.kind === "not_finite" && !mark.text.startsWith(`${tag} is `))) return [];
+    if (place === null || (mark.kind === "not_finite" && tag !== undefined && !mark.text.startsWith(`${tag} is `))) return [];
     if (mark.kind === "checkpoint") return [{ x: place, kind: "good", text: mark.text, sign: "◆" }];
     if (mark.kind === "not_finite") return [{ x: place, kind: "bad", text: mark.text }];
     if (mark.kind === "event") return [{ x: place, kind: "info", text: mark.text, sign: "▪" }];

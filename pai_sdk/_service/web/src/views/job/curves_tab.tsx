@@ -42,8 +42,8 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
           <output>{smooth.value}</output>
         </label>
       </div>
-      {parts.map((part) => (
-        <Charts key={part.join()} run={run} job={job} tags={part} marks={marks} x={axis.value === "wall" ? "wall" : "step"} smooth={smooth.value} />
+      {parts.map((part, at) => (
+        <Charts key={part.join()} run={run} job={job} tags={part} marks={marks} x={axis.value === "wall" ? "wall" : "step"} smooth={smooth.value} listsMarks={at === parts.length - 1} />
       ))}
       {tags.length === 0 && <p class="soft">{all.length > 0 ? t("No metric has these words.") : t("This {run} has no metrics yet.")}</p>}
       {groups * AT_ONCE < tags.length && <button onClick={() => setGroups(groups + 1)}>{t("{n} more", { n: tags.length - groups * AT_ONCE })}</button>}
