@@ -8,7 +8,8 @@ export const PALETTES: Record<"light" | "dark", readonly Colour[]> = {
   light: [[220, 96, 25], [18, 93, 51], [160, 50, 41], [308, 76, 64], [39, 77, 25], [201, 66, 34], [341, 59, 25], [273, 89, 52]],
   dark: [[226, 96, 54], [34, 96, 49], [164, 50, 58], [309, 52, 44], [52, 96, 60], [179, 95, 86], [354, 91, 48], [258, 89, 76]],
 };
-const SHIFTS = [0, 9, -8]; // of the lightness
+export const MOST_SLOTS = PALETTES.light.length;
+const SHIFTS = [0, 9, 18]; // of the lightness, away from that of black, or of white
 
 /** The colour of a run by its id; with a slot, that of the slot. */
 export function colourIn(theme: "light" | "dark", id: string, slot?: number): string {
@@ -16,18 +17,18 @@ export function colourIn(theme: "light" | "dark", id: string, slot?: number): st
   const colours = PALETTES[theme];
   const [hue, saturation, lightness] = colours[slot ?? mark % colours.length] as Colour;
   const shift = slot === undefined ? (SHIFTS[Math.floor(mark / colours.length) % SHIFTS.length] as number) : 0;
-  return `hsl(${hue} ${saturation}% ${lightness + shift}%)`;
+  const isDark = lightness < (theme === "light" ? 45 : 62);
+  return `hsl(${hue} ${saturation}% ${lightness + (isDark ? shift : -shift)}%)`;
 }
 
 /** A slot of the palette for each of a few names: its usual one, or the next that is free; none for too many names. */
 export function slotsOf(names: readonly string[]): Map<string, number> {
-  const count = PALETTES.light.length;
   const slots = new Map<string, number>();
-  if (names.length > count) return slots;
+  if (names.length > MOST_SLOTS) return slots;
   const taken = new Set<number>();
   for (const name of names) {
-    let slot = hash(name) % count;
-    while (taken.has(slot)) slot = (slot + 1) % count;
+    let slot = hash(name) % MOST_SLOTS;
+    while (taken.has(slot)) slot = (slot + 1) % MOST_SLOTS;
     taken.add(slot);
     slots.set(name, slot);
   }

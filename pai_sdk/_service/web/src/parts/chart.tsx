@@ -477,7 +477,7 @@ class Drawing implements ChartHandle {
     const room = this.area.getBoundingClientRect();
     const isLow = !this.tip.hidden && room.top + room.height / 2 > window.innerHeight / 2;
     const side = left < width / 2 ? { left: `${left + 12}px`, right: "" } : { left: "", right: `${width - left + 12}px` };
-    Object.assign(this.tip.style, side, isLow ? { top: "", bottom: "4px" } : { top: "4px", bottom: "" });
+    Object.assign(this.tip.style, side, isLow ? { top: "auto", bottom: "4px" } : { top: "4px", bottom: "" });
   }
 
   // The curves at the cursor with their values, and how many more there are.

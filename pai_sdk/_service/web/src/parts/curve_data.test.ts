@@ -66,3 +66,37 @@ test("last, least and largest value are those of the view", () => {
   assert.deepEqual(data.extremes(one, [0, 1.5]), { min: 0, max: 6, last: 1 });
   assert.deepEqual(data.extremes({ ...one, runs: ["a"] }, [0, 2]), { min: 1, max: 5, last: 3 });
 });
+
+test("limits of y: set ones, and without the outermost values", () => {
+  const one = curve(Array.from({ length: 101 }, (_, at) => at), Array.from({ length: 101 }, (_, at) => (at === 50 ? 1e9 : at)));
+  const none = { min: undefined, max: undefined, isTrimmed: false };
+  assert.deepEqual(data.limitedRangeOfY([one], [0, 100], false, none)?.range, data.rangeOfY([one], [0, 100]));
+  const { range, outside } = data.limitedRangeOfY([one], [0, 100], false, { ...none, isTrimmed: true }) as { range: data.Range; outside: number };
+  assert.ok(range[0] > -4 && range[0] < 1 && range[1] > 99 && range[1] < 105 && outside === 1);
+  assert.deepEqual(data.limitedRangeOfY([one], [0, 100], false, { ...none, min: 10, max: 20 }), { range: [10, 20], outside: 90 });
+  assert.deepEqual(data.limitedRangeOfY([one], [0, 9], false, { ...none, min: 50 }), { range: [50, 100], outside: 10 });
+  assert.deepEqual(data.limitedRangeOfY([one], [0, 9], true, { ...none, min: -1, max: 5 })?.range.map(Math.round), [1, 5]);
+  assert.equal(data.limitedRangeOfY([curve([0], [NaN])], [0, 1], false, none), undefined);
+});
+
+test("points near an x: all of them the highest first, or those beside a place", () => {
+  const some = Array.from({ length: 20 }, (_, at) => curve([0, 5, 10], [at / 2, at / 2, at / 2], { name: String(at) }));
+  const all = data.pointsNear(some.slice(0, 3), view, 5, 0, 12);
+  assert.deepEqual([all.rows.map(({ curve: { name } }) => name), all.count], [["2", "1", "0"], 3]);
+  const near = data.pointsNear(some, view, 5, 50, 3);
+  assert.deepEqual([near.rows.map(({ curve: { name } }) => name), near.count], [["11", "10", "9"], 20]);
+  const apart = curve([0, 90], [1, 1]);
+  assert.equal(data.pointsNear([apart], { ...view, x: [0, 90] }, 45, 0, 3).count, 0);
+  const odd = data.pointsNear([curve([5], [NaN], { name: "nan" }), ...some.slice(0, 1)], view, 5, 0, 3);
+  assert.deepEqual(odd.rows.map(({ curve: { name } }) => name), ["0", "nan"]);
+  assert.equal(data.nearestX(some, 6), 5);
+  assert.equal(data.nearestX([], 6), undefined);
+});
+
+test("marks of values that are no numbers: those of one place once, dense ones together", () => {
+  const odd = (places: number[], colour: string) => curve([], [], { colour, odd: places.map((x) => ({ x, nan: 1, inf: 0 })) });
+  const options = { ofX: (x: number) => x * 10, within: [0, 10] as const, space: 9 };
+  assert.deepEqual(data.oddRanges([odd([1, 5], "red"), odd([1, 11], "blue")], "nan", options), [{ from: 10, to: 10, colour: "" }, { from: 50, to: 50, colour: "red" }]);
+  assert.deepEqual(data.oddRanges([odd([1, 1.5, 2, 2.5], "red")], "nan", options), [{ from: 10, to: 25, colour: "red" }]);
+  assert.deepEqual(data.oddRanges([odd([1], "red")], "inf", options), []);
+});

@@ -205,13 +205,13 @@ export function pointsNear(curves: readonly Curve[], view: View, place: number, 
   for (const curve of curves) {
     const point = pointAt(curve, place);
     if (!point || Math.abs(ofX(point.x) - ofX(place)) > NEAR_X) continue;
-    const value = heightOf(point);
-    if (value === value) found.push({ curve, point, top: ofY(value) });
+    found.push({ curve, point, top: ofY(heightOf(point)) });
   }
   const count = found.length;
   const away = ({ top: one }: { top: number }): number => (one === one ? Math.abs(one - top) : Infinity);
   if (count > most) found.sort((one, other) => away(one) - away(other)).length = most;
-  return { rows: found.sort((one, other) => heightOf(other.point) - heightOf(one.point)), count };
+  const height = ({ point }: Near): number => (Number.isNaN(heightOf(point)) ? -Infinity : heightOf(point));
+  return { rows: found.sort((one, other) => height(other) - height(one) || 0), count };
 }
 
 const NEAR_X = 24; // pixels; a curve without a point so near has no row

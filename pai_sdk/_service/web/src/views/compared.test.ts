@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Column, Columns } from "../columns.ts";
-import { conditionOf, filteredTags, pythonOf, readAnswers, rounded, sections, type Question } from "./compared.ts";
+import { conditionOf, filteredTags, orderedTags, pythonOf, readAnswers, readLimits, rounded, sections, writeLimits, type Question } from "./compared.ts";
 
 const names = { label: (id: string) => `run ${id}`, colour: () => "red" };
 const question: Question = { runs: ["a", "b"], x: "step", buckets: 250, smooth: 0, group_by: [], last: true, precision: "single" };
@@ -70,4 +70,17 @@ test("the same chart in Python", () => {
   assert.ok(text.includes('manager.compare(["a", "b"], "loss", x="wall", start=1, end=2, smooth=0.6, group_by=["hparams.lr"], band="std").plot(log_y=True)'));
   assert.ok(pythonOf({ ...code, filter: "name=a\u202eb" }).includes('compare("name=a\\u202eb"'));
   assert.ok(text.includes('from pai_sdk import Session\n\nwith Session("cn-hangzhou", "1").watch() as manager:'));
+});
+
+test("metrics by their use: those of the filter and order first, then those that most runs have", () => {
+  const tags = ["a", "eval/f1", "loss", "rare"];
+  const having = (at: number): number => [3, 3, 4, 1][at] as number;
+  assert.deepEqual(orderedTags(tags, having, "-created "), ["loss", "a", "eval/f1", "rare"]);
+  assert.deepEqual(orderedTags(tags, having, "-metrics.rare status=Running"), ["rare", "loss", "a", "eval/f1"]);
+  assert.deepEqual(orderedTags(tags, having, "-created eval/f1.max>0.3"), ["eval/f1", "loss", "a", "rare"]);
+});
+
+test("limits of y in the address", () => {
+  for (const text of ["0..2", "..2", "-1.5..", "1e-7..1e9", ""]) assert.equal(writeLimits(readLimits(text)).replace("1000000000", "1e9"), text);
+  assert.deepEqual(readLimits("x..y"), { min: undefined, max: undefined });
 });

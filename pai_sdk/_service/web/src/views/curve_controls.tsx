@@ -49,7 +49,7 @@ export function CurveControls({ range }: { range: readonly [number, number] | un
       <span class="limits" role="group" aria-label={tag.value ? t("Limits of y, in this chart") : t("Limits of y, in all charts")}>
         y
         {(["min", "max"] as const).map((which) => (
-          <input key={which} class="short" inputMode="decimal" value={limits[which] ?? ""} aria-label={which === "min" ? t("Least y") : t("Largest y")} placeholder={which === "min" ? t("least") : t("largest")} onChange={({ currentTarget }) => limit(which, currentTarget.value)} />
+          <input key={which} class="short" inputMode="decimal" value={limits[which] ?? ""} aria-label={which === "min" ? t("Least y") : t("Largest y")} placeholder={which} onChange={({ currentTarget }) => limit(which, currentTarget.value)} />
         ))}
       </span>
       <Smoothing />
@@ -170,7 +170,5 @@ chinese({
   "Limits of y, in all charts": "所有图的 y 轴范围",
   "Least y": "y 最小值",
   "Largest y": "y 最大值",
-  "least": "最小",
-  "largest": "最大",
   "Smoothing as a number": "平滑系数",
 });

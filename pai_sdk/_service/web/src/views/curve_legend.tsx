@@ -50,8 +50,8 @@ export function Legend({ entries }: { entries: readonly Entry[] }) {
       <summary>{drawn < entries.length ? t("{n} of {m} shown", { n: count(drawn), m: count(entries.length) }) : entries[0]?.runs ? t("{n} groups", { n: count(entries.length) }) : entries.length === 1 ? t("1 {run}") : t("{n} {runs}", { n: count(entries.length) })}</summary>
       <input type="search" value={typed.value} aria-label={t("Search these names")} placeholder={t("Search these names")} spellcheck={false} onInput={({ currentTarget }) => (typed.value = currentTarget.value)} />
       <div class="legend-acts">
-        <button disabled={found.length === 0} onClick={() => set(({ name }) => off.has(name) && !foundNames.has(name))}>{t("Show")}</button>
-        <button disabled={found.length === 0} onClick={() => set(({ name }) => off.has(name) || foundNames.has(name))}>{t("Hide")}</button>
+        <button disabled={found.length === 0} onClick={() => set(({ name }) => off.has(name) && !foundNames.has(name))}>{typed.value ? t("Show") : t("Show all")}</button>
+        <button disabled={found.length === 0} onClick={() => set(({ name }) => off.has(name) || foundNames.has(name))}>{typed.value ? t("Hide") : t("Hide all")}</button>
         {typed.value && <button disabled={found.length === 0} onClick={() => set(({ name }) => !foundNames.has(name))}>{t("Only these")}</button>}
         <span class="soft" role="status">{typed.value ? t("{n} found", { n: count(found.length) }) : ""}</span>
         {chosen.size > 0 && <button onClick={() => pick([])}>{t("Show all {runs}")}</button>}
@@ -94,7 +94,9 @@ chinese({
   "{n} {runs}": "{n} 个{run}",
   "Search these names": "搜索名称",
   "Show": "显示",
+  "Show all": "全部显示",
   "Hide": "隐藏",
+  "Hide all": "全部隐藏",
   "Only these": "仅显示这些",
   "{n} found": "找到 {n} 个",
   "Show all {runs}": "显示全部{run}",

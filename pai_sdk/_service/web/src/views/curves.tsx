@@ -51,7 +51,7 @@ export function Curves() {
   );
   if (!list.value) return <main>{listError.value ? <Notice kind="bad">{listError.value}</Notice> : <p class="soft">{t("Reading the {runs} …")}</p>}</main>;
   const { runs } = list.value;
-  const having = (at: number): number => runs.reduce((sum, { count, last }) => sum + ((count ?? last)?.[at] == null ? 0 : 1), 0);
+  const having = (at: number): number => runs.reduce((sum, { nan }) => sum + (nan?.[at] == null ? 0 : 1), 0);
   const ordered = orderedTags(list.value.tags, having, `${sort.value} ${filter.value}`);
   const first = pins.value.filter((one) => ordered.includes(one));
   const tags = filteredTags([...first, ...ordered.filter((one) => !first.includes(one))], words.value);
@@ -240,7 +240,7 @@ function factsOf(answer: Answer, view: Range | undefined, hidden: number, outsid
   if (having < asked) facts.push(t("{n} of {m} {runs} lack this metric", { n: count(asked - having), m: count(asked) }));
   if (hidden > 0) facts.push(t("{n} hidden", { n: count(hidden) }));
   if (leftOut > 0) facts.push(t("{n} points without a value of {x} at their step", { n: count(leftOut), x: xAxis.value.slice(METRIC.length) }));
-  if (outside !== undefined) facts.push(isTrimmed.value ? t("without the lowest and highest 1 %: {n} values outside", { n: count(outside) }) : t("{n} values outside of the y axis", { n: count(outside) }));
+  if (outside !== undefined) facts.push(isTrimmed.value ? t("{n} outliers beyond the y axis", { n: count(outside) }) : t("{n} values beyond the y axis", { n: count(outside) }));
   const range = view ?? rangeOfX(curves);
   if (isLogY.value && range) {
     const dropped = countNotAboveZero(curves, range);
@@ -342,8 +342,8 @@ chinese({
   "Pinned metrics stand first": "置顶的指标排在最前",
   "{n} hidden": "已隐藏 {n} 条",
   "{n} points without a value of {x} at their step": "{n} 个点在其步数处没有 {x} 的值",
-  "without the lowest and highest 1 %: {n} values outside": "不含最低和最高的 1 %：{n} 个值在图外",
-  "{n} values outside of the y axis": "{n} 个值在 y 轴范围外",
+  "{n} outliers beyond the y axis": "{n} 个离群值在图外",
+  "{n} values beyond the y axis": "{n} 个值在 y 轴范围外",
   "Enlarge": "放大此图",
   "All charts": "全部图表",
   "Show fewer {runs}, by the filter or by a click on their names.": "请用筛选条件或点击名称减少显示的{run}。",
