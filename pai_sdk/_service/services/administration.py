@@ -46,9 +46,9 @@ def read_administration(context: ServiceContext) -> Administration:
 
 def read_disk_parts(context: ServiceContext, check: Callable[[], None]) -> DiskParts:
     """Returns what uses the disk; counts all files, so `check` is called often and may raise."""
-    found = holdings(context.info.data_dir, check)
+    parts = holdings(context.info.data_dir, check)
     return DiskParts(
-        parts=[DiskPart(kind=part.kind, size_bytes=part.size_bytes, count=part.count) for part in found]
+        parts=[DiskPart(kind=part.kind, size_bytes=part.size_bytes, count=part.count) for part in parts]
     )
 
 
