@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals";
 import { readColumns, type Columns } from "./columns.ts";
 import { refusalText } from "./service_texts.ts";
-import { isWorthAgain, keep, proofFor } from "./session_key.ts";
+import { forget, isWorthAgain, keep, proofFor } from "./session_key.ts";
 
 const RUNS = "/api/v1/runs";
 const ONE = `${RUNS}/{run_id}`;
@@ -11,6 +11,10 @@ const LIST = ["filter", "sort", "fields", "tags", "limit", "cursor"] as const;
 export const ROUTES = {
   about: { method: "GET", path: "/ui/about", query: [] },
   session: { method: "POST", path: "/ui/session", query: [] },
+  signOut: { method: "DELETE", path: "/ui/session", query: [] },
+  administration: { method: "GET", path: "/api/v1/administration", query: [] },
+  disk: { method: "GET", path: "/api/v1/administration/disk", query: [] },
+  audit: { method: "GET", path: "/api/v1/audit", query: ["User", "Action", "Before", "PageSize"] },
   pipelines: { method: "GET", path: "/ui/pipelines", query: [] },
   pipeline: { method: "GET", path: "/ui/pipelines/{run_id}", query: [] },
   runs: { method: "GET", path: RUNS, query: LIST },
@@ -114,6 +118,13 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
 export async function signIn(code: string): Promise<void> {
   const { key } = await ask<{ key: string }>("session", { body: { code } });
   await keep(key);
+}
+
+/** Signs this browser out, in all of its tabs, also while the service does not answer. */
+export async function signOut(): Promise<void> {
+  await ask("signOut").catch(() => undefined);
+  await forget();
+  location.reload();
 }
 
 // The id of a run of a folder has slashes.

@@ -8,7 +8,7 @@ import { writeTurning } from "./parts/direction.ts";
 import { Head } from "./parts/head.tsx";
 import { loaded } from "./parts/loaded.tsx";
 import { beginList } from "./runs.ts";
-import { onSignIn } from "./session_key.ts";
+import { onSession } from "./session_key.ts";
 import { beginStream } from "./stream.ts";
 import { beginTheme } from "./theme.ts";
 import { SignIn } from "./views/sign_in.tsx";
@@ -24,6 +24,7 @@ const VIEWS = {
   queue: loaded(async () => (await import("./views/queue.tsx")).Queue),
   schedules: loaded(async () => (await import("./views/schedules.tsx")).Schedules),
   study: loaded(async () => (await import("./views/study.tsx")).Study),
+  admin: loaded(async () => (await import("./views/admin.tsx")).Admin),
   pipelines: loaded(async () => (await import("./views/pipelines.tsx")).Pipelines),
 };
 const Job = loaded(async () => (await import("./views/job.tsx")).Job);
@@ -54,11 +55,17 @@ async function begin(): Promise<void> {
   effect(() => void (language.value === "zh" && import("./chinese.ts")));
   (run.value ? Job : viewNow()).load(); // beside the first requests
   render(<Page />, document.getElementById("page") as HTMLElement);
-  onSignIn(() => isSignedIn.value === false && location.reload());
+  onSession((isIn) => void useSession(isIn));
   await useCode();
   await enter();
   // A link that is pasted into a tab of the page changes its fragment only; nothing is loaded.
   effect(() => void (address.value.code && useCode().then((isIn) => isIn && location.reload())));
+}
+
+/** Shows what another tab has changed: signed in or out, or signed in as someone else. */
+async function useSession(isIn: boolean): Promise<void> {
+  const isSame = isIn && isSignedIn.value && (await ask<About>("about")).user === about.value?.user;
+  if (!isSame) location.reload();
 }
 
 /** Signs in with the code of the address, if there is one; returns whether it has. */

@@ -32,9 +32,17 @@ export async function keep(key: string): Promise<void> {
   localStorage.setItem(SIGNED_IN, String(Date.now()));
 }
 
-/** Calls back when another tab of this browser has signed in. */
-export function onSignIn(then: () => void): void {
-  window.addEventListener("storage", (event) => event.key === SIGNED_IN && then());
+/** Forgets the key, also in the other tabs. */
+export async function forget(): Promise<void> {
+  known = undefined;
+  localStorage.removeItem(NAME);
+  await stored((keys) => keys.delete(NAME)).catch(() => undefined);
+  localStorage.setItem(SIGNED_IN, "");
+}
+
+/** Calls back when another tab of this browser has signed in, or out. */
+export function onSession(then: (isIn: boolean) => void): void {
+  window.addEventListener("storage", (event) => event.key === SIGNED_IN && then(Boolean(event.newValue)));
 }
 
 async function put(key: string): Promise<CryptoKey | string> {

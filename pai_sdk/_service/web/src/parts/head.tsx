@@ -5,6 +5,7 @@ import { duration } from "../format.ts";
 import { about, can } from "../place.ts";
 import { lostSince } from "../stream.ts";
 import { setTheme, theme, type Theme } from "../theme.ts";
+import { UserMenu } from "./user_menu.tsx";
 import { chinese, language, setLanguage, t } from "../words.ts";
 
 const view = field("view", "list");
@@ -34,6 +35,7 @@ export function Head() {
       <button class="plain" lang={language.value === "zh" ? "en" : "zh"} onClick={() => setLanguage(language.value === "zh" ? "en" : "zh")}>
         {language.value === "zh" ? "English" : "中文"}
       </button>
+      {about.value?.kind === "service" && <UserMenu {...about.value} />}
     </header>
   );
 }

@@ -3,6 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import { address, change, field, linkTo } from "../address.ts";
 import { count, number } from "../format.ts";
 import { Notice } from "../parts/basics.tsx";
+import { Menu } from "../parts/menu.tsx";
 import { isPhone } from "../parts/clock.ts";
 import { filter, hasMore, isPart, list, listError, listOf, question, readMore, sort, type RunList } from "../runs.ts";
 import { chinese, language, t } from "../words.ts";
@@ -11,7 +12,7 @@ import { columnOf, factOf, keysOf, splitKey, titleOf, usualKeys } from "./list/c
 import { Empty } from "./list/empty.tsx";
 import { canFold, isFolded } from "./list/folded.ts";
 import { FilterBox } from "./list/filter_box.tsx";
-import { ColumnsMenu, Menu } from "./list/menu.tsx";
+import { ColumnsMenu } from "./list/menu.tsx";
 import { Picked } from "./list/picked.tsx";
 import { Rows } from "./list/rows.tsx";
 import { shortKey } from "./list/suggest.ts";

@@ -6,7 +6,7 @@ import { colourOf } from "../../colours.ts";
 import { duration, moment } from "../../format.ts";
 import { Star } from "../../parts/annotations.tsx";
 import { Age, copyText, Status } from "../../parts/basics.tsx";
-import { about, can } from "../../place.ts";
+import { can, type Can } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
 import { Annotated, Archive } from "./annotations.tsx";
 import { Confirm } from "./dialog.tsx";
@@ -99,7 +99,7 @@ function Times({ job }: { job: JobDetail }) {
 }
 
 function canAnnotate(job: JobDetail): boolean {
-  return (job.can ?? about.value?.can ?? []).includes("annotate");
+  return job.can.includes("annotate");
 }
 
 function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }) {
@@ -107,6 +107,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
   const [isStopping, setStopping] = useState(false);
   const isOver = ENDED.has(job.status);
   const close = (): void => setAsking("");
+  const may = (what: Can): boolean => can(what) && job.can.includes(what);
   const stop = async (): Promise<void> => {
     await ask("stop", { run: id });
     setStopping(true);
@@ -118,13 +119,13 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
   const stopping = !isOver && (isStopping || job.status === "Terminating");
   return (
     <div class="buttons">
-      {can("stop") && !isOver && (
+      {may("stop") && !isOver && (
         <button class="danger" aria-disabled={stopping} aria-live="polite" onClick={() => !stopping && setAsking("stop")}>{stopping ? t("Stopping …") : t("Stop")}</button>
       )}
-      {can("rerun") && <button onClick={() => setAsking("rerun")}>{t("Re-run …")}</button>}
+      {may("rerun") && <button onClick={() => setAsking("rerun")}>{t("Re-run …")}</button>}
       <a class="button" href={linkTo({ ...withoutTab(), tab: "request" })}>{t("Compare request")}</a>
       {job.annotations && canAnnotate(job) && <Archive id={id} isArchived={job.annotations.archived} />}
-      {can("delete") && isOver && <button class="danger" onClick={() => setAsking("delete")}>{t("Delete")}</button>}
+      {may("delete") && isOver && <button class="danger" onClick={() => setAsking("delete")}>{t("Delete")}</button>}
       {asking === "stop" && (
         <Confirm title={t("Stop this job?")} text={t("{name} ends; its checkpoints and log stay.", { name })} yes={t("Stop the job")} act={stop} close={close} />
       )}

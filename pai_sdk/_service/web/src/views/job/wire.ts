@@ -73,9 +73,9 @@ export interface JobDetail {
   request: Record<string, unknown>;
   summary: JobSummary;
   labels: Record<string, string>;
-  owner?: string | null;
+  owner: string;
   annotations?: Annotations | null;
-  can?: string[];
+  can: string[];
 }
 
 export interface Mark {

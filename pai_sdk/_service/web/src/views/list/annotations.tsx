@@ -4,7 +4,7 @@ import { annotate } from "../../parts/annotations.tsx";
 import { can } from "../../place.ts";
 import { list, picked } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
-import { Menu } from "./menu.tsx";
+import { Menu } from "../../parts/menu.tsx";
 
 /** `each` calls for each picked job, and shows which ones failed. */
 export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) => Promise<unknown>) => void; isBusy: boolean }) {

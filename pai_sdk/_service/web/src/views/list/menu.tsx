@@ -1,39 +1,12 @@
 // Menus above the list, and the one of its columns.
 import { useSignal } from "@preact/signals";
-import type { ComponentChildren } from "preact";
-import { useEffect, useRef } from "preact/hooks";
 import { change } from "../../address.ts";
+import { Menu } from "../../parts/menu.tsx";
 import { list } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
 import { FACTS, keysOf, splitKey, titleOf } from "./columns.ts";
 
 const MOST_KEYS = 200;
-
-/** A button that opens a box below it; Escape and a click elsewhere close it. */
-export function Menu({ title, label, children }: { title: string; label?: string; children: ComponentChildren }) {
-  const box = useRef<HTMLDetailsElement>(null);
-  useEffect(() => {
-    const close = (event: Event): void => {
-      const details = box.current;
-      if (!details?.open) return;
-      const isEscape = event instanceof KeyboardEvent && event.key === "Escape";
-      if (isEscape || (event.type === "pointerdown" && !details.contains(event.target as Node))) details.open = false;
-      if (isEscape) details.querySelector("summary")?.focus();
-    };
-    document.addEventListener("pointerdown", close);
-    document.addEventListener("keydown", close);
-    return () => {
-      document.removeEventListener("pointerdown", close);
-      document.removeEventListener("keydown", close);
-    };
-  }, []);
-  return (
-    <details class="menu" ref={box}>
-      <summary class="button" aria-label={label} title={label}>{title}</summary>
-      <div class="menu-box">{children}</div>
-    </details>
-  );
-}
 
 export function ColumnsMenu({ keys }: { keys: readonly string[] }) {
   const search = useSignal("");

@@ -20,7 +20,9 @@ export function Picked() {
   const left = useSignal(0);
   const problems = useSignal<string[]>([]);
   const hidden = isPart.value ? 0 : picked.value.length - shown.value.length;
-  const running = runningOf(picked.value);
+  const changeable = changeableOf(picked.value);
+  const running = runningOf(changeable);
+  const foreign = picked.value.length - changeable.length;
   const each = async (ids: readonly string[], call: (id: string) => Promise<unknown>): Promise<Map<string, unknown>> => {
     problems.value = [];
     const failed = await forEach(ids, call, (number) => (left.value = number));
@@ -29,7 +31,7 @@ export function Picked() {
     return failed;
   };
   const act = async (what: Action): Promise<void> => {
-    const ids = what === "stop" ? running : picked.value;
+    const ids = what === "stop" ? running : changeable;
     asked.value = undefined;
     const failed = await each(ids, (run) => ask(what, { run }));
     if (what === "remove") pick(picked.value.filter((id) => !ids.includes(id) || failed.has(id)));
@@ -43,13 +45,14 @@ export function Picked() {
           <a class="button" href={linkTo({ ...address.value, view: "curves" })}>{t("Compare curves")}</a>
           <a class="button" href={linkTo({ ...address.value, view: "hparams" })}>{t("Compare hyperparameters")}</a>
           {can("stop") && <button disabled={running.length === 0 || left.value > 0} onClick={() => (asked.value = "stop")}>{t("Stop…")}</button>}
-          {can("delete") && <button disabled={left.value > 0} onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
+          {can("delete") && <button disabled={changeable.length === 0 || left.value > 0} onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
           {about.value?.kind === "service" && <AnnotatePicked each={(call) => void each(picked.value, call)} isBusy={left.value > 0} />}
           {left.value > 0 && <span class="soft" role="status">{t("{n} jobs left", { n: left.value })}</span>}
+          {can("stop") && foreign > 0 && <span class="soft">{t("{n} belong to others and stay as they are", { n: foreign })}</span>}
           {hidden > 0 && <span class="soft">{t("{n} of them are not in this list", { n: hidden })}</span>}
         </>
       )}
-      {asked.value && <Question what={asked.value} ids={asked.value === "stop" ? running : picked.value} onNo={() => (asked.value = undefined)} onYes={act} />}
+      {asked.value && <Question what={asked.value} ids={asked.value === "stop" ? running : changeable} onNo={() => (asked.value = undefined)} onYes={act} />}
       {problems.value.length > 0 && (
         <Notice kind="bad">
           <ul>{problems.value.map((problem) => <li key={problem}>{problem}</li>)}</ul>
@@ -77,6 +80,13 @@ function Question({ what, ids, onYes, onNo }: { what: Action; ids: readonly stri
       </p>
     </dialog>
   );
+}
+
+/** The jobs that this user may stop and delete; the service decides about those that are not in the list. */
+function changeableOf(ids: readonly string[]): readonly string[] {
+  if (can("others")) return ids;
+  const foreign = new Set(list.value?.runs.filter(({ owner }) => (owner ?? "") !== about.value?.user).map(({ id }) => id));
+  return ids.filter((id) => !foreign.has(id));
 }
 
 /** The jobs that have not ended, as far as the list knows. */
@@ -113,6 +123,7 @@ chinese({
   "Stop…": "停止…",
   "Delete…": "删除…",
   "{n} jobs left": "还剩 {n} 个作业",
+  "{n} belong to others and stay as they are": "{n} 个属于他人，保持不变",
   "{n} of them are not in this list": "其中 {n} 个不在此列表中",
   "the service does not answer": "服务没有响应",
   "Close": "关闭",

@@ -8,7 +8,7 @@ import { copyText, Notice } from "../../parts/basics.tsx";
 import { about } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
 import { wordsOf } from "../job/dialog.tsx";
-import { Menu } from "./menu.tsx";
+import { Menu } from "../../parts/menu.tsx";
 
 interface View {
   name: string;
