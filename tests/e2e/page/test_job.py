@@ -26,6 +26,11 @@ _PROGRAMS = {
     "memory.py": "raise MemoryError\n",
     "module.py": "print('before')\nimport cv2_of_nobody\n",
     "input.py": "open('data/train.csv')\n",
+    "nan.py": (
+        "import os, time\nfrom pai_sdk import report\nstep = 0\n"
+        "while not os.path.exists(os.environ['GO_ON']):\n"
+        "    report(loss=float('nan'), step=step)\n    step += 1\n    time.sleep(0.1)\n"
+    ),
     "chatty.py": "for n in range(30):\n    print(n)\nraise ValueError('bad value')\n",
 }
 
@@ -53,6 +58,7 @@ def submit(session: Session, source: Path, command: str, *, name: str = "fit", l
         instance_type="ecs.c6.large",
         instance_count=1,
         labels={"git-repository": "github.com/pai/digits", "git-commit": "1a2b3c4d5e6f7a8b", "team": "nlp"},
+        environments={"GO_ON": str(source / "go on")},
         base_job_name=name,
         session=session,
     )
@@ -84,7 +90,7 @@ def test_the_overview_says_what_a_job_runs(browser: Browser, session: Session, s
         page = watched.page
         expect(_fact(page, "Command").locator("code")).to_have_text("python train.py --epochs 3")
         expect(_fact(page, "Image")).to_have_text(_IMAGE)
-        expect(_fact(page, "Instances")).to_have_text("1 × ecs.c6.large")
+        expect(_fact(page, "Instances")).to_contain_text("1 × ecs.c6.large")
         link = _fact(page, "Code").get_by_role("link")
         assert link.get_attribute("href") == "https://github.com/pai/digits/commit/1a2b3c4d5e6f7a8b"
         expect(page.locator(".hparams div").filter(has_text="lr")).to_have_text("lr0.1")
@@ -150,13 +156,31 @@ def test_events_are_newest_last_with_the_time_of_day(browser: Browser, session: 
         assert box.evaluate("one => one.scrollHeight - one.scrollTop - one.clientHeight") < 200
 
 
+def test_what_a_rule_has_found_stays_in_the_head(browser: Browser, session: Session, source: Path) -> None:
+    job = submit(session, source, "python nan.py")
+    with signed_in(browser, session, job=job) as watched:
+        finding = watched.page.locator(".job-head").get_by_role("status")
+        expect(finding).to_contain_text("NonFiniteMetric")
+        expect(finding).not_to_contain_text(job.id)
+        (source / "go on").touch()
+        expect(watched.page.locator(".job-title .status")).to_have_text("Succeed")
+        expect(finding).to_have_count(0)
+        assert watched.faults == []
+
+
+def test_advice_is_chinese_where_the_page_is(browser: Browser, session: Session, source: Path) -> None:
+    job = ended(session, source, "python memory.py")
+    with signed_in(browser, session, job=job, language="zh-CN") as watched:
+        expect(watched.page.locator(".failure .advice")).to_contain_text("实例内存不足")
+
+
 def test_empty_tabs_are_not_offered(browser: Browser, session: Session, source: Path) -> None:
     silent = ended(session, source, "true")
     trained = ended(session, source, "python train.py", name="trained")
     with signed_in(browser, session, job=silent) as watched:
         page = watched.page
         expect(_fact(page, "Image")).to_be_visible()
-        assert {"Log", "Curves", "Trace"}.isdisjoint(_tabs(page))
+        assert _tabs(page) == ["Overview", "Request"]
         show(page, f"run={silent.id}&tab=curves")
         expect(page.get_by_role("tab", name="Curves")).to_have_attribute("aria-selected", "true")
         expect(page.get_by_role("tabpanel")).to_contain_text("no metrics")

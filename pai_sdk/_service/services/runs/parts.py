@@ -27,7 +27,8 @@ def run_parts(runs: RunSource, run_id: str) -> Iterator[RunPart]:
 
 
 def _has_files(store: Store) -> bool:
+    """Returns True for a store with a file that is not empty, as logs of silent jobs are."""
     try:
-        return next(iter(store.list("", folders=False, unlisted=lambda path, error: None)), None) is not None
+        return any(file.size_bytes for file in store.list(unlisted=lambda path, error: None))
     except StorageError:
         return False

@@ -24,7 +24,7 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
   const set = (name: string) => (event: { currentTarget: { value: string } }) => change({ [name]: event.currentTarget.value }, { replace: true });
   return (
     <>
-      <div class="job-bar">
+      <div class="job-bar" hidden={all.length === 0}>
         <label>
           {t("Metrics")}
           <input type="search" value={words.value} placeholder={t("words")} onInput={set("tags")} />

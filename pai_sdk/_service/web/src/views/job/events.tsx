@@ -3,6 +3,7 @@ import { useLayoutEffect, useRef, useState } from "preact/hooks";
 import { address, linkTo } from "../../address.ts";
 import { count, duration, moment } from "../../format.ts";
 import { Status } from "../../parts/basics.tsx";
+import { said } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
 import { rowsOf, sentenceOf, type Row } from "./happened.ts";
 import type { JobDetail, Mark } from "./wire.ts";
@@ -54,7 +55,7 @@ function Rows({ rows, name }: { rows: readonly Row[]; name: string }) {
 }
 
 function OneRow({ row: { kind, status, text, time, step, earlier } }: { row: Row }) {
-  const [first, rest] = sentenceOf(text);
+  const [first, rest] = sentenceOf(said(text));
   return (
     <li data-kind={kind}>
       <span class="time">

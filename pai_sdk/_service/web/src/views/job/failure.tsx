@@ -1,19 +1,20 @@
 // Why a job failed: the cause first, what to do, and the end of its log.
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { address, linkTo } from "../../address.ts";
+import { said } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
 import type { Failure } from "./wire.ts";
 
 const COLOURS = /\u001b\[[0-9;?]*[A-Za-z]/g;
 
 export function FailureReport({ id, failure }: { id: string; failure: Failure }) {
-  const short = (text: string): string => text.replaceAll(`${id}-`, ""); // of the names of instances
+  const short = (text: string): string => said(text.replaceAll(`${id}-`, "")); // of the names of instances
   const lines = failure.last_lines.join("\n");
   return (
     <section class="failure" aria-labelledby="failure-title">
       <h2 id="failure-title">{short(failure.cause)}</h2>
       {failure.explanation && <p>{short(failure.explanation)}</p>}
-      {failure.advice && <p class="advice"><strong>{t("What to do")}</strong> {failure.advice}</p>}
+      {failure.advice && <p class="advice"><strong>{t("What to do")}</strong> {said(failure.advice)}</p>}
       <p class="job-facts soft">
         {failure.instance && <span>{t("instance {name}", { name: short(failure.instance) })}</span>}
         {failure.exit_code !== null && <span>{t("exit code {n}", { n: failure.exit_code })}</span>}
@@ -46,4 +47,18 @@ chinese({
   "End of the log": "日志末尾",
   "Last lines of the log": "日志的最后几行",
   "Traceback": "调用栈",
+  // The advice of the service (pai_sdk/_data/logs/advice.py).
+  "≈The memory of the GPU ran out: use a smaller batch or shorter sequences, accumulate gradients, train in bfloat16, recompute activations (gradient checkpointing), or choose an instance type with larger GPUs.": "显存不足：请减小批大小或序列长度、累积梯度、用 bfloat16 训练、重新计算激活（梯度检查点），或选择显存更大的实例规格。",
+  "≈The memory of the instance ran out: read the data in parts, use a smaller batch or fewer workers of the data loader, or choose an instance type with more memory (in a quota: instance_spec.memory).": "实例内存不足：请分批读取数据、减小批大小或数据加载进程数，或选择内存更大的实例规格（配额中为 instance_spec.memory）。",
+  "≈Use a smaller batch or a larger instance.": "请减小批大小或使用更大的实例。",
+  "≈Use a smaller batch, or raise instance_spec.memory.": "请减小批大小，或调高 instance_spec.memory。",
+  "≈The shared memory of the instance ran out: use fewer workers of the data loader, or raise instance_spec.shared_memory.": "实例共享内存不足：请减少数据加载进程数，或调高 instance_spec.shared_memory。",
+  "≈A disk is full: keep fewer checkpoints, remove temporary files, or free some space on it.": "磁盘已满：请少保留检查点、删除临时文件，或释放空间。",
+  "≈The module {1} comes with {2}: add requirements=['{3}'], or a line in requirements.txt.": "模块 {1} 来自 {2}：请添加 requirements=['{3}']，或在 requirements.txt 中加一行。",
+  "≈If {1} is a package, add requirements=['{2}'], or a line in requirements.txt; if it is a file of yours, it has to be in source_dir.": "如果 {1} 是软件包，请添加 requirements=['{2}']，或在 requirements.txt 中加一行；如果是你的文件，它必须在 source_dir 中。",
+  "≈There is no program {1}: check its spelling, or add the package that provides it to the requirements or the image.": "没有程序 {1}：请检查拼写，或把提供它的软件包加入 requirements 或镜像。",
+  "≈The file {1} is not executable: start it by its interpreter (python train.py, sh run.sh), or set its x bit.": "文件 {1} 不可执行：请用解释器启动（python train.py、sh run.sh），或设置可执行权限。",
+  "≈A job finds its own files only; its inputs are {1}.": "作业只能看到自己的文件；其输入为 {1}。",
+  "≈Some ranks waited too long for others: look for the rank that ended, hangs or is slower in the logs of the other instances; if each rank is fine, raise the timeout of init_process_group.": "部分进程等待其他进程过久：请在其他实例的日志中查找已结束、卡住或较慢的进程；若都正常，请调大 init_process_group 的 timeout。",
+  "≈The job may not write there: write results to $PAI_OUTPUT_MODEL or another output, and temporary files to /tmp.": "作业不能写入该处：请把结果写到 $PAI_OUTPUT_MODEL 或其他输出，临时文件写到 /tmp。",
 });

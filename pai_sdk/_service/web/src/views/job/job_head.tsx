@@ -7,6 +7,7 @@ import { duration, moment } from "../../format.ts";
 import { Star } from "../../parts/annotations.tsx";
 import { Age, copyText, Status } from "../../parts/basics.tsx";
 import { can, type Can } from "../../place.ts";
+import { said } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
 import { Annotated, Archive } from "./annotations.tsx";
 import { Confirm } from "./dialog.tsx";
@@ -39,7 +40,7 @@ export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null })
       </p>
       {job?.annotations && <Annotated id={run.id} annotations={job.annotations} canChange={canAnnotate(job)} />}
       {job?.message && !job.failure && job.started_at !== null && (
-        <p class={job.ended_at === null ? "warn" : "soft"} role={job.ended_at === null ? "status" : undefined}>{job.sub_status ? `${job.sub_status}: ` : ""}{job.message}</p>
+        <p class={job.ended_at === null ? "warn" : "soft"} role={job.ended_at === null ? "status" : undefined}>{job.sub_status ? `${job.sub_status}: ` : ""}{said(job.message.replaceAll(`${run.id}-`, ""))}</p>
       )}
     </header>
   );

@@ -4,6 +4,7 @@ import { colourOf } from "../../colours.ts";
 import { duration, number, count } from "../../format.ts";
 import { Notice, Status } from "../../parts/basics.tsx";
 import { can } from "../../place.ts";
+import { said } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
 import { Charts } from "./charts.tsx";
 import { Events } from "./events.tsx";
@@ -49,7 +50,7 @@ function Waiting({ job }: { job: JobDetail }) {
   return (
     <Notice>
       {job.queue_place ? t("It waits in the queue at place {n}, and starts by itself.", { n: job.queue_place }) : t("It is being prepared, and starts by itself.")}
-      {job.message && ` ${job.message}`}
+      {job.message && ` ${said(job.message)}`}
     </Notice>
   );
 }

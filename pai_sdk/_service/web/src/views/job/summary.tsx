@@ -21,8 +21,8 @@ export function Summary({ run, job }: { run: RunDetail; job: JobDetail }) {
       <Fact name={t("Image")} isWide>{image && <code>{image}</code>}</Fact>
       <Fact name={t("Instances")} isWide>
         {tasks.map((task) => <div key={task.name}>{task.name && `${task.name}: `}{task.count} × {task.instance_type} <code>{task.image}</code></div>)}
+        {nodes.length > 0 && <div class="soft">{t("on {nodes}", { nodes: nodes.join(", ") })}</div>}
       </Fact>
-      <Fact name={t("Nodes")}>{nodes.join(", ")}</Fact>
       <Fact name={t("Code")} isWide>
         {at && <div title={commit}>{source} {branch && `(${branch})`} {has_changes && <span class="warn">{t("with changes that are not committed")}</span>}</div>}
         {code && <code>{code}</code>}
@@ -77,7 +77,7 @@ function textOf(value: unknown): string {
 
 chinese({
   "Algorithm": "算法",
-  "Nodes": "节点",
+  "on {nodes}": "位于 {nodes}",
   "Code": "代码",
   "with changes that are not committed": "含未提交的更改",
   "Inputs": "输入",
