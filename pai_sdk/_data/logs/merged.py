@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from pai_sdk._core.files import append_to
 from pai_sdk._data.logs.index import LogIndex
-from pai_sdk._data.logs.stamps import stamped
+from pai_sdk._data.logs.stamps import stamp_of
 from pai_sdk._data.logs.times import LogTimes
 
 # Lines of the last moment wait: other instances may have written earlier ones that are not recorded yet.
@@ -29,6 +29,7 @@ _SAMPLER_S = 5.0  # a supervisor that has recorded no size of a growing log for 
 _MAX_EXACT_LINES = 100_000  # in one update; the order of more lines is by some of the recorded times only
 _MAX_EXACT_STRETCHES = 100_000  # 34 bytes each; beyond, lines of one second are in order of their instances
 _BLOCK_BYTES = 4 << 20
+_CONTINUED_S = 2.0  # a line without a time so soon after one that has it continues that one, as in a traceback
 _STORED = re.compile(rb"\[(\d+), (\d+), (\d+)\]\n")
 
 
@@ -81,7 +82,7 @@ class MergedOrder:
         logs: Sequence[LogIndex],
         times: Sequence[Callable[[], LogTimes]],
         *,
-        max_times: int = 1000,  # in one update of many lines, since each time costs a read of each log
+        max_times: int = 500,  # in one update of many lines, since each time costs a read of each log
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._path = path
@@ -194,14 +195,21 @@ class MergedOrder:
     def _times_of_lines(self, instance: int, count: int, times: LogTimes) -> list[float]:
         """Returns the times of the new lines of a log, ascending; infinity for those that are not recorded yet."""
         moments: list[float] = []
-        line, last = self._merged_counts[instance], self._merged_times[instance]
+        line, last, stamp = self._merged_counts[instance], self._merged_times[instance], 0.0
         while line < count:
             block = self._logs[instance].read(line, count, is_open=False, max_bytes=_BLOCK_BYTES)
             if not block.numbers:
                 break
             for text, end in zip(block.lines, block.ends, strict=True):
                 at = times.estimate(end - 1)
-                last = max(last, float("inf") if at is None else stamped(text, at))
+                if at is None:
+                    moments.append(float("inf"))
+                    continue
+                if (written := stamp_of(text, at)) is not None:
+                    stamp = at = written
+                elif 0.0 <= at - stamp < _CONTINUED_S:
+                    at = stamp
+                last = max(last, at)
                 moments.append(last)
             line = block.numbers.stop
         return moments + [float("inf")] * (count - line)

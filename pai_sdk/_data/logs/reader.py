@@ -19,7 +19,7 @@ from weakref import WeakValueDictionary
 
 from pai_sdk._data.logs.index import LineBlock, LogIndex
 from pai_sdk._data.logs.merged import MergedOrder, SingleOrder
-from pai_sdk._data.logs.stamps import stamped
+from pai_sdk._data.logs.stamps import stamp_of
 from pai_sdk._data.logs.times import LogTimes
 
 _PAGE_BYTES = 4 << 20  # a limit on lines alone would let ten thousand long lines fill the memory
@@ -176,7 +176,9 @@ class StoredPage:
             for line, end in zip(block.lines, block.ends, strict=True):
                 text = line[:_MAX_LINE_BYTES].decode("utf-8", errors="replace")
                 at = log_times.of_byte(end - 1)
-                yield StoredLine(number, offset, log.name, None if at is None else stamped(line, at), text)
+                if at is not None and (written_at := stamp_of(line, at)) is not None:
+                    at = written_at
+                yield StoredLine(number, offset, log.name, at, text)
                 number, offset = number + 1, end
 
 

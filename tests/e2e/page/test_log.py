@@ -87,7 +87,7 @@ def test_hits_are_shown_with_lines_around_them(browser: Browser, server: UiServe
         assert page.get_by_role("searchbox").input_value() == "bad batch"
         expect(page.locator(".log-rows mark")).to_have_count(3)
         expect(page.locator(".log-rows .beside")).to_have_count(12)
-        page.get_by_label("Lines shown").select_option(label="Only hits")
+        page.get_by_label("Lines shown").select_option(label="Only matches")
         expect(page.locator(".log-rows .log-row")).to_have_count(3)
         page.get_by_role("searchbox").fill("step 27[0-9]{2}$")
         page.get_by_role("button", name="Regular expression").click()
@@ -98,7 +98,7 @@ def test_hits_are_shown_with_lines_around_them(browser: Browser, server: UiServe
         # A search is turned into a filter.
         page.get_by_role("searchbox").press("Enter")
         expect(page.locator(".log-count")).to_contain_text("100 hits")
-        page.get_by_label("Lines shown").select_option(label="Hits ± 1 lines")
+        page.get_by_label("Lines shown").select_option(label="± 1 lines")
         expect(page.locator(".log-foot")).to_contain_text("104 lines shown")
         expect(page).to_have_url(re.compile("context=1"))
         page.get_by_role("searchbox").press("Escape")

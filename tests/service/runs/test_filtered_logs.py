@@ -44,8 +44,9 @@ Start = Callable[..., tuple[str, list[str], Path]]
 
 
 @pytest.fixture
-def start(client: Client, executor: ScriptedExecutor) -> Start:
+def start(client: Client, executor: ScriptedExecutor) -> Iterator[Start]:
     """Starts a job whose instances print texts; returns its id, the names of its instances and its folder."""
+    roots: list[Path] = []
 
     def started(*texts: str) -> tuple[str, list[str], Path]:
         job_id = client.create(job_body(ComputeResource={"EcsSpec": "local", "EcsCount": len(texts)}))
@@ -54,9 +55,12 @@ def start(client: Client, executor: ScriptedExecutor) -> Start:
         names = [each["Name"] for each in client.get(f"/trainingjobs/{job_id}")["Instances"]]
         for name, text in zip(names, texts, strict=True):
             executor.print(root, name, text)
+        roots.append(root)
         return job_id, names, root
 
-    return started
+    yield started
+    for root in roots:
+        executor.succeed(root)
 
 
 def filtered(client: Client, job_id: str, **query: Any) -> dict[str, Any]:
@@ -166,6 +170,16 @@ def test_lines_of_instances_are_in_the_order_in_which_they_were_written(client: 
     lines = client.get(f"/runs/{job_id}/log", lines=1000)["lines"]
     assert [line["text"].split()[-1] for line in lines] == [f"{n:03}" for n in range(120) for _ in names]
     assert [line["time"] for line in lines] == sorted(line["time"] for line in lines)
+
+
+def test_a_traceback_stays_with_its_line(client: Client, start: Start) -> None:
+    job_id, names, root = start("", "")
+    for rank, name in enumerate(names):
+        text = f"12:00:00,{5 + rank}00 ERROR {rank}\n" + "".join(f"  {rank} {n}\n" for n in range(8))
+        Sandbox(root).log_file(name).write_text(text)
+        Sandbox(root).times_file(name).write_text(f"1767268801.0 {len(text)}\n")
+    lines = client.get(f"/runs/{job_id}/log")["lines"]
+    assert [names.index(line["instance"]) for line in lines] == [0] * 9 + [1] * 9
 
 
 def test_lines_of_running_instances_are_in_the_order_in_which_they_were_written(

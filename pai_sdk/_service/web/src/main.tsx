@@ -19,6 +19,7 @@ const List = loaded(async () => (await import("./views/list.tsx")).List);
 const VIEWS = {
   list: List,
   curves: loaded(async () => (await import("./views/curves.tsx")).Curves),
+  compare: loaded(async () => (await import("./views/compare.tsx")).Compare),
   hparams: loaded(async () => (await import("./views/hparams.tsx")).Hparams),
   media: loaded(async () => (await import("./views/media.tsx")).Media),
   queue: loaded(async () => (await import("./views/queue.tsx")).Queue),

@@ -153,7 +153,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         {(place.search || filter) && (
           <select aria-label={t("Lines shown")} value={filter ? String(filter.context) : ""} onChange={(event) => showAround(event.currentTarget.value)}>
             <option value="">{t("All lines")}</option>
-            {[...new Set([...AROUND, ...(filter ? [String(filter.context)] : [])])].map((n) => <option key={n} value={n}>{n === "0" ? t("Only hits") : t("Hits ± {n} lines", { n })}</option>)}
+            {[...new Set([...AROUND, ...(filter ? [String(filter.context)] : [])])].map((n) => <option key={n} value={n}>{n === "0" ? t("Only matches") : t("± {n} lines", { n })}</option>)}
           </select>
         )}
         <select aria-label={t("Level")} value={levelName.value} onChange={(event) => change({ level: event.currentTarget.value })}>
@@ -181,7 +181,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         <button aria-pressed={options.wraps} onClick={() => set({ wraps: !options.wraps })}>{t("Wrap")}</button>
         {isOpen && <button aria-pressed={place.isFollowing} onClick={() => setFollowing(!place.isFollowing)} title="f">{t("Follow")}</button>}
         <button onClick={() => void saveLog(false)}>{t("Download")}</button>
-        <button aria-label={`${t("Download")} .gz`} title={t("Download compressed")} onClick={() => void saveLog(true)}>.gz</button>
+        <button class="log-gz" aria-label={`${t("Download")} .gz`} title={t("Download compressed")} onClick={() => void saveLog(true)}>.gz</button>
       </div>
       {range && (
         <p class="log-chosen">
@@ -639,8 +639,8 @@ chinese({
   "Download compressed": "下载压缩文件",
   "Lines shown": "显示的行",
   "All lines": "全部行",
-  "Only hits": "仅匹配行",
-  "Hits ± {n} lines": "匹配行 ± {n} 行",
+  "Only matches": "仅匹配行",
+  "± {n} lines": "± {n} 行",
   "Level": "级别",
   "All levels": "全部级别",
   "Errors": "错误",

@@ -42,6 +42,7 @@ export function Picked() {
       {picked.value.length > 0 && (
         <>
           <button class="chip" title={t("Pick none")} onClick={() => pick([])}>{t("{n} picked", { n: picked.value.length })} ✕</button>
+          {picked.value.length > 1 && picked.value.length <= 10 && <a class="button" href={linkTo({ ...address.value, view: "compare" })}>{t("Side by side")}</a>}
           <a class="button" href={linkTo({ ...address.value, view: "curves" })}>{t("Compare curves")}</a>
           <a class="button" href={linkTo({ ...address.value, view: "hparams" })}>{t("Compare hyperparameters")}</a>
           {can("stop") && <button disabled={running.length === 0 || left.value > 0} onClick={() => (asked.value = "stop")}>{t("Stop…")}</button>}
@@ -118,6 +119,7 @@ function nameOf(id: string): string {
 chinese({
   "Pick none": "取消选择",
   "{n} picked": "已选 {n} 个",
+  "Side by side": "并排比较",
   "Compare curves": "比较曲线",
   "Compare hyperparameters": "比较超参数",
   "Stop…": "停止…",
