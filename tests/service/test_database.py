@@ -47,6 +47,9 @@ def test_other_users_cannot_read_the_database(tmp_path: Path) -> None:
 # ---- versions ---------------------------------------------------------------------------------------------
 
 
+ANNOTATIONS = ("job_annotations", "job_stars", "saved_views")
+
+
 def as_the_first_build_left_it(path: Path) -> None:
     """Bring a database back to version 1 of its tables."""
     with sqlite3.connect(path) as connection:
@@ -56,7 +59,14 @@ def as_the_first_build_left_it(path: Path) -> None:
             connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
         connection.execute("ALTER TABLE metrics DROP COLUMN step")
         connection.execute("ALTER TABLE metrics DROP COLUMN instance")
-        for table in ("schema_versions", "algorithm_versions", "algorithms", "job_algorithms", "progress"):
+        for table in (
+            "schema_versions",
+            "algorithm_versions",
+            "algorithms",
+            "job_algorithms",
+            "progress",
+            *ANNOTATIONS,
+        ):
             connection.execute(f"DROP TABLE IF EXISTS {table}")
     connection.close()
 
@@ -72,6 +82,8 @@ def test_the_jobs_of_the_first_build_are_carried_over(start: Callable[..., Any],
     for _ in range(2):  # again, it is up to date
         with start(executor, slots=1) as client:
             assert client.get("/trainingjobs")["TotalCount"] == 3
+            assert client.call("PATCH", f"/runs/{low}/annotations", body={"note": "n", "star": True}).ok
+            assert client.call("PUT", "/views/v", body={"fields": ""}).ok
     with sqlite3.connect(tmp_path / "data" / "service.db") as connection:
         indexes = {row[1] for row in connection.execute("PRAGMA index_list(jobs)")}
         assert {"jobs_by_owner", "jobs_by_turn", "jobs_by_workspace"} <= indexes
