@@ -158,7 +158,7 @@ def test_jobs_are_archived_tagged_and_starred_together(browser: Browser, alice: 
         bar.get_by_role("button", name="Star", exact=True).click()
         for job_id in ids[:2]:
             expect(row(page, job_id).locator(".star")).to_have_attribute("aria-pressed", "true")
-        expect(bar.get_by_role("button", name="Remove the stars")).to_be_visible()
+        expect(bar.get_by_role("button", name="Unstar")).to_be_visible()
         bar.get_by_label("Tag", exact=True).or_(bar.locator("summary", has_text="Tag")).first.click()
         bar.get_by_role("textbox", name="New tag").fill("sweep")
         page.keyboard.press("Enter")

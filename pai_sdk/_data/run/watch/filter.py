@@ -32,10 +32,11 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from typing import Any
 
 from pai_sdk._core.names.hints import did_you_mean, nearest
-from pai_sdk._data.run.watch.records import RunBrief
+from pai_sdk._data.run.watch.records import NOT_ANNOTATED, RunBrief
 from pai_sdk._wire.pai.status import SYNONYMS
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -160,6 +161,16 @@ class _Condition:
     values: tuple[Any, ...]
 
     def holds(self, brief: RunBrief) -> bool:
+        # The result of all runs without annotations is computed once: each list of a service has such a condition.
+        if self.key.group == _ANNOTATION and brief.annotations is NOT_ANNOTATED:
+            return self._holds_without_annotations
+        return self._holds(brief)
+
+    @cached_property
+    def _holds_without_annotations(self) -> bool:
+        return self._holds(RunBrief(""))
+
+    def _holds(self, brief: RunBrief) -> bool:
         is_not = self.operator.startswith("!")
         if not self.key.is_in(brief):
             return is_not

@@ -20,7 +20,7 @@ export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) =>
   };
   return (
     <>
-      <button disabled={isBusy} onClick={() => each((run) => annotate(run, { star }))}>{star ? t("Star") : t("Remove the stars")}</button>
+      <button disabled={isBusy} onClick={() => each((run) => annotate(run, { star }))}>{star ? t("Star") : t("Unstar")}</button>
       {can("annotate") && (
         <>
           <Menu title={t("Tag")}>
@@ -38,7 +38,7 @@ export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) =>
 
 chinese({
   "Star": "收藏",
-  "Remove the stars": "取消收藏",
+  "Unstar": "取消收藏",
   "Tag": "标签",
   "New tag": "新标签",
   "Add": "添加",

@@ -13,7 +13,7 @@ export function Card({ run, columns, head }: { run: Row; columns: readonly Colum
   const duration = columns.find(({ key }) => key === "duration");
   const owner = columns.some(({ key }) => key === "owner") && run.owner;
   const metrics = columns.filter(({ key, text }) => key.startsWith("metrics.") && text(run) !== "").slice(0, METRICS);
-  const others = columns.filter(({ key, text }) => /^(hparams|labels)\./.test(key) && text(run) !== "").slice(0, METRICS - metrics.length);
+  const others = columns.filter(({ key, text }) => /^(hparams\.|labels\.|tags$)/.test(key) && text(run) !== "").slice(0, METRICS - metrics.length);
   return (
     <>
       <div class="card-head">{head}</div>
