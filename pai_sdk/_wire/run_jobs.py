@@ -101,6 +101,33 @@ class JobSummary(ExtensionBody):
     max_runtime_s: int | None
 
 
+class RuleFinding(ExtensionBody):
+    """What a rule has observed. `is_open` is true until it clears, or the attempt ends.
+
+    The evidence: the last `lines` of the log, the `stack` (the innermost frame first), the last `points` of the
+    metric (step and value; text where that is not finite), and `values` by name, such as `quiet_s`.
+    """
+
+    message: str
+    instance: str | None
+    since: float
+    cleared_at: float | None
+    is_open: bool
+    lines: list[str]
+    stack: list[str]
+    points: list[list[float | str | None]]
+    values: dict[str, float | str]
+
+
+class WatchingRule(ExtensionBody):
+    """A rule that watches the job while it runs, with its findings, the newest first."""
+
+    code: str
+    action: str
+    settings: dict[str, Any]
+    findings: list[RuleFinding]
+
+
 class JobOfRun(ExtensionBody):
     """A job, with secrets masked. Times are in seconds since 1970.
 
@@ -125,6 +152,7 @@ class JobOfRun(ExtensionBody):
     owner: str
     sub_status: str
     can: list[str]
+    rules: list[WatchingRule]
     annotations: JobAnnotations | None = None
 
 

@@ -15,7 +15,15 @@ import psutil
 import pytest
 
 from pai_sdk._data.rules.codec import WATCH_VARIABLE, rules_text
-from pai_sdk._data.rules.rules import IdleCpu, NonFiniteMetric, NoProgress, OddRank, ProcessStopped, Rule
+from pai_sdk._data.rules.rules import (
+    RULE_CODES,
+    IdleCpu,
+    NonFiniteMetric,
+    NoProgress,
+    OddRank,
+    ProcessStopped,
+    Rule,
+)
 from pai_sdk._service.settings import Pace
 from tests.service.services import Client, job_body, running_service
 from tests.support.waiting import until
@@ -78,7 +86,17 @@ def test_a_hanging_job_has_one_event(client: Client) -> None:
     job = client.get(f"/trainingjobs/{job_id}")
     assert (job["Status"], job["ReasonCode"]) == ("Running", "NoProgress")
     assert client.get(f"/runs/{job_id}/job")["message"] == job["ReasonMessage"]  # on the page
+    first, *others = client.get(f"/runs/{job_id}/job")["rules"]
+    assert (first["code"], first["action"], first["settings"]["min_s"]) == ("NoProgress", "notify", 3)
+    (finding,) = first["findings"]
+    assert (finding["is_open"], finding["message"]) == (True, job["ReasonMessage"])
+    assert "loss=" in finding["lines"][-1]
+    assert finding["values"]["quiet_s"] >= 3
+    assert {rule["code"] for rule in others} == RULE_CODES - {"NoProgress"}
+    assert not any(rule["findings"] for rule in others)
     stop(client, job_id)
+    client.until(job_id)
+    assert not client.get(f"/runs/{job_id}/job")["rules"][0]["findings"][0]["is_open"]
 
 
 def test_a_job_that_continues_clears_its_event(client: Client, tmp_path: Path) -> None:
@@ -89,6 +107,10 @@ def test_a_job_that_continues_clears_its_event(client: Client, tmp_path: Path) -
     gate.touch()
     until(lambda: any(text.startswith("NoProgress cleared") for text in findings(client, job_id)))
     assert client.get(f"/trainingjobs/{job_id}").get("ReasonCode") is None
+    (rule,) = [rule for rule in client.get(f"/runs/{job_id}/job")["rules"] if rule["findings"]]
+    (finding,) = rule["findings"]
+    assert finding["since"] < finding["cleared_at"]
+    assert not finding["is_open"]
     stop(client, job_id)
 
 

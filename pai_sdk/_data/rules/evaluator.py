@@ -94,10 +94,14 @@ class RuleEvaluator:
     def _finding(self, condition: Condition, status: Any) -> Finding:
         action = self._rules[condition.code].action if condition.code in self._rules else "observe"
         if status == "cleared":
-            return Finding(condition.code, status, condition.message, action, condition.instance)
+            return Finding(
+                condition.code, status, condition.message, action, condition.instance, key=condition.key
+            )
         lines = {name: [*each] for name, each in self._last_lines.items() if each}
         evidence = {**condition.evidence, "last_lines": lines}
-        return Finding(condition.code, status, condition.message, action, condition.instance, evidence)
+        return Finding(
+            condition.code, status, condition.message, action, condition.instance, evidence, condition.key
+        )
 
     # ---- across restarts of the observer ------------------------------------------------------------------
 

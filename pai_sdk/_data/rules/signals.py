@@ -105,6 +105,7 @@ class Finding:
     action: Action
     instance: str | None = None
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    key: str = ""  # of its condition
 
     @property
     def text(self) -> str:

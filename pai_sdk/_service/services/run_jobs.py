@@ -22,6 +22,7 @@ from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.creation import create_dlc_job
 from pai_sdk._service.services.dlc.rerun import changed_job, displayed_request, dlc_job_of
 from pai_sdk._service.services.jobs.failure import job_failure
+from pai_sdk._service.services.jobs.findings import rules_of_job
 from pai_sdk._service.services.jobs.job_table import existing_job
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
 from pai_sdk._service.services.jobs.queueing.waiting import WaitingJob
@@ -118,6 +119,13 @@ def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> Jo
         owner=job.owner,
         sub_status="" if status.is_terminal else job.reason_code or "",
         can=_abilities(principal, job),
+        rules=rules_of_job(
+            context.settings.watch,
+            context.info.data_dir / "jobs" / job.id,
+            job.workspace_id,
+            _request_of(job).environments,
+            job.attempt if status == JobStatus.RUNNING else None,
+        ),
     )
 
 

@@ -33,6 +33,7 @@ from pai_sdk._service.background.metrics import MetricsCollector
 from pai_sdk._service.background.usage import InstanceUse
 from pai_sdk._service.background.watch.job_signals import JobSignals, JobTimes
 from pai_sdk._service.periodic_task import PeriodicTask
+from pai_sdk._service.services.jobs.findings import record_finding
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.progress_figures import OVERALL_PROGRESS, REMAINING_TIME, latest_progress_of
 from pai_sdk._service.state.disk import is_disk_full
@@ -255,6 +256,7 @@ class RuleWatcher:
         self._jobs.add_finding(
             watched.job_id, finding.text, instance=finding.instance, attempt=watched.attempt, reason=reason
         )
+        record_finding(watched.state_file.parent, finding, attempt=watched.attempt, now=time.time())
         if finding.status == "cleared" or finding.action == "observe":
             return
         if finding.action != "notify":

@@ -13,6 +13,7 @@ import { mainTags, useMarks } from "./marks.ts";
 import { Hyperparameters, Summary } from "./summary.tsx";
 import { Table } from "./table.tsx";
 import { UsageOfJob } from "./usage.tsx";
+import { Watched } from "./watched.tsx";
 import { numberOf } from "./values.ts";
 import type { JobDetail, RunDetail, Tag } from "./wire.ts";
 
@@ -35,6 +36,7 @@ export function Overview({ run, job }: { run: RunDetail; job: JobDetail | null }
       </div>
       {scalars.length > 0 && <Charts run={run} job={job} tags={mainTags(run, MOST_CHARTS)} marks={marks} onPick={toLog} />}
       {scalars.length === 0 && !run.is_loading && !job?.failure && <p class="soft">{t("This {run} has no metrics. A training writes them with {call}.", { call: "pai_sdk.report(loss=…)" })}</p>}
+      {job && <Watched rules={job.rules} />}
       {scalars.length > 0 && <Metrics tags={scalars} />}
       {job && can("usage") && <UsageOfJob id={run.id} job={job} />}
       {job && job.instances.length > 0 && <Instances id={run.id} job={job} />}

@@ -74,8 +74,29 @@ export interface JobDetail {
   summary: JobSummary;
   labels: Record<string, string>;
   owner: string;
+  rules?: Rule[];
+  owner?: string | null;
   annotations?: Annotations | null;
   can: string[];
+}
+
+export interface Finding {
+  message: string;
+  instance: string | null;
+  since: number;
+  cleared_at: number | null;
+  is_open: boolean;
+  lines: string[];
+  stack: string[];
+  points: (number | string | null)[][];
+  values: Record<string, number | string>;
+}
+
+export interface Rule {
+  code: string;
+  action: string;
+  settings: Record<string, unknown>;
+  findings: Finding[];
 }
 
 export interface Mark {
