@@ -11,6 +11,7 @@ import { beginList } from "./runs.ts";
 import { onSession } from "./session_key.ts";
 import { beginStream } from "./stream.ts";
 import { beginTheme } from "./theme.ts";
+import { beginTold } from "./told.ts";
 import { SignIn } from "./views/sign_in.tsx";
 import { language } from "./words.ts";
 import "./style.css";
@@ -94,6 +95,7 @@ async function enter(): Promise<void> {
     return again();
   }
   beginStream();
+  if (about.value?.kind === "service") beginTold();
 }
 
 function again(): void {

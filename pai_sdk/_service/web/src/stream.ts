@@ -41,6 +41,7 @@ const others = new Map<string, { topics: string[]; at: number }>();
 let channel: BroadcastChannel | undefined;
 let cursor = "";
 let leading: AbortController | undefined; // ends the leadership
+let isReader = false;
 let reading: AbortController | undefined; // ends one connection
 
 /** Calls `handler` with the messages of a topic (`runs`, `scalars:RUN:TAG`, `log:RUN`) until the result is called. */
@@ -62,6 +63,11 @@ export function follow(topic: string, handler: Handler): () => void {
 /** A part of a topic's name. */
 export function topicPart(text: string): string {
   return encodeURIComponent(text);
+}
+
+/** Whether this tab reads the stream, and the others get its messages. */
+export function readsStream(): boolean {
+  return isReader;
 }
 
 export function beginStream(): void {
@@ -110,7 +116,8 @@ function lead(): void {
   const work = async (): Promise<void> => {
     if (ending.signal.aborted) return;
     tell({ kind: "who", tab });
-    await readUntil(ending.signal);
+    isReader = true;
+    await readUntil(ending.signal).finally(() => (isReader = false));
   };
   if (navigator.locks) navigator.locks.request("pai-ui-stream", { signal: ending.signal }, work).catch(() => undefined);
   else void work();

@@ -4,6 +4,7 @@ import { field, linkTo, withoutRun } from "../address.ts";
 import { duration } from "../format.ts";
 import { about, can } from "../place.ts";
 import { lostSince } from "../stream.ts";
+import { ToldJobs } from "./bell.tsx";
 import { setTheme, theme, type Theme } from "../theme.ts";
 import { UserMenu } from "./user_menu.tsx";
 import { chinese, language, setLanguage, t } from "../words.ts";
@@ -28,6 +29,7 @@ export function Head() {
           </a>
         ))}
       </nav>
+      <ToldJobs />
       <Connection />
       <button class="plain" title={themes[theme.value]} aria-label={themes[theme.value]} onClick={() => setTheme(THEMES[theme.value])}>
         {SIGNS[theme.value]}

@@ -10,6 +10,7 @@ import { Notice } from "../parts/basics.tsx";
 import { about, can } from "../place.ts";
 import { list, type RunList } from "../runs.ts";
 import { follow } from "../stream.ts";
+import { title } from "../told.ts";
 import { chinese, t } from "../words.ts";
 import { useAnswer } from "./job/answer.ts";
 import { CurvesTab } from "./job/curves_tab.tsx";
@@ -46,8 +47,8 @@ export function Job({ id }: { id: string }) {
   const name = run.value?.name ?? id;
   const status = job.value?.status ?? run.value?.status;
   useEffect(() => {
-    document.title = `${name}${status ? ` · ${status}` : ""} · pai`;
-    return () => void (document.title = "pai");
+    title.value = `${name}${status ? ` · ${status}` : ""} · pai`;
+    return () => void (title.value = "pai");
   }, [name, status]);
 
   const refusal = job.refusal ?? run.refusal;

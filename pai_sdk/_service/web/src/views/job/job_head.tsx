@@ -6,6 +6,7 @@ import { colourOf } from "../../colours.ts";
 import { duration, moment } from "../../format.ts";
 import { Star } from "../../parts/annotations.tsx";
 import { Age, copyText, Status } from "../../parts/basics.tsx";
+import { Bell } from "../../parts/bell.tsx";
 import { can, type Can } from "../../place.ts";
 import { said } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
@@ -120,6 +121,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
   const stopping = !isOver && (isStopping || job.status === "Terminating");
   return (
     <div class="buttons">
+      {!isOver && <Bell jobs={[{ id, name }]} />}
       {may("stop") && !isOver && (
         <button class="danger" aria-disabled={stopping} aria-live="polite" onClick={() => !stopping && setAsking("stop")}>{stopping ? t("Stopping …") : t("Stop")}</button>
       )}
