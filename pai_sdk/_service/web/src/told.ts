@@ -9,6 +9,7 @@ import { effect, signal } from "@preact/signals";
 import { address, go } from "./address.ts";
 import { ask, Refusal } from "./api.ts";
 import { about } from "./place.ts";
+import { statusText } from "./service_texts.ts";
 import { follow, readsStream } from "./stream.ts";
 import { chinese, t } from "./words.ts";
 
@@ -98,7 +99,7 @@ async function check(id: string): Promise<void> {
     const job = await ask<JobState>("job", { run: id });
     const findings = (job.rules ?? []).flatMap(({ code, findings }) => findings.map((finding) => ({ code, ...finding })));
     const found = findings.find(({ is_open, since }) => is_open && since > known.since);
-    if (job.ended_at !== null) await once(id, `${SIGNS[job.status] ?? "■"} ${t("{name} ended: {status}", { name: known.name, status: job.status })}`);
+    if (job.ended_at !== null) await once(id, `${SIGNS[job.status] ?? "■"} ${t("{name} ended: {status}", { name: known.name, status: statusText(job.status) })}`);
     else if (found) await once(id, `⚠ ${known.name}: ${found.code}`, found.message, found.since);
   } catch (error) {
     if (error instanceof Refusal && error.status === 404) watch([{ id, name: "" }], false); // it was deleted

@@ -6,6 +6,7 @@ import { linkTo } from "../address.ts";
 import { ask } from "../api.ts";
 import { bytes, duration, number } from "../format.ts";
 import { Age, Status } from "../parts/basics.tsx";
+import { said } from "../service_texts.ts";
 import { follow } from "../stream.ts";
 import { chinese, t } from "../words.ts";
 import { useAnswer } from "./job/answer.ts";
@@ -85,7 +86,7 @@ function Parts({ queue }: { queue: Queue }) {
     <>
       <p role="status">
         {t("{n} running, {m} waiting.", { n: started.length, m: queued.length })}
-        {hasUsers && mine[0] && ` ${t("Your next job, {name}:", { name: mine[0].name })} ${mine[0].reason}`}
+        {hasUsers && mine[0] && ` ${t("Your next job, {name}:", { name: mine[0].name })} ${said(mine[0].reason)}`}
       </p>
       <Capacity queue={queue} />
       {hasUsers && !isAll && <p class="soft">{t("In use by the jobs that you can see.")}</p>}
@@ -97,7 +98,7 @@ function Parts({ queue }: { queue: Queue }) {
               <td class="number">{job.position}</td>
               <th scope="row"><JobLink job={job} /></th>
               {hasUsers && <td>{named(job.owner)}</td>}
-              <td class="queue-reason">{job.reason}</td>
+              <td class="queue-reason">{said(job.reason)}</td>
               <td>{amounts(job.needs)}</td>
               <td><Age time={job.created_at} /></td>
             </tr>

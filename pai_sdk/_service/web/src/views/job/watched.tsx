@@ -1,6 +1,7 @@
 // The rules that watch a job, with what they have observed: open findings first, each with its evidence.
 import { duration, moment, number } from "../../format.ts";
 import { Age, Notice } from "../../parts/basics.tsx";
+import { said } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
 import type { Finding, Rule } from "./wire.ts";
 
@@ -50,7 +51,7 @@ function One({ code, finding, isOpen = false }: { code: string; finding: Finding
   const curve = points.map(([step, value]) => `${step ?? "?"}: ${typeof value === "number" ? number(value) : value}`).join("  ");
   return (
     <>
-      <strong>{code}</strong> {message}
+      <strong>{code}</strong> {said(message)}
       <div class="soft">
         {instance && `${instance} · `}
         {isOpen ? t("since") : ""} <Age time={since} />

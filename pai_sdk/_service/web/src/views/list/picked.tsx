@@ -47,7 +47,7 @@ export function Picked() {
           <a class="button" href={linkTo({ ...address.value, view: "curves" })}>{t("Compare curves")}</a>
           <a class="button" href={linkTo({ ...address.value, view: "hparams" })}>{t("Compare hyperparameters")}</a>
           {can("stop") && <button disabled={running.length === 0 || left.value > 0} onClick={() => (asked.value = "stop")}>{t("Stop…")}</button>}
-          {about.value?.kind === "service" && running.length > 0 && <Bell jobs={running.map((id) => ({ id, name: nameOf(id) }))} />}
+          {about.value?.kind === "service" && runningOf(picked.value).length > 0 && <Bell jobs={runningOf(picked.value).map((id) => ({ id, name: nameOf(id) }))} />}
           {can("delete") && <button disabled={changeable.length === 0 || left.value > 0} onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
           {about.value?.kind === "service" && <AnnotatePicked each={(call) => void each(picked.value, call)} isBusy={left.value > 0} />}
           {left.value > 0 && <span class="soft" role="status">{t("{n} jobs left", { n: left.value })}</span>}

@@ -11,6 +11,7 @@ import { Age, Status } from "../../parts/basics.tsx";
 import { isPhone } from "../../parts/clock.ts";
 import { about } from "../../place.ts";
 import { listOf, names, pick, picked, sort } from "../../runs.ts";
+import { said } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
 import { Card } from "./card.tsx";
 import { isOver, type Column, widthOf } from "./columns.ts";
@@ -183,7 +184,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
                 <td class="pick">{pickBox(run, tab)}</td>
                 <td class="name">{name(run, tab)}</td>
                 {run.group && <td colSpan={hasStatus ? 2 : 1} title={progressText(run.group)}>{progressText(run.group)}</td>}
-                {!run.group && hasStatus && <td title={run.waits_for ?? run.sub_status}><Status status={run.status} place={run.queue_place} /></td>}
+                {!run.group && hasStatus && <td title={said(run.waits_for ?? run.sub_status ?? "")}><Status status={run.status} place={run.queue_place} /></td>}
                 {!run.group && <td class="soft"><Age time={run.created_at ?? run.updated_at} /></td>}
                 {columns.map((column) => <Cell key={column.key} column={column} run={run} />)}
                 <td />
