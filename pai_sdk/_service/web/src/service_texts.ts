@@ -92,8 +92,6 @@ chinese({
   "≈The next attempt starts at {1}.": "下一次尝试将于 {1} 开始。",
   "≈The job is about to start.": "作业即将启动。",
   "≈The job waits for its turn: the user with the smallest share of the service is next.": "作业在等待轮到它：占用份额最小的用户优先。",
-  "≈The job waits behind {1} of the same user.": "作业排在同一用户的 {1} 之后。",
-  "≈The job is about to start.": "作业即将启动。",
   "≈Instance {1} ended with exit code {2}.": "实例 {1} 以退出码 {2} 结束。",
   "≈Instance {1} was ended by signal {2} (exit code {3}).": "实例 {1} 被信号 {2} 结束（退出码 {3}）。",
   "≈Instance {1} was killed (exit code 137, SIGKILL), most likely by the kernel since memory ran out: use a smaller batch or a larger instance.": "实例 {1} 被终止（退出码 137，SIGKILL），很可能是内存不足：请减小批大小或使用更大的实例。",

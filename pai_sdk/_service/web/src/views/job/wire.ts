@@ -75,7 +75,6 @@ export interface JobDetail {
   labels: Record<string, string>;
   owner: string;
   rules?: Rule[];
-  owner?: string | null;
   annotations?: Annotations | null;
   can: string[];
 }
