@@ -8,6 +8,7 @@ from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
+from urllib.parse import quote
 
 from pai_sdk._client import submission
 from pai_sdk._client.backend.backends import Backends
@@ -564,7 +565,9 @@ class Session(Aliased):
             >>> Session.embedded().new_page_link()  # doctest: +SKIP
             'http://127.0.0.1:40213/ui/#code=3vR…'
         """
-        return self._backends.service.new_page_link(job_id)
+        link = self._backends.service.new_page_link(job_id)
+        # Code for notebooks, which the page offers to copy, then uses the same profile.
+        return f"{link}&profile={quote(self.settings.profile)}" if self.settings.profile else link
 
     def close(self) -> None:
         """Close all connections. Jobs continue, and a session that is used again connects again."""

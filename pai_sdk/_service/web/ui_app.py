@@ -127,7 +127,7 @@ class UiServer:
 def _page_settings(settings: UiSettings, port: int) -> PageSettings:
     return PageSettings(
         kind="folder",
-        title=str(settings.logdir),
+        title=str(settings.logdir.absolute() if isinstance(settings.logdir, Path) else settings.logdir),
         command=shlex.join(["pai-sdk", "ui", str(settings.logdir)]),
         endpoint=_url(settings, port),
         port=port,

@@ -70,12 +70,16 @@ async function useSession(isIn: boolean): Promise<void> {
   if (!isSame) location.reload();
 }
 
+// The profile of the settings with which the link was made: code for notebooks has it.
+const PROFILE = "pai-ui-profile";
+
 /** Signs in with the code of the address, if there is one; returns whether it has. */
 async function useCode(): Promise<boolean> {
-  const { code } = address.value;
+  const { code, profile = "" } = address.value;
   if (!code) return false;
   refused.value = "";
-  change({ code: "" }, { replace: true }); // it works once, and is of no use in the history
+  localStorage.setItem(PROFILE, profile);
+  change({ code: "", profile: "" }, { replace: true }); // it works once, and is of no use in the history
   try {
     await signIn(code);
     return true;
@@ -89,7 +93,9 @@ async function enter(): Promise<void> {
   const asked = ask<About>("about");
   beginList(); // beside it
   try {
-    about.value = await asked;
+    const found = await asked;
+    const profile = localStorage.getItem(PROFILE) ?? "";
+    about.value = found.session && /^[\w.-]+$/.test(profile) ? { ...found, session: `Session(profile="${profile}")` } : found;
   } catch (error) {
     if (error instanceof Refusal && error.status === 401) return;
     return again();

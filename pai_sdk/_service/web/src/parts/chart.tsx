@@ -57,7 +57,9 @@ export const cursor = signal<{ x: number; group: string; chart?: object; top?: n
 
 const SIGNS = { info: "◆", good: "✓", warn: "!", bad: "✕" };
 const NONE: readonly Mark[] = [];
-const MANY = 200; // curves; above, a chart is drawn once a second at most, below four times
+const MANY = 200; // curves; above, they are drawn more faintly
+const PAUSE_MS = 250; // at least, between two drawings of new points
+const REST = 4; // and so many times as long as the last drawing took
 const NEAR = 24; // pixels
 const DOUBLE_CLICK_MS = 250; // which shows all of x, and picks nothing
 const MOST_ROWS = 12; // of the text at the cursor
@@ -145,6 +147,7 @@ class Drawing implements ChartHandle {
   private ticksY: Tick[] = [];
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private drawnAt = 0;
+  private tookMs = 0;
   private drawn: unknown[] = [];
   private picking: ReturnType<typeof setTimeout> | undefined;
   private pressedAt = NaN; // where the mouse was pressed
@@ -200,8 +203,7 @@ class Drawing implements ChartHandle {
   changed(atOnce: boolean): void {
     if (this.wanted().every((one, at) => one === this.drawn[at])) return;
     clearTimeout(this.waiting);
-    const pause = this.props().curves.length > MANY ? 1000 : 250;
-    const wait = this.drawnAt + pause - performance.now();
+    const wait = this.drawnAt + Math.max(PAUSE_MS, REST * this.tookMs) - performance.now();
     if (atOnce || wait <= 0) this.draw();
     else this.waiting = setTimeout(() => this.draw(), wait);
   }
@@ -275,6 +277,7 @@ class Drawing implements ChartHandle {
     this.drawMarks(ctx);
     this.box.dataset.curves = String(this.props().curves.length); // which are drawn now, for tests and measurements
     this.show(highlighted.peek(), cursor.peek());
+    this.tookMs = performance.now() - this.drawnAt;
   }
 
   // The part of x, the values in it, and what their names need of the width.

@@ -2,8 +2,8 @@
 //
 //   question (runs, x axis, zoom, smoothing) + metrics on the screen --> requests of a few metrics --> a signal each
 //
-// A new question is asked at once; for new points of runs, the service is asked once a second above 200 curves, four
-// times below. Charts keep what they have until the new answer is there.
+// A new question is asked at once; for new points of runs, the service is asked four times a second, or less often if
+// its answers take long. Charts keep what they have until the new answer is there.
 import { signal, type Signal } from "@preact/signals";
 import { askColumns, Refusal } from "../api.ts";
 import type { Curve } from "../parts/curve_data.ts";
@@ -23,7 +23,8 @@ interface Entry {
 
 const MOST_TAGS = 6;
 const CURVES_A_REQUEST = 1000;
-const MANY = 200;
+const PAUSE_MS = 250;
+const REST = 2; // times as long as the last answer took
 const KEPT = 60; // answers
 const BUSY_STATUS = 503;
 const RETRY_MS = 2000;
@@ -44,6 +45,7 @@ export class Answers {
   private asking: AbortController | undefined;
   private waiting: ReturnType<typeof setTimeout> | undefined;
   private askedAt = 0;
+  private tookMs = 0;
   private mostTags = MOST_TAGS;
   private isEnded = false;
 
@@ -98,16 +100,18 @@ export class Answers {
     const due = [...this.wanted].filter((tag) => this.entry(tag).key !== key || this.entry(tag).version !== version);
     const fresh = due.filter((tag) => this.entry(tag).key !== key);
     if (due.length === 0) return;
-    const pause = this.askedAt + (question.runs.length > MANY ? 1000 : 250) - Date.now();
+    const pause = this.askedAt + Math.max(PAUSE_MS, REST * this.tookMs) - Date.now();
     if (fresh.length === 0 && pause > 0) return this.later(pause);
     const most = Math.max(1, Math.min(this.mostTags, Math.floor(CURVES_A_REQUEST / Math.max(1, question.runs.length))));
     const tags = (fresh.length > 0 ? fresh : due).slice(0, most);
     if (fresh.length <= tags.length) this.askedAt = Date.now();
+    const begun = Date.now();
     const { signal: ending } = (this.asking = new AbortController());
     let pauseAfter = 0;
     try {
       const found = readAnswers(await askColumns("compare", { body: { ...this.body(question), tags }, signal: ending }), this.names);
       if (ending.aborted) return;
+      this.tookMs = Date.now() - begun;
       this.note(found, this.body(question));
       for (const answer of found) this.change(answer.tag, { answer, error: "", isWaiting: false }, key, version);
     } catch (error) {

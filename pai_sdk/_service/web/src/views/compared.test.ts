@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { Column, Columns } from "../columns.ts";
-import { conditionOf, filteredTags, orderedTags, pythonOf, readAnswers, readLimits, rounded, sections, writeLimits, type Question } from "./compared.ts";
+import { conditionOf, filteredTags, isOfService, orderedTags, pythonOf, readAnswers, readLimits, rounded, sections, writeLimits, type Question } from "./compared.ts";
 
 const names = { label: (id: string) => `run ${id}`, colour: () => "red" };
 const question: Question = { runs: ["a", "b"], x: "step", buckets: 250, smooth: 0, group_by: [], last: true, precision: "single" };
@@ -60,14 +60,16 @@ test("zooms are written in few digits, and exactly enough", () => {
 });
 
 test("the same chart in Python", () => {
-  const code = { session: "", place: "runs", filter: "loss<1", question, picked: [], tag: "loss", logY: false };
+  const code = { session: "", place: "runs", filter: "loss<1", runs: undefined, question, tag: "loss", logY: false };
   assert.equal(
     pythonOf(code),
     'from pai_sdk import RunManager\n\nwith RunManager("runs") as manager:\n    manager.wait_until_loaded()\n    picture = manager.compare("loss<1", "loss").plot()\npicture\n',
   );
   const zoomed = { ...question, x: "wall", from: 1, to: 2, smooth: 0.6, group_by: ["hparams.lr"], band: "std" };
-  const text = pythonOf({ ...code, session: 'Session("cn-hangzhou", "1")', question: zoomed, picked: ["a", "b"], logY: true });
+  const text = pythonOf({ ...code, session: 'Session("cn-hangzhou", "1")', question: zoomed, runs: ["a", "b"], logY: true });
   assert.ok(text.includes('manager.compare(["a", "b"], "loss", x="wall", start=1, end=2, smooth=0.6, group_by=["hparams.lr"], band="std").plot(log_y=True)'));
+  assert.ok(pythonOf({ ...code, question: { ...question, x: "metric:tokens" } }).includes('"loss", x="metric:tokens")'));
+  assert.deepEqual(["owner=a loss<1", "labels.owner=a", "loss<1 star=true", "loss<1"].map(isOfService), [true, true, true, false]);
   assert.ok(pythonOf({ ...code, filter: "name=a\u202eb" }).includes('compare("name=a\\u202eb"'));
   assert.ok(text.includes('from pai_sdk import Session\n\nwith Session("cn-hangzhou", "1").watch() as manager:'));
 });

@@ -185,16 +185,21 @@ export function rounded([from, to]: Range): Range {
 export interface Code {
   session: string; // Python that opens the service; empty for a folder
   place: string;
-  filter: string; // used where no runs are picked
+  filter: string;
+  runs: readonly string[] | undefined; // ids in place of the filter
   question: Question;
-  picked: readonly string[];
   tag: string;
   logY: boolean;
 }
 
+/** Whether only the service can read a filter, as it has conditions on what jobs have there. */
+export function isOfService(filter: string): boolean {
+  return /\b(owner|star|tags|note|archived|cost|cause|instance_type|instance_count|sub_status|started|duration|queue_place)[<>=~!]/.test(filter);
+}
+
 /** Python that draws the same chart in a notebook. */
-export function pythonOf({ session, place, filter, question, picked, tag, logY }: Code): string {
-  const runs = picked.length > 0 ? `[${question.runs.map(python).join(", ")}]` : python(filter);
+export function pythonOf({ session, place, filter, runs: ids, question, tag, logY }: Code): string {
+  const runs = ids ? `[${ids.map(python).join(", ")}]` : python(filter);
   const given: [string, string | undefined][] = [
     ["x", question.x === "step" ? undefined : python(question.x)],
     ["start", question.from === undefined ? undefined : String(question.from)],

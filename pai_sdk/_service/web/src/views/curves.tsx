@@ -15,7 +15,7 @@ import { follow } from "../stream.ts";
 import { styleColour } from "../theme.ts";
 import { chinese, t } from "../words.ts";
 import { Answers } from "./answers.ts";
-import { conditionOf, filteredTags, METRIC, orderedTags, pythonOf, sections, type Answer } from "./compared.ts";
+import { conditionOf, filteredTags, isOfService, METRIC, orderedTags, pythonOf, sections, type Answer } from "./compared.ts";
 import { CurveControls } from "./curve_controls.tsx";
 import { Legend } from "./curve_legend.tsx";
 import { bandOf, followWidth, groupBy, hiding, isHidden, isLogX, isLogY, isTrimmed, keepPins, limitsOf, pin, pins, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
@@ -294,7 +294,10 @@ function Files({ tag: name, handle, answers }: { tag: string; handle: { current:
   };
   const python = async (): Promise<string> => {
     const { session, place } = about.value as NonNullable<typeof about.value>;
-    await copyText(pythonOf({ session, place, filter: filter.value, question: answers.body(question.value), picked: picked.value, tag: name, logY: isLogY.value }));
+    const asked = answers.body(question.value);
+    const ids = asked.runs.filter((id) => !isHidden(id));
+    const isList = picked.value.length > 0 || ids.length < asked.runs.length || isOfService(filter.value);
+    await copyText(pythonOf({ session, place, filter: filter.value, runs: isList ? ids : undefined, question: asked, tag: name, logY: isLogY.value }));
     return t("Copied: paste it into a notebook.");
   };
   return (
