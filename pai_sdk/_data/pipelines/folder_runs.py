@@ -31,14 +31,16 @@ class FolderRuns:
         rows = []
         for run_id in self._ids():
             try:
-                rows.append(run_row(run_id, self._records(run_id)))
+                records = self._records(run_id)
+                rows.append(run_row(run_id, records, records.read_run()))
             except (RunNotFoundError, StorageError):
                 continue  # it was just removed, may not be read, or is the run.json of something else
         return sorted(rows, key=lambda row: float(row["created_at"]), reverse=True)[:_MAX_RUNS]
 
     def detail(self, run_id: str) -> dict[str, Any]:
         """Returns a run with its parameters, its steps, and its picture as SVG."""
-        return run_detail(run_id, self._records(run_id))
+        records = self._records(run_id)
+        return run_detail(run_id, records, records.read_run())
 
     def _ids(self) -> Iterator[str]:
         for pattern in _PATTERNS:

@@ -12,15 +12,13 @@ _MAX_STEPS = 2000
 _MAX_TEXT_LENGTH = 2000
 
 
-def run_row(run_id: str, records: RunRecords) -> dict[str, Any]:
+def run_row(run_id: str, records: RunRecords, run: PipelineRunRecord) -> dict[str, Any]:
     """Returns the row of a run: id, pipeline, status, times, and the number of steps."""
-    run = records.read_run()
     return {**_row(run_id, records, run), "steps": len(run.steps)}
 
 
-def run_detail(run_id: str, records: RunRecords) -> dict[str, Any]:
+def run_detail(run_id: str, records: RunRecords, run: PipelineRunRecord) -> dict[str, Any]:
     """Returns a run with its parameters, its steps, and its picture as SVG."""
-    run = records.read_run()
     steps = run.ordered(records.read_steps())
     return {
         **_row(run_id, records, run),

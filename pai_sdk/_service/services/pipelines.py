@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from itertools import groupby
-from operator import attrgetter
+from itertools import islice
 from typing import Any
 
 from sqlalchemy import Row, func, select
 from sqlalchemy.orm import aliased
 
-from pai_sdk._data.pipelines.records import FOLDER_LABEL, PIPELINE_LABEL, RUN_LABEL, STEP_LABEL, RunRecords
+from pai_sdk._data.pipelines.records import (
+    FOLDER_LABEL,
+    PIPELINE_LABEL,
+    RUN_LABEL,
+    STEP_LABEL,
+    PipelineRunRecord,
+    RunRecords,
+)
 from pai_sdk._data.pipelines.rows import run_detail, run_row
 from pai_sdk._data.storage.base import Store
+from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore, path_of_file_uri
 from pai_sdk._data.storage.uri import OssUri
 from pai_sdk._service.identity.principal import Principal
@@ -27,11 +34,12 @@ from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk.errors import InvalidInputError, PaiError, RunNotFoundError
 
 _MAX_RUNS = 200
-_MAX_JOBS = 5000  # of a run
+_MAX_JOBS = 10_000  # in a list, or of a run
 _MAX_STORED = 100  # runs whose state a list reads from storage
 _MAX_STATE_BYTES = 16 << 20  # of a run in storage: any user with access to the bucket can write it
 _MAX_STEP_FILES = 5000
 
+_RUN, _STEP, _PIPELINE, _FOLDER = (aliased(JobLabel) for _ in range(4))
 _STEP_STATUSES = {"success": "succeeded", "failure": "failed", "stopped": "stopped"}
 
 
@@ -49,41 +57,39 @@ class JobPipelines:
 
     def rows(self) -> list[dict[str, Any]]:
         """Returns the newest runs, the newest first."""
-        label = aliased(JobLabel)
         newest = (
-            select(Job.owner, label.value)
-            .join(label, (label.job_id == Job.id) & (label.key == RUN_LABEL))
+            select(Job.owner, _RUN.value)
+            .join(_RUN, (_RUN.job_id == Job.id) & (_RUN.key == RUN_LABEL))
             .where(visible_jobs(self._principal))
-            .group_by(Job.owner, label.value)
+            .group_by(Job.owner, _RUN.value)
             .order_by(func.max(Job.number).desc())
             .limit(_MAX_RUNS)
         )
         with self._context.jobs.database.read() as session:
             keys = [(row.owner, row.value) for row in session.execute(newest)]
+        jobs_of = self._jobs({run_id for _, run_id in keys})
         rows = []
         for number, (owner, run_id) in enumerate(keys):
             self._work.check()
-            jobs = self._jobs(run_id, owner)
-            records = self._records(run_id, jobs) if number < _MAX_STORED else None
-            row = None
-            if records is not None:
-                with suppress(PaiError):
-                    row = {**run_row(run_id, records), "is_stored": True}
-            if row is None and jobs:
-                row = {**_row_of(run_id, jobs), "steps": len(_last_attempts(jobs))}
-            if row is not None:
-                rows.append(row)
+            jobs = jobs_of.get((owner, run_id), [])
+            stored = self._stored(run_id, jobs) if number < _MAX_STORED else None
+            if stored is not None:
+                rows.append({**run_row(run_id, *stored), "is_stored": True})
+            elif jobs:
+                rows.append({**_row_of(run_id, jobs), "steps": len(_last_attempts(jobs))})
         return sorted(rows, key=lambda row: float(row["created_at"]), reverse=True)
 
     def detail(self, run_id: str) -> Mapping[str, Any]:
         """Returns a run with its steps, and its picture if its state is stored; raises `RunNotFoundError`."""
-        jobs = self._jobs(run_id) if "\0" not in run_id else ()  # a NUL is an error in PostgreSQL
+        runs = self._jobs({run_id}) if "\0" not in run_id else {}  # a NUL is an error in PostgreSQL
+        # Users choose labels: a job of another user with the same id of a run is not part of it.
+        jobs = runs.get((self._principal.user, run_id)) or next(iter(runs.values()), [])
         if not jobs:
             raise RunNotFoundError(f"there is no run {run_id[:200]!r} with jobs that you can see", run_id=run_id)
-        records = self._records(run_id, jobs)
-        if records is not None:
+        stored = self._stored(run_id, jobs)
+        if stored is not None and _are_small(stored[0].store.list("steps/")):
             with suppress(PaiError):
-                return {**run_detail(run_id, records), "is_stored": True}
+                return {**run_detail(run_id, *stored), "is_stored": True}
         return {
             **_row_of(run_id, jobs),
             "parameters": {},
@@ -91,36 +97,32 @@ class JobPipelines:
             "svg": "",
         }
 
-    def _jobs(self, run_id: str, owner: str | None = None) -> Sequence[Row[Any]]:
-        """Returns the jobs of a run, the oldest first; without `owner`, those of the user or else of one owner."""
-        run, step, pipeline, folder = (aliased(JobLabel) for _ in range(4))
+    def _jobs(self, run_ids: Collection[str]) -> Mapping[tuple[str, str], Sequence[Row[Any]]]:
+        """Returns the jobs of runs, the oldest first, by owner and id of the run."""
         query = select(
             *(Job.id, Job.owner, Job.status, Job.reason_message, Job.created_at, Job.started_at, Job.ended_at),
-            *(step.value.label("step"), pipeline.value.label("pipeline"), folder.value.label("folder")),
-        ).join(run, (run.job_id == Job.id) & (run.key == RUN_LABEL) & (run.value == run_id))
-        for label, key in ((step, STEP_LABEL), (pipeline, PIPELINE_LABEL), (folder, FOLDER_LABEL)):
+            *(_RUN.value.label("run_id"), _STEP.value.label("step")),
+            *(_PIPELINE.value.label("pipeline"), _FOLDER.value.label("folder")),
+        ).join(_RUN, (_RUN.job_id == Job.id) & (_RUN.key == RUN_LABEL) & _RUN.value.in_(run_ids))
+        for label, key in ((_STEP, STEP_LABEL), (_PIPELINE, PIPELINE_LABEL), (_FOLDER, FOLDER_LABEL)):
             query = query.outerjoin(label, (label.job_id == Job.id) & (label.key == key))
-        query = query.where(visible_jobs(self._principal))
-        if owner is not None:
-            query = query.where(Job.owner == owner)
-        # Users choose labels: a job of another user with the same id of a run is not part of it.
-        order = (Job.owner != self._principal.user, Job.owner, Job.number)
+        query = query.where(visible_jobs(self._principal)).order_by(Job.number.desc()).limit(_MAX_JOBS)
+        found: dict[tuple[str, str], list[Row[Any]]] = {}
         with self._context.jobs.database.read() as session:
-            jobs = session.execute(query.order_by(*order).limit(_MAX_JOBS)).all()
-        return [*next((group for _, group in groupby(jobs, attrgetter("owner"))), ())]
+            for job in reversed(session.execute(query).all()):
+                found.setdefault((job.owner, job.run_id), []).append(job)
+        return found
 
-    def _records(self, run_id: str, jobs: Sequence[Row[Any]]) -> RunRecords | None:
+    def _stored(self, run_id: str, jobs: Sequence[Row[Any]]) -> tuple[RunRecords, PipelineRunRecord] | None:
         """Returns the stored state that the jobs name; None if the user or the service cannot read it."""
         folder = next((job.folder for job in reversed(jobs) if job.folder), "")
         try:
             store = self._open(folder)
-            if store is None:
-                return None
-            sizes = [store.head("run.json").size_bytes, *(file.size_bytes for file in store.list("steps/"))]
-            if sum(sizes) > _MAX_STATE_BYTES or len(sizes) > _MAX_STEP_FILES:
+            if store is None or not _are_small([store.head("run.json")]):
                 return None
             records = RunRecords(store)
-            return records if records.read_run().run_id == run_id else None
+            run = records.read_run()
+            return (records, run) if run.run_id == run_id else None
         except (PaiError, OSError):  # it was deleted, or is the folder of another program
             return None
 
@@ -135,6 +137,11 @@ class JobPipelines:
             # An embedded service is a process of its only user.
             return LocalStore(path_of_file_uri(folder), links="inside")
         return None
+
+
+def _are_small(files: Iterable[StoredFile]) -> bool:
+    sizes = [file.size_bytes for file in islice(files, _MAX_STEP_FILES + 1)]
+    return len(sizes) <= _MAX_STEP_FILES and sum(sizes) <= _MAX_STATE_BYTES
 
 
 def _last_attempts(jobs: Sequence[Row[Any]]) -> list[Row[Any]]:
