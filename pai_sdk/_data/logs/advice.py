@@ -16,8 +16,8 @@ _HINTS = [
     (
         r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|ALLOC_FAILED|NPU out of memory"
         r"|\btorch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED: Out of memory|ResourceExhaustedError.*OOM",
-        "the memory of the GPU ran out: use a smaller batch or shorter sequences, accumulate gradients, train in "
-        "bfloat16, recompute activations (gradient checkpointing), or choose an instance type with larger GPUs",
+        "the memory of the GPU ran out: use a smaller batch, bfloat16 or gradient checkpointing, or an instance "
+        "type with larger GPUs",
     ),
     (
         r"Bus error|out of shared memory|insufficient shared memory"
@@ -29,8 +29,8 @@ _HINTS = [
         r"\bMemoryError\b|Unable to allocate \S+ \S+ for an array|can't allocate memory|Cannot allocate memory"
         r"|std::bad_alloc|java\.lang\.OutOfMemoryError|killed by signal: Killed"
         r"|^\s*(?:\S+: line \d+: .*)?Killed\b",
-        "the memory of the instance ran out: read the data in parts, use a smaller batch or fewer workers of the "
-        "data loader, or choose an instance type with more memory (in a quota: instance_spec.memory)",
+        "the memory of the instance ran out: read the data in parts, use a smaller batch or fewer data loaders, or "
+        "an instance type with more memory",
     ),
     (
         r"No space left on device|Disk quota exceeded",
@@ -64,8 +64,8 @@ _HINTS = [
         r"[Ww]atchdog caught collective operation timeout"
         r"|(?:NCCL|nccl|Gloo|gloo|DistStoreError|TCPStore).*[Tt]imed? ?out"
         r"|[Tt]imed? ?out.*(?:NCCL|nccl|[Bb]arrier|store\b)",
-        "some ranks waited too long for others: look for the rank that ended, hangs or is slower in the logs of "
-        "the other instances; if each rank is fine, raise the timeout of init_process_group",
+        "some ranks waited too long for another one: look for it in the logs of the other instances; if no rank "
+        "failed, raise the timeout of init_process_group",
     ),
     (
         r"\bnccl\w+Error|NCCL (?:error|failure)|DistBackendError",

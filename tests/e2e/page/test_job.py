@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
@@ -66,8 +67,8 @@ def submit(session: Session, source: Path, command: str, *, name: str = "fit", l
     return job
 
 
-def ended(session: Session, source: Path, command: str, **options: object) -> TrainingJob:
-    job = submit(session, source, command, **options)  # type: ignore[arg-type]
+def ended(session: Session, source: Path, command: str, **options: Any) -> TrainingJob:
+    job = submit(session, source, command, **options)
     while not job.status.is_terminal:
         time.sleep(0.05)
         job = session.get_job(job.id)
@@ -228,7 +229,7 @@ def test_the_name_of_a_rerun_follows_its_values(browser: Browser, session: Sessi
 
 
 @pytest.mark.parametrize("options", [{}, {"is_phone": True, "is_dark": True}], ids=["desktop", "phone"])
-def test_everybody_can_use_it(browser: Browser, session: Session, source: Path, options: dict[str, bool]) -> None:
+def test_everybody_can_use_it(browser: Browser, session: Session, source: Path, options: dict[str, Any]) -> None:
     job = ended(session, source, "python chatty.py")
     other = ended(session, source, "python train.py", lr=0.2)
     with signed_in(browser, session, job=job, is_checked=True, **options) as watched:

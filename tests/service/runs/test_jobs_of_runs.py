@@ -109,7 +109,7 @@ def test_advice_of_the_reason_is_no_part_of_the_cause(start: Callable[..., Any])
 
 
 def test_a_summary_says_what_a_job_runs(service: Client) -> None:
-    body = {
+    body: dict[str, Any] = {
         "AlgorithmSpec": {"Image": "python:3.11", "Command": ["python", "train.py", "--api-key", "hunter2"]},
         "Labels": [{"Key": "git-commit", "Value": "1a2b"}, {"Key": "git-dirty", "Value": "true"}],
         "ComputeResource": {"EcsSpec": "ecs.c6.large", "EcsCount": 2},
@@ -124,10 +124,8 @@ def test_a_summary_says_what_a_job_runs(service: Client) -> None:
 def test_a_run_tells_which_parts_it_has(service: Client) -> None:
     silent, loud = ended(service), ended(service, "echo hello")
     with_model = ended(service, "echo 1 > /ml/output/model/a.txt", OutputChannels=outputs(service))
-    parts = {}
-    for job_id in (silent, loud, with_model):
-        until(lambda job_id=job_id: service.call("GET", f"/runs/{job_id}").status_code == 200)
-        parts[job_id] = service.get(f"/runs/{job_id}")["parts"]
+    until(lambda: {silent, loud, with_model} <= {row["id"] for row in service.get("/runs")["runs"]})
+    parts = {job_id: service.get(f"/runs/{job_id}")["parts"] for job_id in (silent, loud, with_model)}
     assert "log" not in parts[silent]
     assert "log" in parts[loud]
     assert "files" in parts[with_model]
