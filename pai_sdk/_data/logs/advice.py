@@ -29,8 +29,8 @@ _HINTS = [
         r"\bMemoryError\b|Unable to allocate \S+ \S+ for an array|can't allocate memory|Cannot allocate memory"
         r"|std::bad_alloc|java\.lang\.OutOfMemoryError|killed by signal: Killed"
         r"|^\s*(?:\S+: line \d+: .*)?Killed\b",
-        "the memory of the instance ran out: read the data in parts, use a smaller batch or fewer data loaders, or "
-        "an instance type with more memory",
+        "the memory of the instance ran out: read the data in parts, use a smaller batch or fewer data loaders, "
+        "or an instance type with more memory",
     ),
     (
         r"No space left on device|Disk quota exceeded",
