@@ -117,7 +117,7 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
 /** Exchanges the code of a link for the cookie and the key of this page. */
 export async function signIn(code: string): Promise<void> {
   const { key } = await ask<{ key: string }>("session", { body: { code } });
-  await keep(key);
+  keep(key);
 }
 
 /** Signs this browser out, in all of its tabs, also while the service does not answer. */

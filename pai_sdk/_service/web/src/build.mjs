@@ -79,7 +79,9 @@ const cssName = `assets/app-${createHash("sha256").update(css).digest("hex").sli
 add(cssName, css, true);
 const scriptName = `assets/${basename(entries.find(([, { entryPoint }]) => entryPoint === "main.tsx")[0])}`;
 const template = readFileSync(join(here, "index.html"), "utf8");
-files.set("index.html", Buffer.from(template.replace("{style}", cssName).replace("{script}", scriptName)));
+// Without these a browser finds each script only in the one before it.
+const preloads = [...first].filter((name) => !scriptName.endsWith(name)).sort().map((name) => `  <link rel="modulepreload" href="assets/${name}">\n`);
+files.set("index.html", Buffer.from(template.replace("{style}", cssName).replace("{preloads}", preloads.join("")).replace("{script}", scriptName)));
 const licences = LIBRARIES.map((name) => {
   const { version } = JSON.parse(readFileSync(join(here, "node_modules", name, "package.json"), "utf8"));
   return `${name} ${version}\n\n${readFileSync(join(here, "node_modules", name, "LICENSE"), "utf8").trim()}\n`;
@@ -94,7 +96,7 @@ else write();
 const inKb = (bytes) => `${(bytes / 1024).toFixed(1)} KB`;
 console.log(`${options.check ? "unchanged" : "built"}: ${inKb(firstBytes)} compressed until the list is shown, ${inKb(allBytes)} in all, ${inKb(gzipBytes)} by gzip`);
 
-// The scripts of the entry, those that it imports at once, and those of the list.
+// The scripts of the entry, which has the list, and those that it imports at once.
 function firstLoaded() {
   const found = new Set();
   const outputs = new Map(entries);
@@ -103,7 +105,7 @@ function firstLoaded() {
     found.add(basename(path));
     for (const { path: other, kind } of outputs.get(path).imports) if (kind === "import-statement") visit(other);
   };
-  for (const [path, { entryPoint }] of entries) if (["main.tsx", "views/list.tsx"].includes(entryPoint)) visit(path);
+  for (const [path, { entryPoint }] of entries) if (entryPoint === "main.tsx") visit(path);
   return found;
 }
 

@@ -8,15 +8,16 @@ import { writeTurning } from "./parts/direction.ts";
 import { Head } from "./parts/head.tsx";
 import { loaded } from "./parts/loaded.tsx";
 import { beginList } from "./runs.ts";
-import { onSession } from "./session_key.ts";
+import { isKept, onSession } from "./session_key.ts";
 import { beginStream } from "./stream.ts";
 import { beginTheme } from "./theme.ts";
 import { beginTold } from "./told.ts";
+import { List as ListView } from "./views/list.tsx";
 import { SignIn } from "./views/sign_in.tsx";
 import { language } from "./words.ts";
 import "./style.css";
 
-const List = loaded(async () => (await import("./views/list.tsx")).List);
+const List = Object.assign(ListView, { load: () => undefined }); // most open this one first
 const VIEWS = {
   list: List,
   curves: loaded(async () => (await import("./views/curves.tsx")).Curves),
@@ -61,7 +62,7 @@ async function begin(): Promise<void> {
   await useCode();
   await enter();
   // A link that is pasted into a tab of the page changes its fragment only; nothing is loaded.
-  effect(() => void (address.value.code && useCode().then((isIn) => isIn && location.reload())));
+  effect(() => void (address.value.code && useCode().then(async (isIn) => isIn && (await isKept, location.reload()))));
 }
 
 /** Shows what another tab has changed: signed in or out, or signed in as someone else. */

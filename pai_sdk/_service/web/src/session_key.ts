@@ -6,6 +6,7 @@ const NAME = "pai-ui-key";
 const SIGNED_IN = "pai-ui-signed-in"; // when; it tells the other tabs
 const crypto = globalThis.crypto?.subtle as SubtleCrypto | undefined;
 
+export let isKept: Promise<void> = Promise.resolve();
 let known: Promise<CryptoKey | string | undefined> | undefined;
 let clockMs = 0; // how much the clock of the service is ahead of ours
 
@@ -26,10 +27,11 @@ export async function isWorthAgain(date: string | null): Promise<boolean> {
   return (await (known = read())) !== undefined;
 }
 
-/** Keeps the key of a new session. */
-export async function keep(key: string): Promise<void> {
-  known = Promise.resolve(await put(key));
-  localStorage.setItem(SIGNED_IN, String(Date.now()));
+/** Uses the key of a new session at once; `isKept` is when it is stored, for the next page and the other tabs. */
+export function keep(key: string): void {
+  let use: (key: CryptoKey | string) => void;
+  known = new Promise((resolve) => (use = resolve));
+  isKept = put(key, (sealed) => use(sealed)).then(() => localStorage.setItem(SIGNED_IN, String(Date.now())));
 }
 
 /** Forgets the key, also in the other tabs. */
@@ -45,12 +47,14 @@ export function onSession(then: (isIn: boolean) => void): void {
   window.addEventListener("storage", (event) => event.key === SIGNED_IN && then(Boolean(event.newValue)));
 }
 
-async function put(key: string): Promise<CryptoKey | string> {
+async function put(key: string, onSealed?: (key: CryptoKey | string) => void): Promise<CryptoKey | string> {
   if (!crypto) {
     localStorage.setItem(NAME, key);
+    onSealed?.(key);
     return key;
   }
   const sealed = await crypto.importKey("raw", new TextEncoder().encode(key), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
+  onSealed?.(sealed);
   await stored((keys) => keys.put(sealed, NAME)).catch(() => undefined); // without storage the key lasts as long as this tab
   localStorage.removeItem(NAME);
   return sealed;

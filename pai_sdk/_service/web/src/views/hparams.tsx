@@ -11,6 +11,7 @@ import { type Axis, axisOf, ranks, typed, withRange, written } from "./hparams/a
 import { Parallel } from "./hparams/parallel.tsx";
 import { Scatter } from "./hparams/scatter.tsx";
 import { FACTS, quoted } from "./list/columns.ts";
+import { FilterBox } from "./list/filter_box.tsx";
 import "./hparams.css";
 
 interface Differing {
@@ -95,7 +96,7 @@ export function Hparams() {
           </select>
         </label>
         <span class="soft">{t("{n} {runs}", { n: ids.length })}</span>
-        {filter.value && <button onClick={() => change({ q: "" })}><code>{filter.value}</code> ✕</button>}
+        <FilterBox />
       </div>
       {problem.value && <Notice kind="bad">{problem.value}</Notice>}
       {list.value && ids.length === 0 && <Notice>{t("No {run} matches this filter.")}</Notice>}

@@ -8,6 +8,7 @@ import { count } from "../format.ts";
 import { Copyable, Notice } from "../parts/basics.tsx";
 import { asksMedia, listOf, names, question, shown } from "../runs.ts";
 import { chinese, t } from "../words.ts";
+import { FilterBox } from "./list/filter_box.tsx";
 import { Histogram } from "./media/histogram.tsx";
 import { rangeOf, type Range } from "./media/heat.ts";
 import { itemAt, KINDS, mergedTags, readChoice, writeChoice, type Choice, type Item, type Kind, type RunMedia, type RunPart } from "./media/media_data.ts";
@@ -34,7 +35,7 @@ export function Media() {
   if (!isRead && asksMedia.value && listOf.value === question()) setRead(true);
   return (
     <main class="media">
-      <h1>{t("Media")}</h1>
+      <div class="tools"><h1>{t("Media")}</h1><FilterBox /></div>
       {isRead && shown.value.length === 0 && <Notice>{t("No {run} matches this filter.")}</Notice>}
       {!isRead && <p class="soft" aria-live="polite">{t("Loading …")}</p>}
       {isRead && shown.value.length > 0 && <MediaOf runs={shown.value} />}

@@ -22,6 +22,7 @@ import { Value, Warning } from "./value.tsx";
 
 const [ROW, CARD] = [34, 88]; // pixels, as in list.css
 const MORE = 10; // rows above and below the screen
+const [FIRST_MORE, DRAWN_MS] = [1, 300]; // the first drawing has fewer, so that it is there sooner
 const STEP = 4; // rows are exchanged after so many were scrolled over
 const MOST_PICKED = 200; // at once; the address has their names
 const PICK_PIXELS = 36; // the column of the boxes, as in list.css
@@ -30,7 +31,8 @@ const FALLING = /^(created|started|updated|ended|duration|cost)$|\.max$/; // key
 export function Rows({ columns }: { columns: readonly Column[] }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
-  const size = useSignal({ width: 800, height: 800 });
+  const more = useSignal(FIRST_MORE);
+  const size = useSignal({ width: innerWidth, height: innerHeight });
   const current = useSignal("");
   const anchor = useRef({ id: "", offset: 0, of: "" }); // the first run on the screen, which live changes keep there
   const lastPicked = useRef("");
@@ -39,8 +41,8 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const hasStatus = runs.some((run) => run.status);
   const height = isPhone.value ? CARD : ROW;
   const at = current.value ? runs.findIndex((run) => run.id === current.value) : -1;
-  const first = Math.floor(top.value / height / STEP) * STEP - MORE;
-  const last = first + Math.ceil(size.value.height / height) + 2 * MORE + STEP;
+  const first = Math.floor(top.value / height / STEP) * STEP - more.value;
+  const last = first + Math.ceil(size.value.height / height) + 2 * more.value + STEP;
   const segments = segmentsOf(runs.length, first, last, at);
   const tabbable = at >= 0 ? current.value : runs[Math.max(0, Math.floor(top.value / height))]?.id;
   const widths = useMemo(() => untracked(() => widthsOf(runs, columns)), [columns, runs]);
@@ -56,7 +58,9 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
       if (isElsewhere && !event.defaultPrevented && "jk".includes(event.key) && !event.ctrlKey && !event.metaKey) move(event);
     };
     document.addEventListener("keydown", onKey);
+    const drawing = setTimeout(() => (more.value = MORE), DRAWN_MS);
     return () => {
+      clearTimeout(drawing);
       watcher.disconnect();
       document.removeEventListener("keydown", onKey);
     };
