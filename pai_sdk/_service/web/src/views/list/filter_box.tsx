@@ -5,7 +5,7 @@ import { change } from "../../address.ts";
 import { filter, list, listError } from "../../runs.ts";
 import { Notice } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
-import { suggestions } from "./suggest.ts";
+import { remember, suggestions } from "./suggest.ts";
 
 export function FilterBox() {
   const typed = useSignal(filter.value);
@@ -22,6 +22,7 @@ export function FilterBox() {
     document.addEventListener("keydown", onKey);
     return () => document.removeEventListener("keydown", onKey);
   }, []);
+  useEffect(() => list.value && remember(list.value), [list.value]);
   const suggested = isOpen.value ? suggestions(typed.value, list.value) : [];
 
   const apply = (text: string): void => {

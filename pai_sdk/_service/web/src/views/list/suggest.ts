@@ -33,9 +33,21 @@ const PLAIN: Readonly<Record<string, readonly [operators: string[], values: stri
   cost: [NUMBER, []],
 };
 const OF_JOBS = ["owner", "instance_type", "instance_count", "cause", "sub_status", "tags", "note", "star", "archived"];
-const WITH_VALUES = ["status", "name", "owner", "instance_type", "sub_status", "tags"]; // whose values are suggested
+const LASTING = ["owner", "instance_type", "tags"]; // whose values are suggested although the list has them no more
+const WITH_VALUES = ["status", "name", "sub_status", ...LASTING]; // whose values are suggested
 const MOST = 8;
 const MOST_VALUES = 1000; // different ones of a hyperparameter that are looked at
+
+const remembered = new Map<string, Set<unknown>>();
+
+/** Keeps the values of a list for later ones: those of a filter have the values that the filter names. */
+export function remember({ runs }: RunList): void {
+  for (const key of LASTING) {
+    const values = remembered.get(key) ?? new Set();
+    remembered.set(key, values);
+    for (const run of runs) for (const value of [run[key as keyof Run]].flat()) if (value && values.size < MOST_VALUES) values.add(value);
+  }
+}
 
 /** The text with its last word replaced by each suggestion. */
 export function suggestions(text: string, list: RunList | undefined): string[] {
@@ -74,9 +86,9 @@ function valuesOf(key: string, list: RunList | undefined): string[] {
   const name = quotedName.replace(/^"(.*)"$/, "$1");
   for (const run of list?.runs ?? []) {
     const value = group ? { hparams: run.hparams, labels: run.labels }[group]?.[name] : WITH_VALUES.includes(key) ? run[key as keyof Run] : undefined;
-    for (const one of Array.isArray(value) ? value : [value]) if (one !== undefined && one !== null && values.size < MOST_VALUES) values.add(String(one));
+    for (const one of [value].flat()) if (one !== undefined && one !== null && values.size < MOST_VALUES) values.add(String(one));
   }
-  for (const value of PLAIN[key]?.[1] ?? []) values.add(value);
+  for (const value of [...(PLAIN[key]?.[1] ?? []), ...(remembered.get(key) ?? [])]) values.add(String(value));
   if (PLAIN[key] && !WITH_VALUES.includes(key)) return [...values];
   return [...values].sort((one, other) => Number(one) - Number(other) || one.localeCompare(other));
 }
