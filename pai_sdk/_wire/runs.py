@@ -91,7 +91,7 @@ class RunListRow(RunRow):
 class RunList(ExtensionBody):
     """A page of runs; `next` is the cursor of the next page.
 
-    `all` is the number of runs without the filter; archived jobs do not count. `statuses` has the number of runs by
+    `all` is the number of runs without the filter and without archived jobs. `statuses` has the number of runs by
     status; for these, the conditions of the filter on the status are ignored.
     """
 

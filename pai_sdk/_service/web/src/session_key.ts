@@ -23,6 +23,7 @@ export async function proofFor(method: string, address: string): Promise<string>
 /** Whether a request that was refused may be let in now: another tab has signed in, or our clock is wrong. */
 export async function isWorthAgain(date: string | null): Promise<boolean> {
   if (date) clockMs = Date.parse(date) - Date.now() || 0;
+  await isKept;
   known = undefined;
   return (await (known = read())) !== undefined;
 }

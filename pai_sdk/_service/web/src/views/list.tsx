@@ -94,9 +94,7 @@ function Examples({ found }: { found: RunList }) {
   const metric = Math.max(0, found.tags.findIndex((tag) => /loss$/.test(tag)));
   const values = found.runs.flatMap((run) => run.last?.[metric] ?? []).sort((one, other) => one - other);
   const middle = values[Math.floor(values.length / 2)];
-  const statuses = new Set(found.runs.map((run) => run.status));
   const examples = [
-    ...["Running", "Failed"].filter((status) => statuses.has(status)).map((status) => `status=${status}`),
     ...(middle === undefined ? [] : [`${shortKey(`metrics.${found.tags[metric]}`)}<${number(middle, 2).replace("−", "-")}`]),
     ...(found.runs.some((run) => run.nan?.some(Boolean)) ? ["nan>0"] : []),
     "created>-1d",

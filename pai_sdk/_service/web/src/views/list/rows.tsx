@@ -216,7 +216,7 @@ function widthsOf(runs: readonly Row[], columns: readonly Column[]) {
   const created = widthOf(t("Created"), [age(Date.now() / 1000 - 7000)]);
   const progress = runs.flatMap(({ group }) => (group ? [progressText(group)] : [])); // as wide as both
   return {
-    name: widthOf(t("Name"), runs.map((run) => `★ ●  ${nameOf(run)}`)),
+    name: widthOf(t("Name"), runs.map((run) => `★ ●    ${nameOf(run)}`)),
     status: Math.max(widthOf(t("Status"), statuses), progress.length > 0 ? widthOf("", progress) - created : 0),
     created,
     others: columns.map((column) => widthOf(column.title, texts(column, runs))),
