@@ -20,6 +20,7 @@ import { CurveControls } from "./curve_controls.tsx";
 import { Legend } from "./curve_legend.tsx";
 import { bandOf, followWidth, groupBy, hiding, isHidden, isLogX, isLogY, isTrimmed, keepPins, limitsOf, pin, pins, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
 import { CurveTable } from "./curve_table.tsx";
+import { FilterBox } from "./list/filter_box.tsx";
 import "./curves.css";
 
 const LARGE_HEIGHT = 440;
@@ -49,7 +50,7 @@ export function Curves() {
       }),
     [],
   );
-  if (!list.value) return <main>{listError.value ? <Notice kind="bad">{listError.value}</Notice> : <p class="soft">{t("Reading the {runs} …")}</p>}</main>;
+  if (!list.value) return <main>{listError.value ? <FilterBox /> : <p class="soft">{t("Reading the {runs} …")}</p>}</main>;
   const { runs } = list.value;
   const having = (at: number): number => runs.reduce((sum, { nan }) => sum + (nan?.[at] == null ? 0 : 1), 0);
   const ordered = orderedTags(list.value.tags, having, `${sort.value} ${filter.value}`);
@@ -59,8 +60,8 @@ export function Curves() {
   return (
     <main class="curves">
       <h1 class="hidden-text">{t("Curves")}</h1>
+      <FilterBox />
       <CurveControls range={viewOf(answers) ?? knownRange(answers)} />
-      {listError.value && <Notice kind="bad">{listError.value}</Notice>}
       {list.value.loading && <p class="soft" role="status">{t("More {runs} are being read; charts become complete.")}</p>}
       {list.value.next && <p class="warn">{t("The list has {m} {runs}; the charts show the first {n} of its order.", { m: count(list.value.total), n: count(list.value.runs.length) })}</p>}
       <div class="curves-body">
