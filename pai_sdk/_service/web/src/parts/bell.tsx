@@ -6,7 +6,7 @@ import { chinese, t } from "../words.ts";
 export function Bell({ jobs }: { jobs: readonly { id: string; name: string }[] }) {
   const isOn = jobs.length > 0 && jobs.every(({ id }) => id in state.value.watched);
   return (
-    <button aria-pressed={isOn} disabled={jobs.length === 0} title={t("By a notification, or the title of this page; also when a rule has a finding")} onClick={() => watch(jobs, !isOn)}>
+    <button aria-pressed={isOn} disabled={jobs.length === 0} onClick={() => watch(jobs, !isOn)}>
       {t("Tell me when it ends")}
     </button>
   );
@@ -27,7 +27,6 @@ export function ToldJobs() {
 }
 
 chinese({
-  "By a notification, or the title of this page; also when a rule has a finding": "通过浏览器通知或页面标题；规则有发现时也会告知",
   "Tell me when it ends": "结束时告诉我",
   "What has ended": "已结束的作业",
   "Dismiss {text}": "不再显示 {text}",

@@ -123,7 +123,7 @@ function Parts({ queue }: { queue: Queue }) {
               </tr>
             ))}
           </Table>
-          <p class="soft">{t("The user with the smallest share is next: what their jobs hold now, and in the past with a half-life of a day.")}</p>
+          <p class="soft">{t("The smallest share is next.")}</p>
         </>
       )}
     </>
@@ -219,7 +219,7 @@ chinese({
   "CPUs": "CPU",
   "GPUs": "GPU",
   "{n} of {total}": "{n} / {total}",
-  "The user with the smallest share is next: what their jobs hold now, and in the past with a half-life of a day.": "份额最小的用户优先：其作业当前占用的资源，加上半衰期为一天的历史用量。",
+  "The smallest share is next.": "份额最小的优先。",
   "Instances": "实例",
   "Memory, GiB": "内存（GiB）",
   "Nodes": "节点",
