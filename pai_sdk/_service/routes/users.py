@@ -17,13 +17,14 @@ from pai_sdk._service.services.administration import read_administration, read_d
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.services.runs.responses import LIVE, json_response
-from pai_sdk._wire.administration import Administration, DiskParts
 from pai_sdk._wire.base import response_body
 from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.users import (
     AccessKey,
+    Administration,
     AuditList,
     AuditRecord,
+    DiskParts,
     NewUser,
     ServiceUser,
     UserChanges,

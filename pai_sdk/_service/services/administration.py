@@ -18,7 +18,7 @@ from pai_sdk._service.services.jobs.queueing.quota_checks import NO_QUOTA, NO_US
 from pai_sdk._service.state.lease import lease_in
 from pai_sdk._service.state.models import AccessKeyRow, AuditRow, MemberRow, UserRow, WorkspaceRow
 from pai_sdk._service.state.sql_engine import display_url, postgres_url
-from pai_sdk._wire.administration import (
+from pai_sdk._wire.users import (
     Administration,
     Amounts,
     DiskOfService,
