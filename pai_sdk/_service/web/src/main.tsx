@@ -18,19 +18,21 @@ import { language } from "./words.ts";
 import "./style.css";
 
 const List = Object.assign(ListView, { load: () => undefined }); // most open this one first
+const charts = () => import("./views/charts.ts");
+const others = () => import("./views/others.ts");
 const VIEWS = {
   list: List,
-  curves: loaded(async () => (await import("./views/curves.tsx")).Curves),
-  compare: loaded(async () => (await import("./views/compare.tsx")).Compare),
-  hparams: loaded(async () => (await import("./views/hparams.tsx")).Hparams),
-  media: loaded(async () => (await import("./views/media.tsx")).Media),
-  queue: loaded(async () => (await import("./views/queue.tsx")).Queue),
-  schedules: loaded(async () => (await import("./views/schedules.tsx")).Schedules),
-  study: loaded(async () => (await import("./views/study.tsx")).Study),
-  admin: loaded(async () => (await import("./views/admin.tsx")).Admin),
-  pipelines: loaded(async () => (await import("./views/pipelines.tsx")).Pipelines),
+  curves: loaded(async () => (await charts()).Curves),
+  compare: loaded(async () => (await charts()).Compare),
+  hparams: loaded(async () => (await others()).Hparams),
+  media: loaded(async () => (await others()).Media),
+  queue: loaded(async () => (await others()).Queue),
+  schedules: loaded(async () => (await others()).Schedules),
+  study: loaded(async () => (await others()).Study),
+  admin: loaded(async () => (await others()).Admin),
+  pipelines: loaded(async () => (await others()).Pipelines),
 };
-const Job = loaded(async () => (await import("./views/job.tsx")).Job);
+const Job = loaded(async () => (await charts()).Job);
 const refused = signal("");
 const view = field("view", "list");
 const run = field("run");
