@@ -20,6 +20,8 @@ _Tag: TypeAlias = Annotated[
         strip_whitespace=True, min_length=1, max_length=MAX_TAG_LENGTH, pattern=r"^[^\x00-\x1f\x7f,]+$"
     ),
 ]
+# PostgreSQL stores no NUL.
+_Text: TypeAlias = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$")]
 _Tags: TypeAlias = Annotated[list[_Tag], Field(max_length=MAX_TAGS)]
 
 
@@ -42,7 +44,7 @@ class AnnotationChanges(BaseModel):
     tags: _Tags | None = Field(None, description="All tags of the job.")
     add_tags: _Tags = Field(default_factory=list)
     remove_tags: _Tags = Field(default_factory=list)
-    note: str | None = Field(None, max_length=MAX_NOTE_LENGTH)
+    note: _Text | None = Field(None, max_length=MAX_NOTE_LENGTH)
     archived: bool | None = None
     v: int | None = Field(None, description="Refuse the note (409) unless this version of it is the last one.")
 
@@ -68,5 +70,5 @@ class NewView(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    fields: str = Field(max_length=MAX_FIELDS_LENGTH, description="Such as: q=status=Running&sort=-loss")
+    fields: _Text = Field(max_length=MAX_FIELDS_LENGTH, description="Such as: q=status=Running&sort=-loss")
     shared: bool = Field(False, description="True to show it to the members of the user's workspaces.")

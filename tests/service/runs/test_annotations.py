@@ -69,6 +69,8 @@ def test_what_was_not_annotated_has_nothing_and_fields_that_are_left_out_stay(se
         {"add_tags": ["a,b"]},
         {"add_tags": ["a\nb"]},
         {"note": 5},
+        {"note": "a\x00b"},
+        {"note": "\ud800"},
         {"colour": "red"},
     ],
     ids=lambda changes: next(iter(changes)),
@@ -238,6 +240,7 @@ def test_views_are_saved_replaced_and_deleted(service: Client) -> None:
         (" ", {"fields": ""}),
         ("v", {"fields": "x" * 16_385}),
         ("v", {}),
+        ("v", {"fields": "\x00"}),
         ("v", {"fields": "", "owner": "bob"}),
     ],
 )
