@@ -32,6 +32,24 @@ export function Star({ id, name, isOn, tab }: { id: string; name: string; isOn: 
   );
 }
 
+/** A field for a new tag; Enter adds it. */
+export function NewTag({ add }: { add: (tag: string) => void }) {
+  const [tag, setTag] = useState("");
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    if (tag.trim()) add(tag.trim());
+    setTag("");
+  };
+  return (
+    <form onSubmit={submit}>
+      <input aria-label={t("New tag")} placeholder={t("New tag")} maxLength={64} size={14} value={tag} onInput={(event) => setTag(event.currentTarget.value)} />
+      {tag && <button>{t("Add")}</button>}
+    </form>
+  );
+}
+
 chinese({
+  "New tag": "新标签",
+  "Add": "添加",
   "Star {name}": "收藏 {name}",
 });

@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { linkTo } from "../../address.ts";
 import { Refusal } from "../../api.ts";
-import { annotate, type Annotations, type Changes } from "../../parts/annotations.tsx";
+import { annotate, NewTag, type Annotations, type Changes } from "../../parts/annotations.tsx";
 import { Notice } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import { wordsOf } from "./dialog.tsx";
@@ -11,6 +11,7 @@ import { word } from "./job_head.tsx";
 interface Draft {
   note: string;
   v: number; // of the note that it replaces
+  theirs?: string; // the note that another user has saved meanwhile
 }
 
 export function Annotated({ id, annotations, canChange }: { id: string; annotations: Annotations; canChange: boolean }) {
@@ -18,9 +19,7 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
   const [now, setNow] = useState(annotations);
   useEffect(() => setNow(annotations), [JSON.stringify(annotations)]);
   const [draft, setDraft] = useState<Draft | undefined>();
-  const [tag, setTag] = useState("");
   const [refused, setRefused] = useState("");
-  const [theirs, setTheirs] = useState<string | undefined>();
   const change = async (changes: Changes): Promise<boolean> => {
     setRefused("");
     try {
@@ -30,25 +29,16 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
       if ((error as Refusal).code === "NOTE_CHANGED") {
         const latest = await annotate(id, {});
         setNow(latest);
-        setTheirs(latest.note);
-        setDraft((mine) => mine && { ...mine, v: latest.v });
+        setDraft((mine) => mine && { ...mine, v: latest.v, theirs: latest.note });
       } else setRefused(wordsOf(error));
       return false;
     }
   };
   const box = useRef<HTMLTextAreaElement>(null);
   useEffect(() => box.current?.focus(), [draft === undefined]);
-  const close = (): void => {
-    setDraft(undefined);
-    setTheirs(undefined);
-  };
   const save = async (event: Event): Promise<void> => {
     event.preventDefault();
-    if (draft && (await change(draft))) close();
-  };
-  const addTag = async (event: Event): Promise<void> => {
-    event.preventDefault();
-    if (tag.trim() && (await change({ add_tags: [tag.trim()] }))) setTag("");
+    if (draft && (await change({ note: draft.note, v: draft.v }))) setDraft(undefined);
   };
   if (!canChange && !now.note && now.tags.length === 0) return null;
   return (
@@ -61,26 +51,21 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
           </span>
         ))}
       </p>
-      {canChange && (
-        <form class="add-tag" onSubmit={(event) => void addTag(event)}>
-          <input aria-label={t("New tag")} placeholder={t("New tag")} maxLength={64} value={tag} onInput={(event) => setTag(event.currentTarget.value)} />
-          {tag && <button>{t("Add")}</button>}
-        </form>
-      )}
-      {canChange && !draft && <button class="plain" onClick={() => setDraft(now)}>{now.note ? t("Edit the note") : t("Add a note")}</button>}
+      {canChange && <NewTag add={(tag) => void change({ add_tags: [tag] })} />}
+      {canChange && !draft && <button class="plain" onClick={() => setDraft({ note: now.note, v: now.v })}>{now.note ? t("Edit the note") : t("Add a note")}</button>}
       {refused && <Notice kind="bad">{refused}</Notice>}
       {draft ? (
         <form class="note-form" onSubmit={(event) => void save(event)}>
-          {theirs !== undefined && (
+          {draft.theirs !== undefined && (
             <Notice kind="bad">
               {t("Another user has changed the note meanwhile. It is now as follows; Save replaces it by yours.")}
-              <p class="note">{theirs}</p>
+              <p class="note">{draft.theirs}</p>
             </Notice>
           )}
           <textarea aria-label={t("Note")} rows={5} maxLength={10_000} ref={box} value={draft.note} onInput={(event) => setDraft({ ...draft, note: event.currentTarget.value })} />
           <div class="buttons">
             <button class="main">{t("Save")}</button>
-            <button type="button" onClick={close}>{t("Cancel")}</button>
+            <button type="button" onClick={() => setDraft(undefined)}>{t("Cancel")}</button>
           </div>
         </form>
       ) : (
@@ -102,8 +87,6 @@ export function Archive({ id, isArchived }: { id: string; isArchived: boolean })
 
 chinese({
   "Remove the tag {name}": "删除标签 {name}",
-  "New tag": "新标签",
-  "Add": "添加",
   "Edit the note": "编辑备注",
   "Add a note": "添加备注",
   "Another user has changed the note meanwhile. It is now as follows; Save replaces it by yours.": "另一位用户已更改备注。现在的内容如下；保存会用您的内容替换它。",

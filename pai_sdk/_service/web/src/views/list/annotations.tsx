@@ -1,6 +1,5 @@
 // Stars, tags and the archive for all picked jobs at once.
-import { useSignal } from "@preact/signals";
-import { annotate } from "../../parts/annotations.tsx";
+import { annotate, NewTag } from "../../parts/annotations.tsx";
 import { can } from "../../place.ts";
 import { list, picked } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
@@ -8,26 +7,16 @@ import { Menu } from "../../parts/menu.tsx";
 
 /** `each` calls for each picked job, and shows which ones failed. */
 export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) => Promise<unknown>) => void; isBusy: boolean }) {
-  const tag = useSignal("");
   const runs = list.value?.runs.filter((run) => picked.value.includes(run.id)) ?? [];
   const all = (isSet: (run: (typeof runs)[number]) => boolean | undefined): boolean => runs.length > 0 && runs.every(isSet);
   const [star, archived] = [!all((run) => run.star), !all((run) => run.archived)];
-  const addTag = (event: Event): void => {
-    event.preventDefault();
-    const name = tag.value.trim();
-    if (name) each((run) => annotate(run, { add_tags: [name] }));
-    tag.value = "";
-  };
   return (
     <>
       <button disabled={isBusy} onClick={() => each((run) => annotate(run, { star }))}>{star ? t("Star") : t("Unstar")}</button>
       {can("annotate") && (
         <>
           <Menu title={t("Tag")}>
-            <form onSubmit={addTag}>
-              <input aria-label={t("New tag")} placeholder={t("New tag")} maxLength={64} value={tag.value} onInput={(event) => (tag.value = event.currentTarget.value)} />
-              <button disabled={isBusy}>{t("Add")}</button>
-            </form>
+            <NewTag add={(tag) => each((run) => annotate(run, { add_tags: [tag] }))} />
           </Menu>
           <button disabled={isBusy} onClick={() => each((run) => annotate(run, { archived }))}>{archived ? t("Archive") : t("Unarchive")}</button>
         </>
@@ -40,8 +29,6 @@ chinese({
   "Star": "收藏",
   "Unstar": "取消收藏",
   "Tag": "标签",
-  "New tag": "新标签",
-  "Add": "添加",
   "Archive": "归档",
   "Unarchive": "取消归档",
 });
