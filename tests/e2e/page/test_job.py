@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,8 +14,10 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from pai_sdk import Estimator, Session, TrainingJob
+from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.e2e.test_page import show, signed_in
-from tests.support.browser import WatchedPage, open_browser, why_no_browser
+from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
@@ -173,6 +177,30 @@ def test_advice_is_chinese_where_the_page_is(browser: Browser, session: Session,
     job = ended(session, source, "python memory.py")
     with signed_in(browser, session, job=job, language="zh-CN") as watched:
         expect(watched.page.locator(".failure .advice")).to_contain_text("实例内存不足")
+
+
+def test_many_events_start_at_their_end_and_earlier_ones_are_reached(browser: Browser, tmp_path: Path) -> None:
+    with EventWriter(tmp_path / "run") as writer:
+        for number in range(90):
+            name = "metric-" + "".join("abcdefghij"[int(digit)] for digit in str(number))
+            writer.scalars({name: math.nan}, 1, wall_time=1.7e9 + number)
+    server = UiServer(UiSettings(tmp_path))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    try:
+        with open_page(browser, server.url) as watched:
+            page = watched.page
+            page.goto(f"{server.new_link()}&run=run")
+            rows = page.locator(".happened li[data-kind]")
+            expect(rows).to_have_count(50)
+            expect(rows.last).to_be_in_viewport()
+            page.get_by_role("button", name="40 earlier").click()
+            expect(rows).to_have_count(90)
+            expect(page.get_by_role("button", name="earlier")).to_have_count(0)
+            assert watched.faults == []
+    finally:
+        server.stop()
+        thread.join()
 
 
 def test_empty_tabs_are_not_offered(browser: Browser, session: Session, source: Path) -> None:

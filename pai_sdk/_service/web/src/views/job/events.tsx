@@ -8,7 +8,7 @@ import { chinese, t } from "../../words.ts";
 import { rowsOf, sentenceOf, type Row } from "./happened.ts";
 import type { JobDetail, Mark } from "./wire.ts";
 
-const AT_ONCE = 100;
+const AT_ONCE = 50;
 const SIGNS: Record<Mark["kind"], string> = { status: "", event: "▪", checkpoint: "◆", not_finite: "✕" };
 
 export function Events({ id, marks, job }: { id: string; marks: Mark[]; job: JobDetail | null }) {
