@@ -173,7 +173,12 @@ class Service:
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            queue = QueueReader(jobs, partial(capacity_now, settings, executor), lambda: scheduler.allocations)
+            queue = QueueReader(
+                jobs,
+                partial(capacity_now, settings, executor),
+                lambda: scheduler.allocations,
+                lambda job_id: executor.nodes(folder.job_dir(job_id)),
+            )
             runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings, queue)))
             context = ServiceContext(
                 settings,

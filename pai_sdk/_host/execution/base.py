@@ -319,6 +319,10 @@ class Executor(Protocol):
         """Returns whether a finished job has released all resources outside its folder and has no writers."""
         return True
 
+    def nodes(self, root: Path) -> Mapping[str, str]:
+        """Returns the nodes on which instances of a job run, by instance; empty where all run on this machine."""
+        return {}
+
     def files(self, root: Path) -> JobFiles:
         """Returns the files of a job (8)."""
         ...

@@ -86,6 +86,7 @@ def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> Jo
     failure = job_failure(context, job) if status.is_failure else None
     # Instances elsewhere name their nodes, or none.
     this_node = socket.gethostname() if context.executor.hosts == "here" else None
+    nodes = context.queue.nodes(job.id)
     return JobOfRun(
         status=job.status,
         message=" ".join(filter(None, (job.reason_message, waiting.text if waiting else None))),
@@ -109,7 +110,7 @@ def job_of_run(context: ServiceContext, principal: Principal, run_id: str) -> Jo
                 exit_code=instance.get("exit_code"),
                 started_at=job.started_at,
                 ended_at=job.ended_at,
-                node=instance.get("node") or this_node,
+                node=nodes.get(instance["name"], this_node),
             )
             for instance in job.instances
         ],

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from importlib.util import find_spec
@@ -164,21 +164,27 @@ class RayExecutor(Executor):
         if state is not None and state.phase != "ended":
             journal.request_stop(reason_code, reason_message)
 
+    def nodes(self, root: Path) -> Mapping[str, str]:
+        """Returns the addresses of the nodes of the instances, once they are placed."""
+        sandbox = Sandbox(root)
+        state = Journal(sandbox.state_dir).read_state()
+        names = [part.name for part in state.instances] if state is not None else []
+        try:
+            # Written by the mirror process, once the instances have their nodes.
+            nodes = json.loads((sandbox.state_dir / "ray.json").read_text())["nodes"]
+            return {name: str(node["address"]) for name, node in zip(names, nodes, strict=False)}
+        except (FileNotFoundError, ValueError, KeyError):
+            return {}
+
     def connect_tunnel(self, root: Path, instance: str) -> socket.socket:
         """Returns a connection to an instance, whose actor opens it from its node.
 
         Raises:
             TunnelRefusedError: the instance cannot be entered; `code` says why.
         """
-        sandbox = Sandbox(root)
-        state = Journal(sandbox.state_dir).read_state()
-        names = [part.name for part in state.instances] if state is not None else []
-        try:
-            # Written by the mirror process, once the instances have their nodes.
-            started = json.loads((sandbox.state_dir / "ray.json").read_text())
-            address = str(started["nodes"][names.index(instance)]["address"])
-        except (FileNotFoundError, ValueError, IndexError) as error:
-            raise TunnelRefusedError("InstanceNotRunning", "the instance has no node yet") from error
+        address = self.nodes(root).get(instance)
+        if address is None:
+            raise TunnelRefusedError("InstanceNotRunning", "the instance has no node yet")
         with self._nodes.expect(address) as expected:
             name = self._hub.request_tunnel(instance, expected.request)
             try:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -269,6 +269,15 @@ class SlurmExecutor(Executor):
             self._queue.cancel(sandbox.root)
 
     # ---- tunnels ----
+
+    def nodes(self, root: Path) -> Mapping[str, str]:
+        """Returns the names of the hosts of the instances that have started."""
+        sandbox = Sandbox(root.resolve())
+        state, gang = Journal(sandbox.state_dir).read_state(), GangFolder(sandbox.shared_dir)
+        if state is None or not gang.path.is_dir():
+            return {}
+        hosts = {rank: each.host for each in gang.ports() for rank in each.ports}
+        return {part.name: hosts[rank] for rank, part in enumerate(state.instances) if rank in hosts}
 
     def connect_tunnel(self, root: Path, instance: str) -> socket.socket:
         """Returns a connection to an instance, whose task opens it from its node.

@@ -135,7 +135,8 @@ def _started(context: ServiceContext, work: Work, job: Job, need: Need) -> Start
     work.check()
     states = {each["name"]: each for each in job.instances}
     # Jobs of other hosts name their nodes, or none.
-    node = socket.gethostname() if context.executor.hosts == "here" else None
+    this_node = socket.gethostname() if context.executor.hosts == "here" else None
+    nodes = context.queue.nodes(job.id)
     return StartedJob(
         id=job.id,
         name=job.name,
@@ -144,7 +145,8 @@ def _started(context: ServiceContext, work: Work, job: Job, need: Need) -> Start
         since=allocated_at(job),
         resources=_amounts([need]),
         instances=[
-            _instance(log, states.get(log.name, {}), node) for log in context.logs.instance_logs(job, None)
+            _instance(log, states.get(log.name, {}), nodes.get(log.name, this_node))
+            for log in context.logs.instance_logs(job, None)
         ],
     )
 
@@ -155,7 +157,7 @@ def _instance(log: InstanceLog, state: Mapping[str, Any], node: str | None) -> I
     return InstanceInQueue(
         name=log.name,
         status=state.get("status", "Pending"),
-        node=state.get("node") or node,
+        node=node,
         cpu_percent=used.get("CpuCoreUsage"),
         memory_percent=memory,
         memory_bytes=None if memory is None else round(psutil.virtual_memory().total * memory / 100),

@@ -37,10 +37,15 @@ class QueueReader:
     """Reads the state of the queue for requests. Thread-safe: it changes nothing."""
 
     def __init__(
-        self, jobs: Jobs, capacity: Callable[[], Capacity], allocations: Callable[[], Sequence[Allocation]]
+        self,
+        jobs: Jobs,
+        capacity: Callable[[], Capacity],
+        allocations: Callable[[], Sequence[Allocation]],
+        nodes: Callable[[str], Mapping[str, str]],
     ) -> None:
         self.capacity = capacity
         self.allocations = allocations
+        self.nodes = nodes  # of the instances of a job on other machines
         self._queue = FairQueue(jobs)
         self._lock = threading.Lock()
         self._read_at = -_FRESH_S  # on the monotonic clock
