@@ -151,7 +151,7 @@ def test_a_picked_run_is_alone_in_all_views(browser: Browser, some: UiServer) ->
         expect(page).to_have_url(re.compile("only=run-4"))
         page.locator(".legend .name", has_text="run-1").click()
         _drawn(_cell(page, "loss"), 2)
-        page.get_by_role("button", name="Show all runs").click()
+        page.get_by_role("button", name="Unpick all").click()
         _drawn(_cell(page, "loss"), 6)
 
 

@@ -103,44 +103,31 @@ const MOST_SORTED = 100_000; // values; of more, every second, third … is take
 
 /** The range of y with limits, and how many of the shown values are outside of it; undefined without any value. */
 export function limitedRangeOfY(curves: readonly Curve[], x: Range, isLog: boolean, { min, max, isTrimmed }: Limits): { range: Range; outside: number } | undefined {
-  let count = 0;
-  const each = (take: (value: number) => void): void => {
-    for (const curve of curves) {
-      const [first, end] = [indexFrom(curve.x, x[0]), indexAfter(curve.x, x[1])];
-      const columns = curve.low && curve.high ? [curve.low, curve.high] : [curve.values];
-      for (const column of columns) {
-        for (let at = first; column && at < end; at++) {
-          const value = column[at] as number;
-          if (Number.isFinite(value) && !(isLog && value <= 0)) take(value);
-        }
+  const whole = rangeOfY(curves, x, isLog);
+  if (!whole) return undefined;
+  const values: number[] = [];
+  for (const { x: places, low, high, values: own } of curves) {
+    const [first, end] = [indexFrom(places, x[0]), indexAfter(places, x[1])];
+    for (const column of low && high ? [low, high] : [own]) {
+      for (let at = first; column && at < end; at++) {
+        const value = column[at] as number;
+        if (Number.isFinite(value) && !(isLog && value <= 0)) values.push(value);
       }
     }
-  };
-  each(() => count++);
-  const whole = rangeOfY(curves, x, isLog);
-  if (count === 0 || !whole) return undefined;
+  }
   let range = whole;
   if (isTrimmed) {
-    const every = Math.ceil(count / MOST_SORTED);
-    const some = new Float64Array(Math.ceil(count / every));
-    let at = 0;
-    each((value) => {
-      if (at % every === 0) some[at / every] = value;
-      at++;
-    });
-    some.sort();
-    const out = Math.min(Math.ceil(TRIMMED * (some.length - 1)), (some.length - 1) >> 1);
-    range = withMargin(some[out] as number, some[some.length - 1 - out] as number, isLog);
+    const every = Math.ceil(values.length / MOST_SORTED);
+    const some = Float64Array.from(values.filter((_, at) => at % every === 0)).sort();
+    const last = some.length - 1;
+    const out = Math.min(Math.ceil(TRIMMED * last), last >> 1);
+    range = withMargin(some[out] as number, some[last - out] as number, isLog);
   }
   const isUsable = (value: number | undefined): value is number => value !== undefined && !(isLog && value <= 0);
   let [low, high] = [isUsable(min) ? min : range[0], isUsable(max) ? max : range[1]];
   if (low >= high) [low, high] = isUsable(min) ? [low, low + (Math.abs(low) || 1)] : [high - (Math.abs(high) || 1), high];
   if (isLog && low <= 0) low = high / 10;
-  let outside = 0;
-  each((value) => {
-    if (value < low || value > high) outside++;
-  });
-  return { range: [low, high], outside };
+  return { range: [low, high], outside: values.filter((value) => value < low || value > high).length };
 }
 
 /** How many values of the view cannot be drawn on a logarithmic axis, as they are not above 0. */

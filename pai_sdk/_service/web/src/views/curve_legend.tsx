@@ -32,9 +32,10 @@ export function Legend({ entries }: { entries: readonly Entry[] }) {
   }, []);
   const wanted = filteredTags(entries.map(({ label }) => label), typed.value);
   const labels = new Set(wanted);
-  const found = typed.value ? entries.filter(({ label }) => labels.has(label)) : entries;
-  const off = new Set(entries.filter(({ name }) => isHidden(name)).map(({ name }) => name));
   const chosen = new Set(picked.value);
+  const found = typed.value ? entries.filter(({ label }) => labels.has(label)) : [...entries];
+  if (chosen.size > 0) found.sort((one, other) => Number(chosen.has(other.name)) - Number(chosen.has(one.name)));
+  const off = new Set(entries.filter(({ name }) => isHidden(name)).map(({ name }) => name));
   const set = (hidden: (entry: Entry) => boolean): void => hide(entries.map(({ name }) => name), new Set(entries.filter(hidden).map(({ name }) => name)));
   const foundNames = new Set(found.map(({ name }) => name));
   const press = ({ name, runs }: Entry): void => {
@@ -54,7 +55,7 @@ export function Legend({ entries }: { entries: readonly Entry[] }) {
         <button disabled={found.length === 0} onClick={() => set(({ name }) => off.has(name) || foundNames.has(name))}>{typed.value ? t("Hide") : t("Hide all")}</button>
         {typed.value && <button disabled={found.length === 0} onClick={() => set(({ name }) => !foundNames.has(name))}>{t("Only these")}</button>}
         <span class="soft" role="status">{typed.value ? t("{n} found", { n: count(found.length) }) : ""}</span>
-        {chosen.size > 0 && <button onClick={() => pick([])}>{t("Show all {runs}")}</button>}
+        {chosen.size > 0 && <button onClick={() => pick([])}>{t("Unpick all")}</button>}
       </div>
       <ul class="legend-rows" ref={list} style={{ height: `${found.length * ROW}px` }} onScroll={({ currentTarget }) => (top.value = currentTarget.scrollTop)} onMouseLeave={() => (highlighted.value = "")}>
         <li class="legend-end" aria-hidden="true" style={{ top: `${found.length * ROW - 1}px`, height: "1px" }} />
@@ -66,7 +67,7 @@ export function Legend({ entries }: { entries: readonly Entry[] }) {
               <button class="eye" aria-pressed={!isOff} aria-label={t("Show {name}", { name: label })} title={isOff ? t("Show in the charts") : t("Hide in the charts")} onClick={() => set((one) => (one.name === name ? !isOff : off.has(one.name)))}>
                 <Eye isOff={isOff} />
               </button>
-              <button class={chosen.has(name) ? "name picked" : "name"} aria-pressed={entry.runs ? undefined : chosen.has(name)} title={entry.runs ? t("Show only the {runs} of this group") : t("Pick this {run}, in all views")} onClick={() => press(entry)}>
+              <button class={chosen.has(name) ? "name picked" : "name"} aria-pressed={entry.runs ? undefined : chosen.has(name)} title={`${label}: ${entry.runs ? t("Show only the {runs} of this group") : t("Pick this {run}, in all views")}`} onClick={() => press(entry)}>
                 <i class="swatch" style={{ background: isShown(entry) ? colourOf(name) : "var(--line)" }} />
                 <span>{label}</span>
               </button>
@@ -99,7 +100,7 @@ chinese({
   "Hide all": "全部隐藏",
   "Only these": "仅显示这些",
   "{n} found": "找到 {n} 个",
-  "Show all {runs}": "显示全部{run}",
+  "Unpick all": "取消选择",
   "Show {name}": "显示 {name}",
   "Show in the charts": "在图中显示",
   "Hide in the charts": "在图中隐藏",

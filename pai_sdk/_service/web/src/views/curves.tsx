@@ -241,7 +241,7 @@ function factsOf(answer: Answer, view: Range | undefined, hidden: number, outsid
   if (having < asked) facts.push(t("{n} of {m} {runs} lack this metric", { n: count(asked - having), m: count(asked) }));
   if (hidden > 0) facts.push(t("{n} hidden", { n: count(hidden) }));
   if (leftOut > 0) facts.push(t("{n} points without a value of {x} at their step", { n: count(leftOut), x: xAxis.value.slice(METRIC.length) }));
-  if (outside !== undefined) facts.push(isTrimmed.value ? t("{n} outliers beyond the y axis", { n: count(outside) }) : t("{n} values beyond the y axis", { n: count(outside) }));
+  if (outside) facts.push(isTrimmed.value ? t("{n} outliers beyond the y axis", { n: count(outside) }) : t("{n} values beyond the y axis", { n: count(outside) }));
   const range = view ?? rangeOfX(curves);
   if (isLogY.value && range) {
     const dropped = countNotAboveZero(curves, range);
