@@ -33,7 +33,6 @@ export function Compare() {
   const [runs, readAgain] = useAnswer((signal) => Promise.all(ids.map((id) => readOf(id, signal))), ids);
   useEffect(() => follow("runs", ({ event, data }) => void ((event === "resync" || ids.some((id) => data.changed?.includes(id))) && readAgain())), [ids.join()]);
   const columns = runs.value?.filter((one): one is Compared => one !== null) ?? [];
-  const missing = (runs.value?.length ?? 0) - columns.length;
   const rows = rowsOf(columns);
   const shown = rows.filter(({ isSame, group }) => !isSame || group === "facts" || all.value);
   const heads = columns.map(({ run }) => run.name ?? run.id);
@@ -50,9 +49,8 @@ export function Compare() {
           </span>
         )}
       </div>
-      {ids.length < 2 && <Notice>{t("Pick 2 to 10 rows of the list to see them side by side.")} <a href={linkTo({ ...address.value, view: "" })}>{t("{Runs}")}</a></Notice>}
-      {picked.value.length > MOST && <p class="warn">{t("The first {n} of {m} are shown.", { n: MOST, m: picked.value.length })}</p>}
-      {missing > 0 && <p class="warn">{t("{n} of them are not there any more.", { n: missing })}</p>}
+      {ids.length < 2 && <Notice>{t("Pick 2 to 10 rows of the list.")} <a href={linkTo({ ...address.value, view: "" })}>{t("{Runs}")}</a></Notice>}
+      {runs.value && columns.length < picked.value.length && <p class="warn">{t("{n} of {m} are shown.", { n: columns.length, m: picked.value.length })}</p>}
       {!runs.value && ids.length > 0 && <Pending answer={runs} />}
       {columns.length > 0 && (
         <div class="scroll" tabIndex={0} role="region" aria-label={t("Side by side")}>
@@ -152,13 +150,10 @@ async function readOf(id: string, signal: AbortSignal): Promise<Compared | null>
 chinese({
   "Side by side": "并排比较",
   "Show what is the same": "显示相同的项",
-  "Pick 2 to 10 rows of the list to see them side by side.": "在列表中选择 2 至 10 行以并排比较。",
-  "The first {n} of {m} are shown.": "显示 {m} 个中的前 {n} 个。",
-  "{n} of them are not there any more.": "其中 {n} 个已不存在。",
+  "Pick 2 to 10 rows of the list.": "在列表中选择 2 至 10 行。",
+  "{n} of {m} are shown.": "显示 {m} 个中的 {n} 个。",
   "Leave {name} out": "移除 {name}",
   "Labels": "标签",
   "Metrics": "指标",
   "best": "最佳",
-  "Image": "镜像",
-  "Command": "命令",
 });

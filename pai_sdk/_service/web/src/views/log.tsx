@@ -181,7 +181,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         <button aria-pressed={options.wraps} onClick={() => set({ wraps: !options.wraps })}>{t("Wrap")}</button>
         {isOpen && <button aria-pressed={place.isFollowing} onClick={() => setFollowing(!place.isFollowing)} title="f">{t("Follow")}</button>}
         <button onClick={() => void saveLog(false)}>{t("Download")}</button>
-        <button class="log-gz" aria-label={`${t("Download")} .gz`} title={t("Download compressed")} onClick={() => void saveLog(true)}>.gz</button>
+        <button class="log-gz" aria-label={`${t("Download")} .gz`} onClick={() => void saveLog(true)}>.gz</button>
       </div>
       {range && (
         <p class="log-chosen">
@@ -636,7 +636,6 @@ chinese({
   "The service does not answer; new lines come when it is back.": "服务无响应；恢复后会显示新行。",
   "/ search, n N next, g line, f follow": "/ 搜索，n N 下一处，g 转到行，f 跟随",
   "Downloading…": "正在下载…",
-  "Download compressed": "下载压缩文件",
   "Lines shown": "显示的行",
   "All lines": "全部行",
   "Only matches": "仅匹配行",

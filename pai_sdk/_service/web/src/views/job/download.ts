@@ -10,8 +10,8 @@ interface Content {
 
 export async function download(run: string, content: Content): Promise<void> {
   const { url } = await ask<{ url: string }>("download", { run, body: content });
-  const { href, origin, protocol } = new URL(url, location.href);
-  if (protocol !== location.protocol || !href.startsWith(`${location.origin}/`) || origin !== location.origin) return;
+  const { href, origin } = new URL(url, location.href);
+  if (origin !== location.origin) return;
   const link = document.createElement("a");
   link.href = href;
   link.download = "";

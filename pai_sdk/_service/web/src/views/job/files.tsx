@@ -96,7 +96,7 @@ function Row({ entry, folder, save }: { entry: Entry; folder: string; save: Save
       <td class="name">
         <a href={linkTo(isFolder ? { ...address.value, path: place } : { ...address.value, file: name })}>{isFolder && <span aria-hidden="true">▸ </span>}{name}{isFolder && "/"}</a>
       </td>
-      <td class="number" title={entry.size_bytes === null ? "" : t("{n} bytes", { n: count(entry.size_bytes) })}>{entry.is_partial && "≥ "}{bytes(entry.size_bytes)}</td>
+      <td class="number" title={entry.size_bytes === null ? "" : `${count(entry.size_bytes)} B`}>{entry.is_partial && "≥ "}{bytes(entry.size_bytes)}</td>
       <td title={moment(entry.modified_at)}><Age time={entry.modified_at} /></td>
       <td class="number">
         <button class="plain" aria-label={`${t("Download")} ${name}`} title={isFolder ? t("Download as ZIP") : t("Download")} onClick={() => void save(isFolder ? "folder" : "file", place)}>↓</button>
@@ -113,7 +113,7 @@ function FilePreview({ id, path, size }: { id: string; path: string; size: numbe
   const preview = previewOf(path, content.value, isWhole);
   return (
     <>
-      {preview.kind === "binary" ? <Notice>{t("This file is neither text nor a small picture: download it.")}</Notice> : <Content preview={preview} bytes={content.value} name={path} />}
+      {preview.kind === "binary" ? <Notice>{t("No preview of this file: download it.")}</Notice> : <Content preview={preview} bytes={content.value} name={path} />}
       {preview.kind !== "binary" && preview.kind !== "picture" && !isWhole && <p class="soft">{t("The beginning of the file, {n} of {size}.", { n: bytes(got), size: bytes(size) })}</p>}
     </>
   );
@@ -144,7 +144,7 @@ function Picture({ type, bytes: content, name }: { type: string; bytes: Uint8Arr
     reader.readAsDataURL(new Blob([content as BlobPart], { type }));
     return () => reader.abort();
   }, [content, type]);
-  if (isBroken) return <Notice>{t("This picture cannot be shown: download it.")}</Notice>;
+  if (isBroken) return <Notice>{t("No preview of this file: download it.")}</Notice>;
   return url ? <img class="preview" src={url} alt={name} onError={() => setBroken(true)} /> : null;
 }
 
@@ -174,12 +174,10 @@ chinese({
   "Name": "名称",
   "Size": "大小",
   "Changed": "修改时间",
-  "{n} bytes": "{n} 字节",
   "The folder is too large to be counted completely.": "此文件夹过大，无法完整统计。",
   "Download": "下载",
   "Download as ZIP": "下载为 ZIP",
-  "This file is neither text nor a small picture: download it.": "此文件既不是文本，也不是小图片：请下载。",
-  "This picture cannot be shown: download it.": "无法显示此图片：请下载。",
+  "No preview of this file: download it.": "此文件无法预览：请下载。",
   "The beginning of the file, {n} of {size}.": "文件的开头：{size} 中的 {n}。",
   "All files": "全部文件",
   "Folders": "文件夹",
