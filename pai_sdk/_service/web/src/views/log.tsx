@@ -153,15 +153,12 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         {(place.search || filter) && (
           <select aria-label={t("Lines shown")} value={filter ? String(filter.context) : ""} onChange={(event) => showAround(event.currentTarget.value)}>
             <option value="">{t("All lines")}</option>
-            {[...new Set([...AROUND, ...(filter ? [String(filter.context)] : [])])].map((n) => <option key={n} value={n}>{n === "0" ? t("Only matches") : t("± {n} lines", { n })}</option>)}
+            {[...new Set([...AROUND, ...(filter ? [String(filter.context)] : [])])].map((n) => <option key={n} value={n}>{n === "0" ? t("Only matches") : `± ${n}`}</option>)}
           </select>
         )}
         <select aria-label={t("Level")} value={levelName.value} onChange={(event) => change({ level: event.currentTarget.value })}>
           <option value="">{t("All levels")}</option>
-          <option value="error">{t("Errors")}</option>
-          <option value="warning">{t("Warnings and above")}</option>
-          <option value="info">{t("Info and above")}</option>
-          <option value="debug">{t("Debug and above")}</option>
+          {LEVELS.map((level, at) => <option key={level} value={level}>{at > 0 && "≥ "}{level.toUpperCase()}</option>)}
         </select>
         <label class="log-go">
           <span class="hidden-text">{t("Go to line")}</span>
@@ -221,8 +218,8 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         )}
       </div>
       <p class="log-foot soft">
-        {filter ? t("{n} lines shown", { n: count(sizes.total) }) : t("{n} lines", { n: count(sizes.total) })}
-        {mine.trouble && <span> · {mine.trouble === "time" ? t("still searching…") : `${t("incomplete")}: ${t(mine.trouble)}`}</span>}
+        {t("{n} lines", { n: count(sizes.total) })}
+        {mine.trouble && (mine.trouble === "time" ? " …" : ` (${t("incomplete")}: ${mine.trouble})`)}
         {isOpen && lostSince.value ? <span class="bad"> · {t("The service does not answer; new lines come when it is back.")}</span> : null}
         {notice && <span aria-hidden="true"> · {notice}</span>}
         <span class="log-keys">{t("/ search, n N next, g line, f follow")}</span>
@@ -639,15 +636,8 @@ chinese({
   "Lines shown": "显示的行",
   "All lines": "全部行",
   "Only matches": "仅匹配行",
-  "± {n} lines": "± {n} 行",
   "Level": "级别",
   "All levels": "全部级别",
-  "Errors": "错误",
-  "Warnings and above": "警告及以上",
-  "Info and above": "信息及以上",
-  "Debug and above": "调试及以上",
-  "{n} lines shown": "显示 {n} 行",
-  "still searching…": "仍在搜索…",
   "This run has no log. A log is shown where the run's folder has logs/NAME.log.": "此运行没有日志。运行文件夹中有 logs/名称.log 时才会显示。",
   "There is no log: the job wrote nothing, or its log was deleted.": "没有日志：作业没有输出，或日志已被删除。",
   "Lines appear here when the job writes its first one.": "作业写出第一行后会显示在这里。",
