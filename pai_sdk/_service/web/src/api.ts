@@ -98,7 +98,7 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
   const address = path.replace(/\{\w+\}/, encodedPath(options.run ?? "")) + (query.size > 0 ? `?${query}` : "");
   const body = method === "GET" ? null : JSON.stringify(options.body ?? {});
   const tried = async (): Promise<Response> => {
-    const headers: Record<string, string> = { "X-PAI-UI": await proofFor(method, address), ...options.headers };
+    const headers: Record<string, string> = { "X-PAI-UI": route === "session" ? "none" : await proofFor(method, address), ...options.headers };
     if (body !== null) headers["Content-Type"] = "application/json";
     return fetch(address, { method, headers, body, signal: options.signal ?? null, credentials: "same-origin" });
   };

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { age, bytes, duration, number } from "./format.ts";
+import { age, bytes, count, duration, number } from "./format.ts";
 
 test("numbers are short", () => {
   const shown = [0, 0.1 + 0.2, -2.5, 123456, 1234567, 0.00001234, Number.NaN, Number.NEGATIVE_INFINITY, null].map((value) => number(value));
@@ -14,4 +14,8 @@ test("times have one or two units", () => {
 
 test("sizes have a unit", () => {
   assert.deepEqual([0, 999, 1000, 3_200_000, 12e9].map((size) => bytes(size)), ["0 B", "999 B", "1.0 kB", "3.2 MB", "12 GB"]);
+});
+
+test("whole numbers have separators", () => {
+  assert.deepEqual([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
 });

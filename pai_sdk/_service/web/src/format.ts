@@ -13,7 +13,7 @@ export function number(value: number | null | undefined, digits = 5): string {
 
 /** A whole number with separators. */
 export function count(value: number): string {
-  return value.toLocaleString("en");
+  return String(value).replace(/\B(?=(\d{3})+$)/g, ","); // the browser's own way loads the data of all locales first
 }
 
 /** A length of time: `42 s`, `3 min 5 s`, `2 h 10 min`. */

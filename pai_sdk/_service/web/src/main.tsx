@@ -14,7 +14,7 @@ import { beginTheme } from "./theme.ts";
 import { beginTold } from "./told.ts";
 import { List as ListView } from "./views/list.tsx";
 import { SignIn } from "./views/sign_in.tsx";
-import { language } from "./words.ts";
+import { beginLanguage, language } from "./words.ts";
 import "./style.css";
 
 const List = Object.assign(ListView, { load: () => undefined }); // most open this one first
@@ -55,13 +55,15 @@ function viewNow() {
 }
 
 async function begin(): Promise<void> {
+  const signingIn = useCode();
   beginTheme();
+  beginLanguage();
   writeTurning();
   effect(() => void (language.value === "zh" && import("./chinese.ts")));
   (run.value ? Job : viewNow()).load(); // beside the first requests
   render(<Page />, document.getElementById("page") as HTMLElement);
   onSession((isIn) => void useSession(isIn));
-  await useCode();
+  await signingIn;
   await enter();
   // A link that is pasted into a tab of the page changes its fragment only; nothing is loaded.
   effect(() => void (address.value.code && useCode().then(async (isIn) => isIn && (await isKept, location.reload()))));
@@ -81,10 +83,11 @@ async function useCode(): Promise<boolean> {
   const { code, profile = "" } = address.value;
   if (!code) return false;
   refused.value = "";
+  const answer = signIn(code);
   localStorage.setItem(PROFILE, profile);
   change({ code: "", profile: "" }, { replace: true }); // it works once, and is of no use in the history
   try {
-    await signIn(code);
+    await answer;
     return true;
   } catch (error) {
     if (error instanceof Refusal) refused.value = error.message;

@@ -6,7 +6,7 @@ export type Theme = "system" | "light" | "dark";
 const STORED = "pai-ui-theme";
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 
-export const theme = signal<Theme>((localStorage.getItem(STORED) as Theme | null) ?? "system");
+export const theme = signal<Theme>("system");
 /** Changes whenever colours do; canvases draw again. */
 export const isDark = signal(false);
 
@@ -17,6 +17,7 @@ export function setTheme(wanted: Theme): void {
 }
 
 export function beginTheme(): void {
+  theme.value = (localStorage.getItem(STORED) as Theme | null) ?? "system";
   dark.addEventListener("change", apply);
   apply();
 }

@@ -12,7 +12,12 @@ const NOUNS: Readonly<Record<string, string>> = { run: "job", runs: "jobs", Runs
 const translations = new Map<string, string>();
 const known = signal(0); // the number of translations: texts are drawn again when there are more
 
-export const language = signal<Language>(first());
+export const language = signal<Language>("en");
+
+/** Reads the storage, which takes a while in a new browser: the first request is sent before. */
+export function beginLanguage(): void {
+  language.value = first();
+}
 
 export function setLanguage(wanted: Language): void {
   language.value = wanted;
@@ -47,7 +52,6 @@ function noun(name: string): string | undefined {
 }
 
 function first(): Language {
-  if (typeof localStorage === "undefined") return "en";
   const stored = localStorage.getItem(STORED);
   if (stored === "en" || stored === "zh") return stored;
   return navigator.language.startsWith("zh") ? "zh" : "en";
