@@ -153,13 +153,7 @@ class JobExecution:
                 self._ended_at,
                 self._ending is None if self._phase == "ended" else None,
                 tuple(
-                    InstanceState(
-                        worker.instance.name,
-                        worker.instance.role,
-                        worker.status,
-                        worker.exit_code,
-                        node=os.uname().nodename,
-                    )
+                    InstanceState(worker.instance.name, worker.instance.role, worker.status, worker.exit_code)
                     for worker in self._workers
                 ),
                 ending.failed_instance,

@@ -19,7 +19,7 @@ import json
 import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -59,7 +59,6 @@ class InstanceState:
     exit_code: int | None = None
     is_awaited: bool = True  # both as in `Instance`
     can_fail_job: bool = True
-    node: str | None = field(default=None, compare=False)  # the name of its machine; None where unknown
 
 
 @dataclass(frozen=True)

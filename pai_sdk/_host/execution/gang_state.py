@@ -34,14 +34,11 @@ def merged(
 ) -> tuple[InstanceState, ...]:
     """Returns the instances of a job with the states that they have reported, in rank order."""
     return tuple(
-        _with_part(instance, part.instances[0]) if part else instance
+        replace(instance, status=part.instances[0].status, exit_code=part.instances[0].exit_code)
+        if part
+        else instance
         for instance, part in zip(instances, parts, strict=True)
     )
-
-
-def _with_part(instance: InstanceState, part: InstanceState) -> InstanceState:
-    # A part without a node is that of an instance that was lost.
-    return replace(instance, status=part.status, exit_code=part.exit_code, node=part.node or instance.node)
 
 
 def is_complete(instances: Sequence[InstanceState]) -> bool:

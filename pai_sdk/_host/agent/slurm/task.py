@@ -169,7 +169,7 @@ class _Task:
 
     def _write_final_state(self, status: str) -> None:
         """Writes the final state of an instance that was not started."""
-        instance = InstanceState(self._instance.name, self._instance.role, status, node=socket.gethostname())
+        instance = InstanceState(self._instance.name, self._instance.role, status)
         state = ExecutionState("ended", succeeded=False, instances=(instance,))
         self._journal.write_state(state)
 

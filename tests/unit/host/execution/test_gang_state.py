@@ -32,14 +32,6 @@ def test_a_job_prepares_until_one_instance_runs() -> None:
     assert job_state(state, [part("Running"), part("Running")], None, now=9).started_at == 5
 
 
-def test_instances_have_the_nodes_that_they_report_also_when_they_are_lost() -> None:
-    on_node = ExecutionState("running", instances=(InstanceState("any", "worker", "Running", node="gpu-7"),))
-    state = job_state(BEFORE, [on_node, None], None, now=5)
-    after = job_state(state, [lost("j-master-0", "master"), None], None, now=6)
-    assert [[one.node for one in each.instances] for each in (state, after)] == [["gpu-7", None]] * 2
-    assert ExecutionState.parse(state.to_json()).instances[0].node == "gpu-7"
-
-
 def test_a_failure_is_reported_while_others_still_run() -> None:
     state = job_state(BEFORE, [part("Running"), part("Failed", 3)], FAILURE, now=5)
     assert (state.phase, state.succeeded, state.failed_instance) == ("running", None, "j-worker-0")
