@@ -136,7 +136,7 @@ function Audit() {
         <button type="button" disabled={entries?.length !== PAGE} onClick={() => setBefore([entries?.at(-1)?.Number ?? 0, ...before])}>{t("Older")}</button>
       </form>
       {!entries ? <Pending answer={answer} /> : (
-        <Table name={t("Audit log")} heads={[t("Time"), t("User"), [t("Status")], t("Request"), t("Created"), t("From")]}>
+        <Table name={t("Audit log")} heads={[t("Time"), t("User"), [t("Status")], t("Request"), t("Has created"), t("From")]}>
           {entries.map((one) => (
             <tr key={one.Number}>
               <td>{moment(Date.parse(one.Time) / 1000)}</td>
@@ -176,7 +176,7 @@ chinese({
   "Older": "较旧",
   "Time": "时间",
   "Status": "状态",
-  "Created": "已创建",
+  "Has created": "创建了",
   "From": "来源",
   "the service itself": "服务本身",
   "objects": "对象",
