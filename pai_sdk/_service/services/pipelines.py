@@ -99,7 +99,7 @@ class JobPipelines:
 
     def _jobs(self, run_ids: Collection[str]) -> Mapping[tuple[str, str], Sequence[Row[Any]]]:
         """Returns the jobs of runs, the oldest first, by owner and id of the run."""
-        query = select(
+        query: Any = select(
             *(Job.id, Job.owner, Job.status, Job.reason_message, Job.created_at, Job.started_at, Job.ended_at),
             *(_RUN.value.label("run_id"), _STEP.value.label("step")),
             *(_PIPELINE.value.label("pipeline"), _FOLDER.value.label("folder")),

@@ -70,18 +70,10 @@ export function Schedules() {
         </>
       )}
       {found && found.rows.length > 0 && (
-        <Table name={t("Schedules")} heads={[t("Name"), t("Owner"), t("Times"), t("Next"), t("Last job"), t("State")]}>
+        <Table name={t("Schedules")} heads={[t("Name"), t("State"), t("Next"), t("Last job"), t("Times"), t("Owner")]}>
           {found.rows.map((row) => (
             <tr key={row.ScheduleId}>
               <th scope="row">{row.Name}</th>
-              <td>{row.UserId}</td>
-              <td><code>{row.Cron}</code> <span class="soft">{row.TimeZone}</span></td>
-              <td>{row.NextTime && <Until time={Date.parse(row.NextTime) / 1000} />}</td>
-              <td>
-                {row.LastJobId && <a class="mono" href={linkTo({ run: row.LastJobId })}>{row.LastJobId}</a>}{" "}
-                <Status status={found.statuses.get(row.LastJobId ?? "")} />{" "}
-                {row.LastTime && <span class="soft"><Age time={Date.parse(row.LastTime) / 1000} /></span>}
-              </td>
               <td>
                 {row.Enabled ? t("enabled") : t("paused")}{" "}
                 {can("stop") && (
@@ -91,6 +83,14 @@ export function Schedules() {
                 )}
                 {row.LastError && <div class="bad pipeline-reason">{row.LastError}</div>}
               </td>
+              <td>{row.NextTime && <Until time={Date.parse(row.NextTime) / 1000} />}</td>
+              <td>
+                {row.LastJobId && <a class="mono" href={linkTo({ run: row.LastJobId })}>{row.LastJobId}</a>}{" "}
+                <Status status={found.statuses.get(row.LastJobId ?? "")} />{" "}
+                {row.LastTime && <span class="soft"><Age time={Date.parse(row.LastTime) / 1000} /></span>}
+              </td>
+              <td><code>{row.Cron}</code> <span class="soft">{row.TimeZone}</span></td>
+              <td>{row.UserId}</td>
             </tr>
           ))}
         </Table>
