@@ -315,6 +315,20 @@ def test_nan_is_a_thin_bar_that_leaves_the_axis_free(browser: Browser, many: UiS
         assert rows[2] == 0
 
 
+def test_the_marks_of_a_run_are_listed_once(browser: Browser, tmp_path: Path) -> None:
+    _write_run(tmp_path / "one", {"loss": [1.0] * _STEPS, "accuracy": [math.nan] * _STEPS})
+    with EventWriter(tmp_path / "one") as writer:
+        writer.end("Succeed")
+    with _served(tmp_path) as server, open_page(browser, server.url) as watched:
+        page = watched.page
+        page.goto(f"{server.new_link()}&run=one&tab=curves&x=wall")
+        expect(page.locator(".chart-box[data-curves='1']")).to_have_count(2)
+        expect(page.locator(".chart-marks")).to_have_count(1)
+        page.locator(".chart-marks summary").click()
+        expect(page.locator(".chart-marks li", has_text="accuracy is")).to_have_count(1)
+        assert watched.faults == []
+
+
 @pytest.mark.parametrize("is_phone", [False, True])
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_it_is_accessible_and_never_wider_than_the_screen(

@@ -50,10 +50,13 @@ export function Curves() {
       }),
     [],
   );
+  const ordered = useMemo(() => {
+    const { runs = [], tags = [] } = list.value ?? {};
+    const having = (at: number): number => runs.reduce((sum, { nan }) => sum + (nan?.[at] == null ? 0 : 1), 0);
+    return orderedTags(tags, having, `${sort.value} ${filter.value}`);
+  }, [list.value, sort.value, filter.value]);
   if (!list.value) return <main>{listError.value ? <FilterBox /> : <p class="soft">{t("Reading the {runs} …")}</p>}</main>;
   const { runs } = list.value;
-  const having = (at: number): number => runs.reduce((sum, { nan }) => sum + (nan?.[at] == null ? 0 : 1), 0);
-  const ordered = orderedTags(list.value.tags, having, `${sort.value} ${filter.value}`);
   const first = pins.value.filter((one) => ordered.includes(one));
   const tags = filteredTags([...first, ...ordered.filter((one) => !first.includes(one))], words.value);
   const groups = groupBy.value.length > 0 ? answers.groups.value : undefined;
@@ -286,7 +289,8 @@ function Files({ tag: name, handle, answers }: { tag: string; handle: { current:
     work().then((text) => (said.value = text ?? ""), (error: unknown) => (said.value = error instanceof Refusal ? error.message : t("The service does not answer.")));
   };
   const csv = async (): Promise<void> => {
-    const answer = await send("compare", { body: { ...answers.body(question.value), tags: [name], precision: "double" }, headers: { Accept: "text/csv" } });
+    const asked = answers.body(question.value);
+    const answer = await send("compare", { body: { ...asked, runs: asked.runs.filter((id) => !isHidden(id)), tags: [name], precision: "double" }, headers: { Accept: "text/csv" } });
     save(await answer.blob(), `${file}.csv`);
   };
   const picture = async (isPng: boolean): Promise<void> => {
