@@ -138,6 +138,25 @@ def test_what_ended_while_no_page_was_open_is_told_at_the_next_visit(
         expect(page.get_by_role("status", name="What has ended")).to_contain_text("unseen")
 
 
+def test_a_hidden_tab_asks_each_half_minute(browser: Browser, client: Client, tmp_path: Path) -> None:
+    job_id = _waiting_job(client, tmp_path / "gate", "hidden")
+    with signed_in(browser, session_on(client.info)) as watched:
+        page = watched.page
+        page.clock.install()
+        page.reload()
+        live(page)
+        page.get_by_role("link", name="hidden", exact=True).click()
+        _bell(page).click()
+        expect(_bell(page)).to_have_attribute("aria-pressed", "true")
+        page.evaluate("Object.defineProperty(document, 'hidden', {get: () => true})")
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+        (tmp_path / "gate").touch()
+        client.until(job_id)
+        assert "ended" not in page.title()
+        page.clock.fast_forward(31_000)
+        expect(page).to_have_title("✔ hidden ended: Succeed · pai")
+
+
 def test_a_finding_is_told_and_shown_with_its_evidence(browser: Browser, client: Client) -> None:
     rule = NoProgress(min_s=3, first_step_s=20, busy_s=60, unmeasured_s=3)
     job_id = client.create(job_with_rules("train(30); time.sleep(600)", rule, TrainingJobName="hangs"))
@@ -145,8 +164,8 @@ def test_a_finding_is_told_and_shown_with_its_evidence(browser: Browser, client:
     with signed_in(browser, session_on(client.info), f"run={job_id}", is_checked=True) as watched:
         page = watched.page
         section = page.locator(".watched")
+        section.get_by_text("9 rules watch this job").click()
         expect(section.get_by_role("term").filter(has_text="NoProgress")).to_be_visible()
-        expect(section).to_contain_text("9 rules watch this job")
         _bell(page).click()
         page.evaluate("location.hash = ''")
         expect(page).to_have_title("⚠ hangs: NoProgress · pai", timeout=60_000)

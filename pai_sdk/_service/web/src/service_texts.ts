@@ -33,9 +33,14 @@ function whole(text: string): string | undefined {
   }
   for (const [expression, template] of patterns) {
     const found = expression.exec(text);
-    if (found) return template.replace(/\{(\d)\}/g, (_, number: string) => t(found[Number(number)] ?? ""));
+    if (found) return template.replace(/\{(\d)\}/g, (_, number: string) => part(found[Number(number)] ?? ""));
   }
   return undefined;
+}
+
+/** What stands at a place of a sentence: a list of resources that are missing, a word, or a name. */
+function part(text: string): string {
+  return text.endsWith(" are free)") ? text.split(", ").map((one) => whole(one) ?? one).join("、") : t(text);
 }
 
 /** A sentence with places as a regular expression. */
@@ -87,6 +92,8 @@ chinese({
   "≈The job waits for the quota of user {1}: {2}.": "作业在等待用户 {1} 的配额：{2}。",
   "≈The job needs more than the quota of user {1} allows: {2}.": "作业需要的资源超出用户 {1} 的配额：{2}。",
   "≈The job is next to start; it is waiting for {1}.": "作业是下一个启动的；正在等待 {1}。",
+  "≈{1} ({2} of {3} are free)": "{1}（{3} 中空闲 {2}）",
+  "1 running job": "1 个运行中的作业",
   "≈The job waits behind {1} of the same user.": "作业排在同一用户的 {1} 之后。",
   "1 job": "1 个作业",
   "≈The next attempt starts at {1}.": "下一次尝试将于 {1} 开始。",

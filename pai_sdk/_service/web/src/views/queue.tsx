@@ -111,7 +111,7 @@ function Parts({ queue }: { queue: Queue }) {
       {hasUsers && (
         <>
           <h2>{t("Shares and quotas")}</h2>
-          <Table name={t("Shares and quotas")} heads={[t("User"), [t("Share")], [t("of it past use")], [t("Running")], [t("Waiting")], [t("CPUs")], [t("GPUs")]]}>
+          <Table name={t("Shares and quotas")} heads={[t("User"), [t("Share")], [t("of it past use")], [t("Jobs running")], [t("Waiting")], [t("CPUs")], [t("GPUs")]]}>
             {users.map(({ user, share, past, running, queued: waiting, allocated, quota }) => (
               <tr key={user} class={isAll && user === queue.user ? "mine" : ""}>
                 <th scope="row">{named(user)}</th>
@@ -215,7 +215,7 @@ chinese({
   "Shares and quotas": "份额与配额",
   "Share": "份额",
   "of it past use": "其中历史用量",
-  "Running": "运行",
+  "Jobs running": "运行",
   "CPUs": "CPU",
   "GPUs": "GPU",
   "{n} of {total}": "{n} / {total}",

@@ -29,7 +29,7 @@ export function Watched({ rules }: { rules: Rule[] | undefined }) {
       <h2>{t("Watched")}</h2>
       {open.map(({ code, finding }) => <Notice key={`${code}${finding.since}`} kind="bad"><One code={code} finding={finding} isOpen /></Notice>)}
       {past.map(({ code, finding }) => <Notice key={`${code}${finding.since}`}><One code={code} finding={finding} /></Notice>)}
-      <details open={findings.length === 0}>
+      <details>
         <summary>{t("{n} rules watch this job", { n: rules.length })}</summary>
         <dl class="rules">
           {rules.map(({ code, action, settings }) => [
