@@ -7,7 +7,7 @@ export interface Row extends Mark {
 }
 
 const SAME_MOMENT_S = 0.1;
-const LONG = 120; // characters
+const [LONG, SENTENCE] = [120, 80]; // characters
 const APART = /^(Instance \S+ is|Jobs) /; // events of instances, notices that each job has
 
 /** The rows in the order of their last times. Ids of instances are without that of the job. */
@@ -35,7 +35,7 @@ export function rowsOf(marks: readonly Mark[], id: string): Row[] {
 /** A long text as its first sentence, and the rest. */
 export function sentenceOf(text: string): [string, string] {
   if (text.length < LONG) return [text, ""];
-  const start = text.slice(0, LONG);
-  const end = (start.search(/\. /) + 1 || start.search(/[:;] /) + 1 || start.lastIndexOf(" ")) || LONG;
-  return [text.slice(0, end), text.slice(end).trim()];
+  const start = text.slice(0, SENTENCE);
+  const end = start.search(/\. |。/) + 1 || start.search(/[:;] |[：；]/) + 1 || start.lastIndexOf(" ") + 1 || SENTENCE;
+  return [text.slice(0, end).trim(), text.slice(end).trim()];
 }

@@ -23,6 +23,8 @@ const MOST_CHARTS = 4;
 export function Overview({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   const marks = useMarks(run, job);
   const scalars = run.tags.filter(({ kind }) => kind === "scalar");
+  const hasFindings = job?.rules?.some(({ findings }) => findings.length > 0);
+  const rules = <Watched rules={job?.rules} />;
   return (
     <>
       {job?.failure && <FailureReport id={run.id} failure={job.failure} />}
@@ -34,12 +36,13 @@ export function Overview({ run, job }: { run: RunDetail; job: JobDetail | null }
         </div>
         <Events id={run.id} marks={marks} job={job} />
       </div>
+      {hasFindings && rules}
       {scalars.length > 0 && <Charts run={run} job={job} tags={mainTags(run, MOST_CHARTS)} marks={marks} onPick={toLog} />}
       {scalars.length === 0 && !run.is_loading && !job?.failure && <p class="soft">{t("This {run} has no metrics. A training writes them with {call}.", { call: "pai_sdk.report(loss=…)" })}</p>}
-      {job && <Watched rules={job.rules} />}
       {scalars.length > 0 && <Metrics tags={scalars} />}
       {job && can("usage") && <UsageOfJob id={run.id} job={job} />}
       {job && job.instances.length > 0 && <Instances id={run.id} job={job} />}
+      {!hasFindings && rules}
     </>
   );
 }
