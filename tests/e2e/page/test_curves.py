@@ -52,9 +52,13 @@ def _curves_of(browser: Browser, server: UiServer, state: str = "", **options: A
 
 
 def _write_run(folder: Path, values: dict[str, list[float]]) -> None:
+    """A run; a metric with fewer values has them at the last steps."""
     with EventWriter(folder) as writer:
         for step in range(_STEPS):
-            writer.scalars({tag: column[step] for tag, column in values.items()}, step, wall_time=1.7e9 + step)
+            of_step = {
+                tag: column[step - _STEPS] for tag, column in values.items() if step >= _STEPS - len(column)
+            }
+            writer.scalars(of_step, step, wall_time=1.7e9 + step)
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +73,7 @@ def some(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UiServer]:
             loss[5:] = [math.nan] * (_STEPS - 5)
         columns = {"loss": loss, "tokens": [100.0 * step for step in range(_STEPS)], "eval/f1": [0.5] * _STEPS}
         if number < 2:
-            columns["rare"] = [1.0] * _STEPS
+            columns["rare"] = [1.0] * (_STEPS - 5)
         _write_run(folder / f"run-{number}", columns)
     with _served(folder) as server:
         yield server
@@ -229,7 +233,9 @@ def test_another_metric_is_the_x_axis(browser: Browser, some: UiServer) -> None:
         chart = _cell(page, "loss").get_by_role("application")
         expect(chart).to_have_attribute("aria-label", re.compile("x from 0 to 1900"))
         page.get_by_label("x axis").select_option("metric:rare")
-        expect(_cell(page, "tokens").locator(".curve-facts")).to_contain_text("4 of 6 runs lack this metric")
+        facts = _cell(page, "tokens").locator(".curve-facts")
+        expect(facts).to_contain_text("4 of 6 runs lack this metric")
+        expect(facts).to_contain_text("10 points without a value of rare at their step")
         assert watched.faults == []
 
 

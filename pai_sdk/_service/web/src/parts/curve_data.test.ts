@@ -97,6 +97,6 @@ test("marks of values that are no numbers: those of one place once, dense ones t
   const odd = (places: number[], colour: string) => curve([], [], { colour, odd: places.map((x) => ({ x, nan: 1, inf: 0 })) });
   const options = { ofX: (x: number) => x * 10, within: [0, 10] as const, space: 9 };
   assert.deepEqual(data.oddRanges([odd([1, 5], "red"), odd([1, 11], "blue")], "nan", options), [{ from: 10, to: 10, colour: "" }, { from: 50, to: 50, colour: "red" }]);
-  assert.deepEqual(data.oddRanges([odd([1, 1.5, 2, 2.5], "red")], "nan", options), [{ from: 10, to: 25, colour: "red" }]);
+  assert.deepEqual(data.oddRanges([odd([1, 1.5, 2, 2.5], "red")], "nan", options), [{ from: 10, to: 25, colour: "" }]);
   assert.deepEqual(data.oddRanges([odd([1], "red")], "inf", options), []);
 });

@@ -208,7 +208,7 @@ export function heightOf({ value, high }: Point): number {
   return Number.isNaN(value) ? high : value;
 }
 
-/** The places of values that are no numbers, as pixels from the left; those without space between them are one. */
+/** The places of values that are no numbers, as pixels from the left; those without space between them are one, without a colour. */
 export function oddRanges(curves: readonly Curve[], kind: "nan" | "inf", { ofX, within, space }: { ofX: (x: number) => number; within: Range; space: number }): { from: number; to: number; colour: string }[] {
   const places = new Map<number, string>(); // the colour of the curve; of several curves none
   for (const { odd, colour } of curves) {
@@ -222,10 +222,8 @@ export function oddRanges(curves: readonly Curve[], kind: "nan" | "inf", { ofX, 
   const ranges: { from: number; to: number; colour: string }[] = [];
   for (const left of [...places.keys()].sort((one, other) => one - other)) {
     const [last, colour] = [ranges[ranges.length - 1], places.get(left) as string];
-    if (last && left - last.to <= space) {
-      last.to = left;
-      if (last.colour !== colour) last.colour = "";
-    } else ranges.push({ from: left, to: left, colour });
+    if (last && left - last.to <= space) [last.to, last.colour] = [left, ""]; // in a colour of its own, as it is no curve
+    else ranges.push({ from: left, to: left, colour });
   }
   return ranges;
 }
