@@ -265,7 +265,7 @@ def test_no_script_of_the_origin_can_read_the_key_of_the_page(browser: Browser, 
     with admin(browser, planted.session.new_page_link()) as (page, _):
         found: dict[str, Any] = page.evaluate(readable)
         assert (found["exported"], found["extractable"], found["cookie"]) == ("InvalidAccessError", False, "")
-        assert {*found["stored"]} <= {"pai-ui-signed-in"}
+        assert {*found["stored"]} <= {"pai-ui-signed-in", "pai-ui-profile"}
         assert found["stored"]["pai-ui-signed-in"].isdigit()  # a time
         page.reload()  # the key is still there
         live(page)
