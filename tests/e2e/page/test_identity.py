@@ -60,6 +60,14 @@ def jobs(mia: Client, li: Client) -> dict[str, str]:
     return found
 
 
+@pytest.fixture(scope="module")
+def refusals(mia: Client, jobs: dict[str, str]) -> int:
+    """More entries of the audit log than a page has."""
+    for _ in range(101):
+        assert mia.call("DELETE", f"/runs/{jobs['li']}").status_code == 403
+    return 101
+
+
 def _link(client: Client) -> str:
     link: str = client.call("POST", "/pagelinks").json()["Url"]
     return link
@@ -165,12 +173,16 @@ def test_signing_out_ends_all_tabs(browser: Browser, mia: Client, li: Client) ->
 
 @pytest.mark.parametrize("is_phone", [False, True], ids=["desktop", "phone"])
 def test_administrators_see_the_state_of_the_service(
-    browser: Browser, operator: Client, mia: Client, boss: Client, jobs: dict[str, str], is_phone: bool
+    browser: Browser,
+    operator: Client,
+    mia: Client,
+    boss: Client,
+    jobs: dict[str, str],
+    refusals: int,
+    is_phone: bool,
 ) -> None:
     quota = {"CPUs": 16, "RunningJobs": 4, "QueuedJobs": 50}
     assert operator.call("PUT", "/users/mia/quota", body=quota).status_code == 200
-    for _ in range(101):  # more than a page of the audit log
-        assert mia.call("DELETE", f"/runs/{jobs['li']}").status_code == 403
     with _signed_in(browser, boss, is_phone=is_phone, is_checked=True) as watched:
         page = watched.page
         _open_menu(page).get_by_role("link", name="Administration").click()
@@ -184,7 +196,7 @@ def test_administrators_see_the_state_of_the_service(
         expect(page.get_by_role("region", name="Service")).to_contain_text(str(operator.info.pid))
         expect(page.get_by_role("row", name="job folders")).to_be_visible()
         page.get_by_label("User", exact=True).fill("mia")
-        page.get_by_label("Request").fill("delete")
+        page.get_by_label("Request").fill(f"delete /api/v1/runs/{jobs['li']}")
         page.get_by_role("button", name="Filter").click()
         log = page.get_by_role("region", name="Audit log").locator("tbody tr")
         expect(log).to_have_count(100)
@@ -192,8 +204,8 @@ def test_administrators_see_the_state_of_the_service(
         expect(page).to_have_url(re.compile("user=mia&action=delete"))
         newest = log.first.inner_text()
         page.get_by_role("button", name="Older").click()
+        expect(log).to_have_count(refusals - 100)
         expect(page.get_by_role("button", name="Older")).to_be_disabled()
-        expect(log).not_to_have_count(100)
         page.get_by_role("button", name="Newer").click()
         expect(log).to_have_count(100)
         assert log.first.inner_text() == newest
