@@ -29,7 +29,8 @@ _SAMPLER_S = 5.0  # a supervisor that has recorded no size of a growing log for 
 _MAX_EXACT_LINES = 100_000  # in one update; the order of more lines is by some of the recorded times only
 _MAX_EXACT_STRETCHES = 100_000  # 34 bytes each; beyond, lines of one second are in order of their instances
 _BLOCK_BYTES = 4 << 20
-_CONTINUED_S = 2.0  # a line without a time so soon after one that has it continues that one, as in a traceback
+_CONTINUED_S = 2.0  # so soon after a line, an indented line continues it, and after one with a time, one without
+_TRACEBACK = b"Traceback (most recent call last)"
 _STORED = re.compile(rb"\[(\d+), (\d+), (\d+)\]\n")
 
 
@@ -196,6 +197,7 @@ class MergedOrder:
         """Returns the times of the new lines of a log, ascending; infinity for those that are not recorded yet."""
         moments: list[float] = []
         line, last, stamp = self._merged_counts[instance], self._merged_times[instance], 0.0
+        is_traceback = False
         while line < count:
             block = self._logs[instance].read(line, count, is_open=False, max_bytes=_BLOCK_BYTES)
             if not block.numbers:
@@ -207,8 +209,11 @@ class MergedOrder:
                     continue
                 if (written := stamp_of(text, at)) is not None:
                     stamp = at = written
+                elif (is_traceback or text[:1].isspace()) and 0.0 <= at - last < _CONTINUED_S:
+                    at = last
                 elif 0.0 <= at - stamp < _CONTINUED_S:
                     at = stamp
+                is_traceback = text.startswith(_TRACEBACK) or (is_traceback and text[:1].isspace())
                 last = max(last, at)
                 moments.append(last)
             line = block.numbers.stop

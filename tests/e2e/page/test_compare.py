@@ -6,6 +6,7 @@ import csv
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -115,7 +116,7 @@ def test_jobs_are_compared(browser: Browser, session: Session, tmp_path: Path) -
 
 @pytest.mark.parametrize("is_phone", [False, True], ids=["desktop", "phone"])
 def test_everybody_can_use_it(browser: Browser, server: UiServer, is_phone: bool) -> None:
-    options = {"is_phone": is_phone, "is_dark": is_phone, "is_checked": True}
+    options: dict[str, Any] = {"is_phone": is_phone, "is_dark": is_phone, "is_checked": True}
     with open_page(browser, origin_of(server.new_link()), **options) as watched:
         page = watched.page
         page.goto(f"{server.new_link()}&view=compare&all=1&only=" + ",".join(f"run-{n:02}" for n in range(10)))

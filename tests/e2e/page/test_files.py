@@ -6,6 +6,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -132,7 +133,7 @@ def test_a_folder_is_downloaded(browser: Browser, server: UiServer) -> None:
 
 @pytest.mark.parametrize("is_phone", [False, True], ids=["desktop", "phone"])
 def test_everybody_can_use_it(browser: Browser, server: UiServer, is_phone: bool) -> None:
-    options = {"is_phone": is_phone, "is_dark": is_phone, "is_checked": True}
+    options: dict[str, Any] = {"is_phone": is_phone, "is_dark": is_phone, "is_checked": True}
     with open_page(browser, origin_of(server.new_link()), **options) as watched:
         page = watched.page
         page.goto(server.new_link())

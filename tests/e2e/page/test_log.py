@@ -6,6 +6,7 @@ import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
@@ -141,7 +142,7 @@ def test_the_whole_log_is_downloaded(browser: Browser, server: UiServer) -> None
 
 @pytest.mark.parametrize("is_phone", [False, True], ids=["desktop", "phone"])
 def test_everybody_can_filter(browser: Browser, server: UiServer, is_phone: bool) -> None:
-    options = {"is_phone": is_phone, "is_dark": is_phone, "is_checked": True}
+    options: dict[str, Any] = {"is_phone": is_phone, "is_dark": is_phone, "is_checked": True}
     with open_page(browser, origin_of(server.new_link()), **options) as watched:
         page = watched.page
         page.goto(f"{server.new_link()}&run=run&tab=log&level=warning&context=1")

@@ -182,6 +182,19 @@ def test_a_traceback_stays_with_its_line(client: Client, start: Start) -> None:
     assert [names.index(line["instance"]) for line in lines] == [0] * 9 + [1] * 9
 
 
+def test_a_traceback_without_times_is_not_divided(client: Client, start: Start) -> None:
+    job_id, names, root = start("", "")
+    for rank, name in enumerate(names):
+        text = f"start {rank}\nTraceback (most recent call last):\n  a\n  b\nValueError: {rank}\nend {rank}\n"
+        Sandbox(root).log_file(name).write_text(text)
+        Sandbox(root).times_file(name).write_text(f"{1767268801.0 + rank / 20} {len(text)}\n")
+    owners = [names.index(line["instance"]) for line in client.get(f"/runs/{job_id}/log")["lines"]]
+    texts = [line["text"] for line in client.get(f"/runs/{job_id}/log")["lines"]]
+    for rank in (0, 1):
+        at = texts.index(f"ValueError: {rank}")
+        assert owners[at - 3 : at + 1] == [rank] * 4
+
+
 def test_lines_of_running_instances_are_in_the_order_in_which_they_were_written(
     client: Client, start: Start
 ) -> None:

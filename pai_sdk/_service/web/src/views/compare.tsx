@@ -87,7 +87,7 @@ function Group({ rows, columns }: { rows: readonly Row[]; columns: readonly Comp
           {texts.map((text, at) => (
             <td key={at} class={isNumber ? "number" : ""}>
               {name === t("Status") ? <Status status={text} /> : <span title={text.length > 80 ? text : undefined}>{text || "–"}</span>}
-              {best[at] && <span class="best" title={t("best")}> ★<span class="hidden-text">{t("best")}</span></span>}
+              {best[at] && <span class="compare-best"> ★<span class="hidden-text">{t("best")}</span></span>}
             </td>
           ))}
         </tr>
