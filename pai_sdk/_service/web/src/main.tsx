@@ -7,7 +7,7 @@ import { about, type About } from "./place.ts";
 import { writeTurning } from "./parts/direction.ts";
 import { Head } from "./parts/head.tsx";
 import { loaded } from "./parts/loaded.tsx";
-import { beginList } from "./runs.ts";
+import { beginList, list, listError } from "./runs.ts";
 import { isKept, onSession } from "./session_key.ts";
 import { beginStream } from "./stream.ts";
 import { beginTheme } from "./theme.ts";
@@ -33,6 +33,7 @@ const VIEWS = {
   pipelines: loaded(async () => (await others()).Pipelines),
 };
 const Job = loaded(async () => (await charts()).Job);
+const OPENING_MS = 150;
 const refused = signal("");
 const view = field("view", "list");
 const run = field("run");
@@ -61,12 +62,25 @@ async function begin(): Promise<void> {
   writeTurning();
   effect(() => void (language.value === "zh" && import("./chinese.ts")));
   (run.value ? Job : viewNow()).load(); // beside the first requests
-  render(<Page />, document.getElementById("page") as HTMLElement);
+  drawSoon();
   onSession((isIn) => void useSession(isIn));
   await signingIn;
   await enter();
   // A link that is pasted into a tab of the page changes its fragment only; nothing is loaded.
   effect(() => void (address.value.code && useCode().then(async (isIn) => isIn && (await isKept, location.reload()))));
+}
+
+/** Draws the page when it has something to show, so that a fast service is drawn once; or after a moment. */
+function drawSoon(): void {
+  let isDrawn = false;
+  const draw = (): void => {
+    if (!isDrawn) render(<Page />, document.getElementById("page") as HTMLElement);
+    isDrawn = true;
+  };
+  setTimeout(draw, OPENING_MS);
+  effect(() => {
+    if (!isDrawn && ((about.value && list.value) || isSignedIn.value === false || listError.value)) draw();
+  });
 }
 
 /** Shows what another tab has changed: signed in or out, or signed in as someone else. */
