@@ -228,8 +228,8 @@ function* texts(column: Column, runs: readonly Row[]): Iterable<string> {
   for (const run of runs) yield column.text(run) + (column.oddPoints?.(run) ? " ⚠ " : "");
 }
 
-function nameOf({ group, id }: Row): string {
-  return group?.name ?? names.value.get(id) ?? id;
+function nameOf({ group, isWithin, labels, name, id }: Row): string {
+  return group?.name ?? (isWithin ? (labels?.["pai-sdk-step"] ?? name) : undefined) ?? names.value.get(id) ?? id;
 }
 
 function PickAll({ runs, chosen }: { runs: readonly Row[]; chosen: ReadonlySet<string> }) {
