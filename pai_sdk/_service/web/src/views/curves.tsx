@@ -26,6 +26,7 @@ import "./curves.css";
 const LARGE_HEIGHT = 440;
 const AHEAD = "300px"; // charts are read this far before they are on the screen
 const PICTURE = { width: 1200, height: 520 };
+const MOST_IDS = 100; // of jobs in code; more are named by the filter
 const SCALE = 2; // pixels of a PNG file for each of the page
 
 export function Curves() {
@@ -244,7 +245,7 @@ function factsOf(answer: Answer, view: Range | undefined, hidden: number, outsid
   if (having < asked) facts.push(t("{n} of {m} {runs} lack this metric", { n: count(asked - having), m: count(asked) }));
   if (hidden > 0) facts.push(t("{n} hidden", { n: count(hidden) }));
   if (leftOut > 0) facts.push(t("{n} points without a value of {x} at their step", { n: count(leftOut), x: xAxis.value.slice(METRIC.length) }));
-  if (outside) facts.push(isTrimmed.value ? t("{n} outliers beyond the y axis", { n: count(outside) }) : t("{n} values beyond the y axis", { n: count(outside) }));
+  if (outside) facts.push(isTrimmed.value ? t("outliers beyond the y axis: {n}", { n: count(outside) }) : t("values beyond the y axis: {n}", { n: count(outside) }));
   const range = view ?? rangeOfX(curves);
   if (isLogY.value && range) {
     const dropped = countNotAboveZero(curves, range);
@@ -301,7 +302,8 @@ function Files({ tag: name, handle, answers }: { tag: string; handle: { current:
     const { session, place } = about.value as NonNullable<typeof about.value>;
     const asked = answers.body(question.value);
     const ids = asked.runs.filter((id) => !isHidden(id));
-    const isList = picked.value.length > 0 || ids.length < asked.runs.length || isOfService(filter.value);
+    // A manager of a notebook does not know what the service does, such as which jobs are archived.
+    const isList = picked.value.length > 0 || ids.length < asked.runs.length || isOfService(filter.value) || (session !== "" && ids.length <= MOST_IDS);
     await copyText(pythonOf({ session, place, filter: filter.value, runs: isList ? ids : undefined, question: asked, tag: name, logY: isLogY.value }));
     return t("Copied: paste it into a notebook.");
   };
@@ -350,8 +352,8 @@ chinese({
   "Pinned metrics stand first": "置顶的指标排在最前",
   "{n} hidden": "已隐藏 {n} 条",
   "{n} points without a value of {x} at their step": "{n} 个点在其步数处没有 {x} 的值",
-  "{n} outliers beyond the y axis": "{n} 个离群值在图外",
-  "{n} values beyond the y axis": "{n} 个值在 y 轴范围外",
+  "outliers beyond the y axis: {n}": "图外的离群值：{n} 个",
+  "values beyond the y axis: {n}": "y 轴范围外的值：{n} 个",
   "Enlarge": "放大此图",
   "All charts": "全部图表",
   "Show fewer {runs}, by the filter or by a click on their names.": "请用筛选条件或点击名称减少显示的{run}。",
