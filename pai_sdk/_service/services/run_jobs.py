@@ -21,7 +21,8 @@ from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.context import ServiceContext
 from pai_sdk._service.services.dlc.creation import create_dlc_job
 from pai_sdk._service.services.dlc.rerun import changed_job, displayed_request, dlc_job_of
-from pai_sdk._service.services.jobs.failure import job_failure
+from pai_sdk._service.services.jobs.details.failure import job_failure
+from pai_sdk._service.services.jobs.details.summary import job_summary
 from pai_sdk._service.services.jobs.findings import rules_of_job
 from pai_sdk._service.services.jobs.job_table import existing_job
 from pai_sdk._service.services.jobs.queueing.quota_checks import QUEUED
@@ -34,7 +35,6 @@ from pai_sdk._service.services.jobs.rerun import (
     command_text,
     form_fields,
 )
-from pai_sdk._service.services.jobs.summary import job_summary
 from pai_sdk._service.services.runs.dlc_rows import hyperparameters_of
 from pai_sdk._service.services.runs.responses import json_bytes
 from pai_sdk._service.services.training_jobs import create_job

@@ -1,0 +1,1 @@
+"""Describes jobs for the page: what they run, why they failed."""
