@@ -6,9 +6,11 @@ import json
 
 import pytest
 
+from pai_sdk._client.api.service_runs import ServiceRuns
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk._wire.pai.record import InstanceUsage
+from pai_sdk._wire.queue import QueueState
 from pai_sdk.cli.enter.instances import split_remote
 from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError
@@ -60,6 +62,46 @@ def test_a_row_for_each_instance_with_what_is_known(pai: Pai, memory: FakeBacken
 def test_nothing_runs(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
     memory.status = "Succeed"
     assert pai("top", "train1").stdout == "train1 Succeed: nothing is running\n"
+
+
+def test_the_queue_of_a_service(pai: Pai, memory: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    nothing = {"running": 1, "queued": 1, "allocated": {"gpus": 2}, "quota": {"gpus": 2, "running": 1}}
+    job = {"id": "train2", "name": "second", "owner": "alice", "needs": {"instances": 1, "gpus": 2}}
+    state = {
+        "user": "alice",
+        "capacity": [{"resource": "gpus", "total": 4, "used": 2}, {"resource": "cpus", "total": None, "used": 0}],
+        "nodes": None,
+        "users": [{"user": "alice", "share": 0.5, "past": 0.1, **nothing}],
+        "started": [
+            {
+                "id": "train1",
+                "name": "first",
+                "owner": "alice",
+                "status": "Running",
+                "since": 0.0,
+                "resources": {"gpus": 2},
+                "instances": [{"name": "train1-master-0", "status": "Running", "node": "n1", "cpu_percent": 50.0}],
+            }
+        ],
+        "queued": [
+            {**job, "position": 1, "priority": 0, "created_at": 0.0, "code": "Quota", "reason": "quota of alice"}
+        ],
+        "more": 0,
+    }
+    monkeypatch.setattr(ServiceRuns, "queue", lambda self: QueueState.model_validate(state))
+    monkeypatch.setenv("COLUMNS", "200")
+    lines = [line.split() for line in pai("top", "--queue", "--once").stdout.splitlines()]
+    assert ["gpus", "2", "4"] in lines
+    assert ["cpus", "0", "-"] in lines
+    assert ["alice", "50.0%", "10.0%", "1/1", "1", "0", "2/2"] in lines
+    instance = next(line for line in lines if line[:1] == ["n1"])
+    assert instance[1:5] == ["train1", "master-0", "alice", "Running"]
+    assert instance[-3:] == ["50.0", "-", "-"]
+    waiting = next(line for line in lines if line[:2] == ["1", "train2"])
+    assert waiting[2:6] == ["alice", "1", "instance,", "2"]
+    assert waiting[-3:] == ["quota", "of", "alice"]
+    assert json.loads(pai("top", "--queue", "--json").stdout)["queued"][0]["reason"] == "quota of alice"
+    assert pai("top", "train1", "--queue").exit_code == 2
 
 
 def test_jobs_beyond_the_limit_are_announced(
