@@ -5,8 +5,8 @@ import { list, picked } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
 import { Menu } from "../../parts/menu.tsx";
 
-/** `each` calls for each picked job, and shows which ones failed. */
-export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) => Promise<unknown>) => void; isBusy: boolean }) {
+/** `each` calls for each picked job, or each of them that this user may change, and shows which ones failed. */
+export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) => Promise<unknown>, isChange?: boolean) => void; isBusy: boolean }) {
   const runs = list.value?.runs.filter((run) => picked.value.includes(run.id)) ?? [];
   const all = (isSet: (run: (typeof runs)[number]) => boolean | undefined): boolean => runs.length > 0 && runs.every(isSet);
   const [star, archived] = [!all((run) => run.star), !all((run) => run.archived)];
@@ -16,9 +16,9 @@ export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) =>
       {can("annotate") && (
         <>
           <Menu title={t("Tag")}>
-            <NewTag add={(tag) => each((run) => annotate(run, { add_tags: [tag] }))} />
+            <NewTag add={(tag) => each((run) => annotate(run, { add_tags: [tag] }), true)} />
           </Menu>
-          <button disabled={isBusy} onClick={() => each((run) => annotate(run, { archived }))}>{archived ? t("Archive") : t("Unarchive")}</button>
+          <button disabled={isBusy} onClick={() => each((run) => annotate(run, { archived }), true)}>{archived ? t("Archive") : t("Unarchive")}</button>
         </>
       )}
     </>

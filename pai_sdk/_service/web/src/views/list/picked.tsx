@@ -49,7 +49,7 @@ export function Picked() {
           {can("stop") && <button disabled={running.length === 0 || left.value > 0} onClick={() => (asked.value = "stop")}>{t("Stop…")}</button>}
           {about.value?.kind === "service" && runningOf(picked.value).length > 0 && <Bell jobs={runningOf(picked.value).map((id) => ({ id, name: nameOf(id) }))} />}
           {can("delete") && <button disabled={changeable.length === 0 || left.value > 0} onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
-          {about.value?.kind === "service" && <AnnotatePicked each={(call) => void each(picked.value, call)} isBusy={left.value > 0} />}
+          {about.value?.kind === "service" && <AnnotatePicked each={(call, isChange) => void each(isChange ? changeable : picked.value, call)} isBusy={left.value > 0} />}
           {left.value > 0 && <span class="soft" role="status">{t("{n} jobs left", { n: left.value })}</span>}
           {can("stop") && foreign > 0 && <span class="soft">{t("{n} belong to others and stay as they are", { n: foreign })}</span>}
           {hidden > 0 && <span class="soft">{t("{n} of them are not in this list", { n: hidden })}</span>}
