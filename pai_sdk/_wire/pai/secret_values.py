@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 from pai_sdk.errors import InvalidInputError, Problem
@@ -146,6 +147,16 @@ def masked_command(text: str) -> str:
     return _IN_COMMAND.sub(replacement, text)
 
 
+def masked_words(words: Sequence[Any]) -> list[Any]:
+    """Masks the secrets in the words of a command, also where an option and its value are two words."""
+    public = [masked_command(word) if isinstance(word, str) else word for word in words]
+    for number, (option, value) in enumerate(pairwise(words)):
+        is_option = isinstance(option, str) and isinstance(value, str) and re.fullmatch(r"--?[\w.-]+", option)
+        if is_option and not value.startswith(("-", "$")) and is_secret_name(option, value):
+            public[number + 1] = MASK
+    return public
+
+
 def masked_roles(roles: Sequence[Any]) -> list[Any]:
     """Returns roles, as they are on the wire, with masked commands."""
     return [masked_spec(role) if isinstance(role, Mapping) else role for role in roles]
@@ -155,5 +166,5 @@ def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an algorithm spec, as it is on the wire, with a masked command."""
     public = dict(spec)
     if isinstance(spec.get("Command"), list):
-        public["Command"] = [masked_command(word) if isinstance(word, str) else word for word in spec["Command"]]
+        public["Command"] = masked_words(spec["Command"])
     return public

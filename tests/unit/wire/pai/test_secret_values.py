@@ -14,6 +14,7 @@ from pai_sdk._wire.pai.secret_values import (
     masked,
     masked_command,
     masked_spec,
+    masked_words,
     with_secrets,
 )
 from pai_sdk._wire.pai.spec import HyperParameter
@@ -138,3 +139,20 @@ def test_secrets_of_a_command_are_masked() -> None:
     expected = "HF_TOKEN=****** python train.py --lr 0.1 --api-key ******"
     assert masked_command(command) == expected
     assert masked_spec({"Command": ["sh", "-c", command]}) == {"Command": ["sh", "-c", expected]}
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["train", "--api-key", "hunter2", "--lr", "0.1"], ["train", "--api-key", "******", "--lr", "0.1"]),
+        (["train", "--api-key=hunter2"], ["train", "--api-key=******"]),
+        (["sh", "-c", "train --api-key hunter2"], ["sh", "-c", "train --api-key ******"]),
+        (
+            ["train", "--token", "$TOKEN", "--password", "--fast"],
+            ["train", "--token", "$TOKEN", "--password", "--fast"],
+        ),
+        (["train", "--max-tokens", "7", 3, None], ["train", "--max-tokens", "7", 3, None]),
+    ],
+)
+def test_a_value_that_is_a_word_of_its_own_is_masked(words: list[object], shown: list[object]) -> None:
+    assert masked_words(words) == shown
