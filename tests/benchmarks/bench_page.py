@@ -36,6 +36,7 @@ CHART = Row("until the first chart: 1,000 curves of 1,000 points", at_most=1.0)
 CHART_WORST = Row("that chart, the longest of 5", at_most=1.5)
 APPEND = Row("a point is appended to one of 1,000 runs, until it is drawn")
 APPEND_WORST = Row("the same, the longest of 10", at_most=1.0)
+HOVER = Row("script for a move of the mouse over 1,000 curves, text at the cursor included", "ms", at_most=8)
 TAIL = Row("log of 1,000,000 lines: until its tail is there", at_most=0.2)
 LINE = Row("any line of it, the longest of 20", at_most=0.1)
 SEARCH = Row("a search in it that ignores case, all hits counted", at_most=1.5)
@@ -47,10 +48,26 @@ TENSORBOARD_SIZE = Row("TensorBoard: its script, compressed", "KB")
 HEAP = Row("memory of the script with 1,000 curves", "MB", at_most=150)
 MEMORY = Row("memory of the server: 2 M points, their curves looked at in the page", "MB", at_most=110)
 ROWS = (
-    *(LIST, LIST_WORST, CHART, CHART_WORST, APPEND, APPEND_WORST, TAIL, LINE, SEARCH, FEWER, TENSORBOARD),
+    *(LIST, LIST_WORST, CHART, CHART_WORST, APPEND, APPEND_WORST, HOVER, TAIL, LINE, SEARCH, FEWER, TENSORBOARD),
     *(FIRST_SIZE, SIZE, TENSORBOARD_SIZE, HEAP, MEMORY),
 )
 
+_MOVES = """async () => {
+  const area = document.querySelector(".chart-area"), box = area.getBoundingClientRect(), times = [];
+  const frame = window.requestAnimationFrame;
+  for (let at = 0; at < 60; at++) {
+    window.requestAnimationFrame = (work) => frame((time) => {
+      const begun = performance.now();
+      work(time);
+      times.push(performance.now() - begun);
+    });
+    const [x, y] = [box.left + box.width * (at % 59) / 59, box.top + box.height * (at % 17) / 17];
+    area.dispatchEvent(new PointerEvent("pointermove", { clientX: x, clientY: y }));
+    window.requestAnimationFrame = frame;
+    await new Promise((done) => frame(() => frame(done)));
+  }
+  return times;
+}"""
 _PATIENCE_MS = 120_000
 _LOADS = 5
 _LISTED = "main tbody tr[data-run] >> nth=10"
@@ -127,10 +144,12 @@ def _append(browser: Browser, new_link: Callable[[], str], folder: Path) -> dict
                 time.sleep(0.01)
             times.append(time.perf_counter() - begun)
             time.sleep(1)
+        moves = page.evaluate(_MOVES)
     for file in folder.glob("*tfevents*"):
         if file.stat().st_size < 10_000 and time.time() - file.stat().st_mtime < 3600:
             file.unlink()
-    return {APPEND.name: statistics.median(times), APPEND_WORST.name: max(times), HEAP.name: heap}
+    found = {APPEND.name: statistics.median(times), APPEND_WORST.name: max(times), HEAP.name: heap}
+    return {**found, HOVER.name: statistics.median(moves)}
 
 
 def _points(page: Page) -> str:
