@@ -13,7 +13,7 @@ import { Parallel } from "./hparams/parallel.tsx";
 import { Scatter } from "./hparams/scatter.tsx";
 import { useAnswer } from "./job/answer.ts";
 import { Pending, Table } from "./job/table.tsx";
-import { type Group, groupOf, outcomeOf, valueOf } from "./list/folding.ts";
+import { type Group, groupOf, objectiveOf, outcomeOf, valueOf } from "./list/folding.ts";
 import { progressText } from "./list/folded.ts";
 import "./hparams.css";
 import "./study.css";
@@ -41,14 +41,18 @@ export function Study() {
 }
 
 async function read(id: string, signal: AbortSignal): Promise<Found> {
-  const query = { filter: `labels.pai-sdk-study="${id.replace(/["\\]/g, "\\$&")}"`, sort: "created", limit: MOST_TRIALS, fields: FIELDS };
-  const found = await ask<RunList>("runs", { query, signal });
-  if (found.runs.length === 0) throw new Refusal(404, "", t("No trial of this search is a job that you can see."));
+  const query = { filter: `labels.pai-sdk-study="${id.replace(/["\\]/g, "\\$&")}"` };
+  const [newest] = (await ask<RunList>("runs", { query: { ...query, sort: "-created", limit: 1, fields: "labels" }, signal })).runs;
+  if (!newest) throw new Refusal(404, "", t("No trial of this search is a job that you can see."));
+  const objective = objectiveOf(newest.labels?.["pai-sdk-objective"]);
+  const tags = objective && JSON.stringify([objective.metric]); // trials may have hundreds of other metrics
+  const found = await ask<RunList>("runs", { query: { ...query, sort: "created", limit: MOST_TRIALS, fields: FIELDS, tags }, signal });
   const group = groupOf(`study:${id}`, found.runs, found.tags);
-  const { metric, fact } = group.objective ?? {};
-  const name = metric && fact !== "last" ? `${metric}.${fact}` : metric;
+  const { metric, fact } = objective ?? {};
+  const isKnown = objective && group.runs.some((run) => valueOf(run, objective, found.tags) !== undefined);
+  const name = isKnown && fact !== "last" ? `${metric}.${fact}` : isKnown && metric;
   const diff = (runs: readonly Run[]): Promise<Diff> | Diff =>
-    runs.length < 2 ? { differing: [] } : ask<Diff>("hparams", { body: { runs: runs.map((run) => run.id), ...(name && found.tags.includes(metric as string) ? { metric: name } : {}) }, signal });
+    runs.length < 2 ? { differing: [] } : ask<Diff>("hparams", { body: { runs: runs.map((run) => run.id), ...(name ? { metric: name } : {}) }, signal });
   const complete = group.runs.filter((run) => outcomeOf(run) === "done");
   const [all, explained] = await Promise.all([diff(group.runs), diff(complete)]);
   // A service keeps the hyperparameters of jobs as text, numbers too.
