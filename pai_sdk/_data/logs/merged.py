@@ -156,7 +156,8 @@ class MergedOrder:
     def _new(self, counts: Sequence[int], *, is_open: bool) -> list[_Stretch]:
         """Returns the lines that are not in order yet, by time; without those that wait for other instances."""
         grown = [instance for instance, count in enumerate(counts) if count > self._merged_counts[instance]]
-        if len(grown) < 2:
+        # While a log is open, the others can get earlier lines after they were counted.
+        if not grown or (len(grown) == 1 and not is_open):
             return [
                 _Stretch(instance, self._merged_counts[instance], counts[instance] - self._merged_counts[instance])
                 for instance in grown

@@ -15,7 +15,7 @@ class InstanceLogs:
 
     def __init__(self, sandbox: Sandbox, instances: Iterable[str]) -> None:
         self._sandbox = sandbox
-        self._sampled_bytes = dict.fromkeys(instances, 0)
+        self._sampled_bytes = dict.fromkeys(instances, -1)  # the first sample is recorded, also of an empty log
 
     def open(self, instance: str) -> BinaryIO:
         """Opens the log for appending."""

@@ -50,7 +50,8 @@ from pai_sdk._host.agent.tunnel.on_demand import OnDemandServer
 
 _CHECK_INTERVAL_S = 1.0
 # Between two records of the size of a log that grows: they put the lines of several instances in order.
-_SAMPLE_INTERVAL_S = 0.2
+_MIN_SAMPLE_INTERVAL_S = 0.2
+_MIN_SAMPLES = 20_000  # then, the interval grows with the age of the job: the records are read as a whole
 # A disk with less free space is full. The reserve that the service frees on a full disk is half of it.
 _FULL_DISK_BYTES = 8 << 20
 _LOG_END_BYTES = 16 * 1024
@@ -125,6 +126,7 @@ class JobExecution:
         self._deadline = time.monotonic() + self._limit_s if self._limit_s else None
         self._next_check = 0.0
         self._next_sample = 0.0
+        self._waits_since = time.monotonic()
         self._kernel_kills = memory.kernel_kills()
         self._pip_offset = 0
 
@@ -303,7 +305,8 @@ class JobExecution:
                 self._enforce_memory_limit()
             if now >= self._next_sample:
                 has_grown = self._logs.sample(time.time())
-                self._next_sample = now + (_SAMPLE_INTERVAL_S if has_grown else _CHECK_INTERVAL_S)
+                interval_s = max(_MIN_SAMPLE_INTERVAL_S, (now - self._waits_since) / _MIN_SAMPLES)
+                self._next_sample = now + (min(interval_s, _CHECK_INTERVAL_S) if has_grown else _CHECK_INTERVAL_S)
             self._wait(min(self._next_check, self._next_sample, self._deadline or self._next_check) - now)
 
     @property

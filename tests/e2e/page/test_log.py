@@ -11,9 +11,12 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from pai_sdk import Estimator, Session
 from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.web.ui_app import UiServer
-from tests.e2e.test_page import live, origin_of, served_folder, show, too_wide
+from tests.e2e.test_page import live, origin_of, served_folder, show, signed_in, too_wide
+from tests.service.services import Client
 from tests.support.browser import open_browser, open_page, why_no_browser
 
 pytestmark = [
@@ -123,6 +126,45 @@ def test_a_filter_follows_a_log(browser: Browser, tmp_path: Path) -> None:
         expect(page.locator(".log-rows .log-row")).to_have_count(3)
         assert "INFO fine" not in texts(page)
         assert watched.faults == []
+
+
+PRINTS = """
+import datetime, random, time
+for number in range(60):
+    print(f"{datetime.datetime.now():%H:%M:%S.%f} INFO step {number}", flush=True)
+    if number % 20 == 10:
+        print("Traceback (most recent call last):\\n  File 'x'\\nValueError: x", flush=True)
+    time.sleep(random.random() / 20)
+"""
+
+
+def test_lines_of_running_instances_are_in_the_order_in_which_they_were_written(
+    browser: Browser, session: Session, service_dir: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(PRINTS)
+    estimator = Estimator(
+        "python:3.11",
+        "python train.py",
+        tmp_path,
+        instance_type="ecs.c6.large",
+        instance_count=2,
+        base_job_name="ordered",
+        session=session,
+    )
+    job = estimator.fit(wait=False, show_logs=False)
+    with signed_in(browser, session) as watched:
+        page = watched.page
+        show(page, f"run={job.id}&tab=log")
+        expect(page.locator(".log-foot")).to_contain_text(f"{2 * (60 + 9)} lines")  # also while they are written
+        expect(page.locator(".log-rows")).to_contain_text("step 59")
+        assert watched.faults == []
+    client = Client(ensure_running(service_dir))
+    lines = client.get(f"/runs/{job.id}/log", lines=1000)["lines"]
+    stamps = [line["text"].split()[0] for line in lines if "INFO" in line["text"]]
+    assert stamps == sorted(stamps)
+    assert len(stamps) == 120
+    errors = [at for at, line in enumerate(lines) if line["text"].startswith("ValueError")]
+    assert all(len({line["instance"] for line in lines[at - 3 : at + 1]}) == 1 for at in errors)
 
 
 def test_the_whole_log_is_downloaded(browser: Browser, server: UiServer) -> None:
