@@ -207,6 +207,18 @@ def test_escape_and_suggestions_destroy_no_filter(browser: Browser, team: dict[s
         assert [fault for fault in watched.faults if "400" not in fault] == []
 
 
+def test_columns_are_in_chinese_and_as_wide_as_their_texts(browser: Browser, team: dict[str, Client]) -> None:
+    with _jobs(browser, team["operator"], language="zh-CN") as watched:
+        page = watched.page
+        heads = [page.get_by_role("columnheader", name=name) for name in ("原因", "时长", "所有者", "实例")]
+        for head in heads:
+            expect(head).to_be_visible()
+        duration = _row(page, "trains").get_by_text(re.compile("^1 小时 [0-9]+ 分$"))
+        expect(duration).to_be_visible()
+        assert duration.evaluate("cell => cell.scrollWidth <= cell.clientWidth")
+        assert watched.faults == []
+
+
 @pytest.mark.parametrize("view", ["hparams", "media", "curves"])
 def test_the_other_views_have_the_filter(browser: Browser, team: dict[str, Client], view: str) -> None:
     with _jobs(browser, team["operator"]) as watched:

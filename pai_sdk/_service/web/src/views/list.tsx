@@ -6,7 +6,7 @@ import { Notice } from "../parts/basics.tsx";
 import { Menu } from "../parts/menu.tsx";
 import { isPhone } from "../parts/clock.ts";
 import { filter, hasMore, isPart, list, listError, listOf, question, readMore, sort, type RunList } from "../runs.ts";
-import { chinese, language, t } from "../words.ts";
+import { chinese, language, t, translated } from "../words.ts";
 import { Chips } from "./list/chips.tsx";
 import { columnOf, factOf, keysOf, splitKey, titleOf, usualKeys } from "./list/columns.ts";
 import { Empty } from "./list/empty.tsx";
@@ -38,7 +38,7 @@ export function List() {
     const chosen = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
     return found ? withSorted(chosen, found) : [];
   }, [found, cols.value, sort.value]);
-  const columns = useMemo(() => (found ? keys.map((key) => columnOf(key, found)) : []), [found, keys.join(), language.value]);
+  const columns = useMemo(() => (found ? keys.map((key) => columnOf(key, found)) : []), [found, keys.join(), language.value, translated().size]);
   if (found && found.total === 0 && !filter.value && isAnswered) return <Empty isLoading={found.loading} />;
   return (
     <main class="list" aria-busy={isPart.value || (!isAnswered && !listError.value)}>
