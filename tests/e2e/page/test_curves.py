@@ -127,6 +127,20 @@ def test_the_eye_hides_a_run_in_all_charts_and_the_address_has_it(browser: Brows
         assert watched.faults == []
 
 
+def test_groups_are_hidden_too_and_another_grouping_shows_all(browser: Browser, some: UiServer) -> None:
+    with _curves_of(browser, some, "group=name") as watched:
+        page = watched.page
+        _drawn(_cell(page, "loss"), 6)
+        expect(page.locator(".legend summary")).to_have_text("6 groups")
+        assert len(set(_swatches(page).values())) == 6
+        _eye(page, "name=run-2 (n = 1)").click()
+        _drawn(_cell(page, "loss"), 5)
+        page.get_by_role("combobox", name="Group by").fill("status")
+        _drawn(_cell(page, "loss"), 1)
+        expect(page).not_to_have_url(re.compile("hide="))
+        assert watched.faults == []
+
+
 def test_a_legend_of_many_runs_has_the_rows_on_the_screen_and_finds_the_others(
     browser: Browser, many: UiServer
 ) -> None:
@@ -289,8 +303,8 @@ def test_up_to_eight_runs_have_eight_colours_which_last(browser: Browser, some: 
         page.evaluate("location.hash = 'view=curves&only=' + [1,2,3,4,5,6,7,8].map((n) => 'run-00' + n).join()")
         _drawn(page, 8)
         page.get_by_role("searchbox", name="Search these names").fill("run-00")
-        expect(page.locator(".legend .name.picked")).to_have_count(8)
-        assert len(set(_swatches(page, ".picked").values())) == 8
+        expect(page.locator(".legend .name.chosen")).to_have_count(8)
+        assert len(set(_swatches(page, ".chosen").values())) == 8
 
 
 def _swatches(page: Page, which: str = "") -> dict[str, str]:

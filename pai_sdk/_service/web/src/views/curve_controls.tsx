@@ -55,7 +55,7 @@ export function CurveControls({ range }: { range: readonly [number, number] | un
       <Smoothing />
       <label>
         {t("Group by")}
-        <Typed value={groupBy.value.join(",")} label={t("Group by")} hint="hparams.lr" list="group-keys" onValue={(value) => change({ group: value }, { replace: true })} />
+        <Typed value={groupBy.value.join(",")} label={t("Group by")} hint="hparams.lr" list="group-keys" onValue={(value) => change({ group: value, hide: "" }, { replace: true })} />
         <datalist id="group-keys">{groupKeys().map((key) => <option key={key} value={key} />)}</datalist>
       </label>
       {groupBy.value.length > 0 && (

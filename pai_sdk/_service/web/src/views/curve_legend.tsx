@@ -67,7 +67,7 @@ export function Legend({ entries }: { entries: readonly Entry[] }) {
               <button class="eye" aria-pressed={!isOff} aria-label={t("Show {name}", { name: label })} title={isOff ? t("Show in the charts") : t("Hide in the charts")} onClick={() => set((one) => (one.name === name ? !isOff : off.has(one.name)))}>
                 <Eye isOff={isOff} />
               </button>
-              <button class={chosen.has(name) ? "name picked" : "name"} aria-pressed={entry.runs ? undefined : chosen.has(name)} title={`${label}: ${entry.runs ? t("Show only the {runs} of this group") : t("Pick this {run}, in all views")}`} onClick={() => press(entry)}>
+              <button class={chosen.has(name) ? "name chosen" : "name"} aria-pressed={entry.runs ? undefined : chosen.has(name)} title={`${label}: ${entry.runs ? t("Show only the {runs} of this group") : t("Pick this {run}, in all views")}`} onClick={() => press(entry)}>
                 <i class="swatch" style={{ background: isShown(entry) ? colourOf(name) : "var(--line)" }} />
                 <span>{label}</span>
               </button>
