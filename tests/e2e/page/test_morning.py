@@ -38,7 +38,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Client]]:
-    """A service whose users have one running, one failed and four waiting jobs."""
+    """A service whose users have two running, one failed and four waiting jobs."""
     executor = ScriptedExecutor()
     executor.begun_before_s = 3700
     with running_service(tmp_path_factory.mktemp("service") / "data", executor, slots=2) as operator:
@@ -234,7 +234,7 @@ def test_the_other_views_have_the_filter(browser: Browser, team: dict[str, Clien
 
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_a_phone_shows_cards(browser: Browser, team: dict[str, Client], is_dark: bool) -> None:
-    options = {"is_phone": True, "is_dark": is_dark, "is_checked": True}
+    options: dict[str, Any] = {"is_phone": True, "is_dark": is_dark, "is_checked": True}
     with _jobs(browser, team["operator"], **options) as watched:
         page = watched.page
         expect(page.locator("main table")).to_have_count(0)
