@@ -107,11 +107,11 @@ class JobPipelines:
         for label, key in ((_STEP, STEP_LABEL), (_PIPELINE, PIPELINE_LABEL), (_FOLDER, FOLDER_LABEL)):
             query = query.outerjoin(label, (label.job_id == Job.id) & (label.key == key))
         query = query.where(visible_jobs(self._principal)).order_by(Job.number.desc()).limit(_MAX_JOBS)
-        found: dict[tuple[str, str], list[Row[Any]]] = {}
+        jobs: dict[tuple[str, str], list[Row[Any]]] = {}
         with self._context.jobs.database.read() as session:
             for job in reversed(session.execute(query).all()):
-                found.setdefault((job.owner, job.run_id), []).append(job)
-        return found
+                jobs.setdefault((job.owner, job.run_id), []).append(job)
+        return jobs
 
     def _stored(self, run_id: str, jobs: Sequence[Row[Any]]) -> tuple[RunRecords, PipelineRunRecord] | None:
         """Returns the stored state that the jobs name; None if the user or the service cannot read it."""
