@@ -79,12 +79,13 @@ def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
 @within(RUNS)
 def compare_jobs_of_runs(
     context: ContextOf,
+    principal: PrincipalOf,
     work: WorkOf,
     run_id: str,
     other: Annotated[str, Query(alias="with", max_length=200, description="The other job.")],
 ) -> Response:
     """In which fields the requests of two jobs differ."""
-    differences = run_jobs.compare_jobs(context, work, run_id, other)
+    differences = run_jobs.compare_jobs(context, principal, work, run_id, other)
     return json_response(response_body(differences), LIVE)
 
 

@@ -163,8 +163,10 @@ def usage_of_run(context: ServiceContext, work: Work, run_id: str) -> UsageOfRun
     return UsageOfRun(instances=instances, limits=UsageLimits(cpu=cores, memory_bytes=memory_bytes))
 
 
-def compare_jobs(context: ServiceContext, work: Work, *job_ids: str) -> JobDifferences:
-    """Returns the fields in which the requests of two jobs differ."""
+def compare_jobs(context: ServiceContext, principal: Principal, work: Work, *job_ids: str) -> JobDifferences:
+    """Returns the fields in which the requests of two jobs differ; both must be visible to the user."""
+    for job_id in job_ids:
+        context.jobs.require_visible(job_id, principal)
     # Secrets are compared by value, and displayed as masks.
     first, second = (_comparable(context.jobs.get(job_id)) for job_id in job_ids)
     before, after = values_by_path(public_fields(first)), values_by_path(public_fields(second))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import shutil
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -167,3 +168,23 @@ def test_files_of_other_users_do_not_exist(client: Client) -> None:
         assert bob.call("GET", f"/runs/{job_id}/{path}").status_code == 404
     for body in ({"kind": "folder", "path": "model"}, {"kind": "file", "path": "model/a"}, {"kind": "log"}):
         assert bob.call("POST", f"/runs/{job_id}/downloads", body=body).status_code == 404
+
+
+def test_objects_whose_names_are_no_paths_are_left_out_of_an_archive(client: Client) -> None:
+    uri = f"oss://{client.info.bucket}/odd/"
+    job_id = client.create(job_body(OutputChannels=[{"Name": "model", "OutputUri": uri}]))
+    client.until(job_id, "Running")
+    for key in ("a.txt", "b//c.txt", "../up.txt", "b/../../up.txt"):
+        client.bucket().put_object(f"odd/{key}", b"content")
+    shutil.rmtree(client.info.data_dir / "jobs" / job_id / "ml" / "output", ignore_errors=True)
+    archive = archive_of(download(client, job_id, path="model", kind="folder"))
+    assert archive.namelist() == ["model/a.txt", "NOT-IN-THIS-ARCHIVE.txt"]
+    assert archive.read("NOT-IN-THIS-ARCHIVE.txt").count(b"\n") == 2
+
+
+def test_a_job_is_compared_with_visible_jobs_only(client: Client) -> None:
+    alice, bob = user(client, "alice-of-diff"), user(client, "bob-of-diff")
+    hidden, mine = alice.create(job_body(TrainingJobName="secret-name")), bob.create(job_body())
+    answer = bob.call("GET", f"/runs/{mine}/diff?with={hidden}")
+    assert (answer.status_code, "secret-name" in answer.text) == (404, False)
+    assert client.call("GET", f"/runs/{mine}/diff?with={hidden}").status_code == 200

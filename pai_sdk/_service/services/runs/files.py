@@ -27,6 +27,7 @@ _PICTURES = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8|RIFF....WEBP", re.
 _DEFLATED = re.compile(r"\.(?:cfg|csv|html?|ini|jsonl?|log|md|py|sh|svg|toml|tsv|txt|xml|ya?ml)$", re.IGNORECASE)
 # A program that unpacks on another system may take `\` and `:` for parts of a path.
 _NOT_IN_ZIP_NAME = re.compile(r"[\x00-\x1f\x7f\\:]")
+_UNREADABLE = (StorageError, InvalidInputError, OSError)
 _SKIPPED_NAME = "NOT-IN-THIS-ARCHIVE.txt"
 
 
@@ -187,7 +188,7 @@ def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) ->
             chunks = store.read(file.path, 0, file.size_bytes)  # a growing file up to its size
             try:
                 first = next(chunks, b"")
-            except (StorageError, OSError) as error:  # removed or replaced since it was listed
+            except _UNREADABLE as error:  # removed or replaced since it was listed, or an object such as `a//b`
                 skipped.append(f"{info.filename}: {error}")
                 continue
             with archive.open(info, "w", force_zip64=file.size_bytes >= 1 << 31) as entry:
@@ -197,7 +198,7 @@ def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) ->
                     for chunk in chunks:
                         entry.write(chunk)
                         yield sink.take()
-                except (StorageError, OSError) as error:
+                except _UNREADABLE as error:
                     skipped.append(f"{info.filename}: incomplete: {error}")
         if skipped:
             archive.writestr(_SKIPPED_NAME, "\n".join(skipped).encode(errors="replace"))
