@@ -34,7 +34,7 @@ _LEVEL_BY_LETTER = {
 }
 _RANK = re.compile(rb"\[[\w.-]{1,20}\]: ?")  # torchrun: [rank0]: text
 _INDENTED = re.compile(rb"[ \t|+]")
-_NEW_LEVEL = re.compile(rb"\s*(?:" + _NAMES + rb")\b")  # rich leaves out a repeated time
+_NEW_LEVEL = re.compile(rb"[ \t]*(?:" + _NAMES + rb")\b")  # rich leaves out a repeated time
 _CLASS = re.compile(rb"[\w.]*")
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 # Not within an exception group, where two spaces and a bar precede it.
 _START = re.compile(
-    r"(?!(?:.*\s)?\s+\|)(?P<prefix>.*?)(?P<mark>  \+ Exception Group |\s*)"
+    # Linear, also for a line of blanks: logs are of users.
+    r"(?!\s+\||.*\s\s\|)(?P<prefix>.*?)(?P<mark>  \+ Exception Group |(?<!\s)\s*)"
     r"Traceback \(most recent call last\):\s*$",
     re.DOTALL,
 )
@@ -37,8 +38,10 @@ _IPYTHON_START = re.compile(
 _RICH_START = re.compile(
     r"(?P<prefix>(?:\[[^\]]*\]: ?)?)[╭+][─-]+ Traceback \(most recent call last\) [─-]+[╮+]\s*$"
 )
-_RICH_LINE = re.compile(r"[│|] (?P<text>.*?)\s*[│|]\s*$")
+_RICH_LINE = re.compile(r"[│|] (?P<text>.*)[│|]\s*$")
 _RICH_END = re.compile(r"[╰+][─-]+[╯+]\s*$")
+_MAX_PREFIXES = 64
+_MAX_LAUNCHERS = 8  # each started by the next one
 _PLAIN_START = "Traceback (most recent call last):"
 _MAX_FRAMED_LINES = 400
 _MAX_LINES_BETWEEN = 60  # between the tracebacks of a process and of its launcher: the last output of both
@@ -158,6 +161,8 @@ def _prefixes(lines: Sequence[str]) -> list[str]:
         if match := _START.match(line):
             is_on_all = all(following.startswith(match["prefix"]) for following in lines[number + 1 : number + 2])
             prefixes[match["prefix"] if is_on_all else ""] = None
+        if len(prefixes) == _MAX_PREFIXES:
+            break
     return [*prefixes]
 
 
@@ -172,7 +177,7 @@ def _lines_of(lines: Sequence[str], prefix: str, prefixes: Sequence[str]) -> lis
     return matching
 
 
-def _last_chain(lines: Sequence[_Line]) -> _Chain | None:
+def _last_chain(lines: Sequence[_Line], launchers: int = _MAX_LAUNCHERS) -> _Chain | None:
     contents = [line.text for line in lines]
     starts = [number for number, text in enumerate(contents) if _START.match(text)]
     while starts:
@@ -185,7 +190,7 @@ def _last_chain(lines: Sequence[_Line]) -> _Chain | None:
         first = _first_of_chain(contents, starts)
         chain = [_START.sub(_without_prefix, contents[first]), *contents[first + 1 : end]]
         last_chain = _Chain(lines[first].number, lines[end - 1].number, tuple(chain), lines[first].has_prefix)
-        return _with_process(lines[:first], last_chain)
+        return _with_process(lines[:first], last_chain, launchers) if launchers else last_chain
     return None
 
 
@@ -200,11 +205,11 @@ def _last_syntax_error(lines: Sequence[_Line]) -> _Chain | None:
     return None
 
 
-def _with_process(before: Sequence[_Line], chain: _Chain) -> _Chain:
+def _with_process(before: Sequence[_Line], chain: _Chain, launchers: int) -> _Chain:
     """Returns the chain; for a launcher, after the chain of the process that the launcher has started."""
     if not _CHILD_FAILED.match(root_cause("\n".join(chain.lines))):
         return chain
-    process = _last_chain(before) or _last_syntax_error(before)
+    process = _last_chain(before, launchers - 1) or _last_syntax_error(before)
     if process is None or chain.number - process.last_number > _MAX_LINES_BETWEEN:
         return chain
     both = (*process.lines, "", _STARTED_BY, "", *chain.lines)

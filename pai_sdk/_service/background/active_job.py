@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _WORKERS = 16
+_MAX_CAUSE = 2000
 
 
 @dataclass(frozen=True)
@@ -151,7 +152,8 @@ class ServiceJob:
             lines = tail(self.files.log(state.failed_instance).path)
         except OSError:
             return None  # it has no log, or the disk fails: the reason is recorded all the same
-        return cause_in(find_traceback(lines), lines) or None
+        # PostgreSQL stores no NUL.
+        return cause_in(find_traceback(lines), lines).replace("\0", "")[:_MAX_CAUSE] or None
 
     def _is_cancelled(self) -> bool:
         return self.stop_requested or self._services.is_closing()

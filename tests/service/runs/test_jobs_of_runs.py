@@ -19,9 +19,8 @@ from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
 from tests.support.waiting import until
 
-_FAILS = (
-    "echo begin; printf 'Traceback (most recent call last):\\n  File \"a.py\", line 1\\nKeyError: 3\\n'; exit 3"
-)
+_TRACEBACK = 'Traceback (most recent call last):\\n  File "a.py", line 1\\n'
+_FAILS = f"echo begin; printf '{_TRACEBACK}KeyError: 3\\n'; exit 3"
 
 
 def ended(client: Client, command: str = "true", **fields: Any) -> str:
@@ -51,6 +50,18 @@ def test_a_failed_job_says_why_first(service: Client) -> None:
     assert found["events"][0]["text"].startswith("The job was created")
     assert "hunter2" not in str(found)
     assert found["started_at"] <= found["ended_at"]
+
+
+def test_a_cause_is_short_and_has_no_nul(service: Client) -> None:
+    """PostgreSQL refuses a NUL: the job would never end."""
+    failed = ended(service, f"printf '{_TRACEBACK}ValueError: a\\000b%09000d\\n' 0; exit 3")
+
+    def cause() -> str:
+        rows = service.get("/runs", fields="cause", filter=f"id={failed}")["runs"]
+        return str(rows[0].get("cause", "")) if rows else ""
+
+    until(cause)
+    assert cause().startswith("ValueError: ab000")
 
 
 def test_the_list_says_whose_and_what_a_job_is_and_why_it_failed(service: Client) -> None:
