@@ -35,6 +35,8 @@ FOLDER_LABEL = "pai-sdk-pipeline-folder"
 """Label of the job of a step: the URI of the run's folder, if the service of the job can read it."""
 
 _READERS = 16
+# A number too large for a float is an OverflowError, and objects nested too deeply are a RecursionError.
+_DAMAGED = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
 _RUN, _STEPS, _STOP = "run.json", "steps/", "stop"
 
 
@@ -107,6 +109,7 @@ class PipelineRunRecord:
         if (
             not all(isinstance(text, str) for text in texts)
             or not _are_times(times)
+            or self.created_at is None
             or not isinstance(self.parameters, dict)
         ):
             raise ValueError("a field of the run has another type")
@@ -139,7 +142,7 @@ class RunRecords:
         """Reads the record of the run; raises RunNotFoundError without a valid one."""
         try:
             return PipelineRunRecord(**_supported_fields(PipelineRunRecord, self._read(_RUN)))
-        except (ObjectNotFoundError, ValueError, TypeError, KeyError):  # a file of another program
+        except (ObjectNotFoundError, *_DAMAGED):  # a file of another program
             message = f"{self.uri} is not the run of a pipeline; a run is the folder runs/ID of a store"
             raise RunNotFoundError(message, run_id=self.uri) from None
 
@@ -161,7 +164,7 @@ class RunRecords:
     def _read_step(self, path: str) -> StepRecord:
         try:
             return StepRecord(**_supported_fields(StepRecord, self._read(path)))
-        except (ValueError, TypeError) as error:
+        except _DAMAGED as error:
             message = f"{self.uri}{path} is damaged ({error}); without the file, its step is run again"
             raise RunNotFoundError(message, run_id=self.uri) from error
 

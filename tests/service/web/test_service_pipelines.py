@@ -133,9 +133,11 @@ def test_a_label_opens_no_bucket(operator: Client, alice: Client) -> None:
         {"parameters": None},
         {"pipeline": {"<b>": 1}},
         {"created_at": "now"},
+        {"created_at": None},
+        {"ended_at": 10**400},
         {"padding": "x" * (17 << 20)},
     ],
-    ids=lambda changes: next(iter(changes)),
+    ids=lambda changes: f"{next(iter(changes))}-{str(next(iter(changes.values())))[:5]}",
 )
 def test_a_state_that_another_program_has_written_is_left_out(
     operator: Client, alice: Client, changes: dict[str, Any]
@@ -143,6 +145,16 @@ def test_a_state_that_another_program_has_written_is_left_out(
     submit(alice, "train", folder=store(alice, **changes))
     assert rows(alice)[0]["is_stored"] is False
     assert detail(alice).json["is_stored"] is False
+
+
+def test_a_state_with_deeply_nested_objects_is_left_out(operator: Client, alice: Client) -> None:
+    folder = store(alice)
+    submit(alice, "train", folder=folder)
+    folder_key = f"flow/runs/{RUN}"
+    for key in (f"{folder_key}/steps/split.json", f"{folder_key}/run.json"):
+        alice.bucket().put_object(key, '{"parameters":' + "[" * 100_000 + "]" * 100_000 + "}")
+        assert detail(alice).json["is_stored"] is False
+    assert rows(operator)[0]["is_stored"] is False
 
 
 def test_a_step_that_another_program_has_written_is_left_out(operator: Client, alice: Client) -> None:
