@@ -11,7 +11,7 @@ from contextlib import suppress
 _SWITCH_S = 0.001
 _M_TRIM_THRESHOLD, _M_ARENA_MAX = -1, -8  # from glibc's malloc.h
 _ARENAS = 2
-_MAX_KEPT_BYTES = 128 << 10
+_MAX_UNUSED_BYTES = 128 << 10
 _NEW_OBJECTS = 10_000  # more than a request for a thousand runs creates and frees
 
 
@@ -29,7 +29,7 @@ def prepare_threads() -> None:
         libc.mallopt(_M_ARENA_MAX, _ARENAS)
         # After a large block was freed, glibc keeps up to twice its size for later: megabytes of files that were
         # read once.
-        libc.mallopt(_M_TRIM_THRESHOLD, _MAX_KEPT_BYTES)
+        libc.mallopt(_M_TRIM_THRESHOLD, _MAX_UNUSED_BYTES)
 
 
 def allow_open_files(count: int) -> None:

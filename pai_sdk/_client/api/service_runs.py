@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.plots.drawing import Curve
     from pai_sdk._data.run.plots.figures import Comparison
     from pai_sdk._wire.annotations import JobAnnotations
-    from pai_sdk._wire.queue import QueueState
+    from pai_sdk._wire.resources.queue import QueueState
 
 _RUNS = "/api/v1/runs"
 _OFFER = "runs"
@@ -77,7 +77,7 @@ class ServiceRuns(Resource):
 
         Administrators get all users and jobs, others what they can see. `NotFoundError` from an earlier release.
         """
-        from pai_sdk._wire.queue import QueueState
+        from pai_sdk._wire.resources.queue import QueueState
 
         response = self._call("GetQueue", "GET", "/api/v1/queue")
         with _Reading(response):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     # The handle of a job imports this module, and these import requests.
     from pai_sdk._client.api.capacity import Quotas
     from pai_sdk._client.api.transport import Transport
-    from pai_sdk._wire.queue import QueueState
+    from pai_sdk._wire.resources.queue import QueueState
     from pai_sdk._wire.resources.workloads import Workload
 
 __all__ = ["HasQueue", "ReportsQueue", "WaitingReason", "read_reason", "reason_at_service", "reason_in_quota"]

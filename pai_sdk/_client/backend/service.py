@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pai_sdk._client.api.users import ServiceUsers
     from pai_sdk._client.api.workspaces import Workspaces
     from pai_sdk._client.tunnel.opening import JobTunnel
-    from pai_sdk._wire.queue import QueueState
+    from pai_sdk._wire.resources.queue import QueueState
 
 _log = logging.getLogger(__name__)
 

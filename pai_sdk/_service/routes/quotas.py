@@ -13,7 +13,7 @@ from pai_sdk._service.services.context import ContextOf
 from pai_sdk._service.services.jobs.queueing.queue_state import read_queue
 from pai_sdk._service.services.runs.responses import LIVE, json_response
 from pai_sdk._wire.base import response_body
-from pai_sdk._wire.queue import QueueState
+from pai_sdk._wire.resources.queue import QueueState
 from pai_sdk._wire.users import QuotaAmounts, QuotaState
 
 router = APIRouter(prefix="/api/v1", route_class=ActionRoute)

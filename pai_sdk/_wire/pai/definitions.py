@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from pai_sdk._core.names.hints import name_hint
-from pai_sdk._wire.pai.secret_values import masked_words
+from pai_sdk._wire.pai.secret_values import masked_arguments
 from pai_sdk._wire.pai.spec import (
     AlgorithmSpec,
     Channel,
@@ -59,7 +59,7 @@ class AlgorithmDefinition(Received):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, masked_words(self.command) if name == "command" else value
+            yield name, masked_arguments(self.command) if name == "command" else value
 
     @classmethod
     def of(cls, spec: AlgorithmSpec) -> AlgorithmDefinition:

@@ -15,7 +15,7 @@ from pydantic import Field, field_validator
 
 from pai_sdk._wire.pai.compute import InstanceSpec
 from pai_sdk._wire.pai.numbers import Integer
-from pai_sdk._wire.pai.secret_values import masked_words
+from pai_sdk._wire.pai.secret_values import masked_arguments
 from pai_sdk._wire.pai.wire import Sent
 
 __all__ = ["CLONE_PREFIX", "Mount", "Role", "StartAfter", "mount_problems", "role_problems"]
@@ -63,7 +63,7 @@ class Role(Sent):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, masked_words(value) if name == "command" and value else value
+            yield name, masked_arguments(value) if name == "command" and value else value
 
     @field_validator("name")
     @classmethod

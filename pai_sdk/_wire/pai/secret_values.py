@@ -147,10 +147,10 @@ def masked_command(text: str) -> str:
     return _IN_COMMAND.sub(replacement, text)
 
 
-def masked_words(words: Sequence[Any]) -> list[Any]:
-    """Masks the secrets in the words of a command, also where an option and its value are two words."""
-    public = [masked_command(word) if isinstance(word, str) else word for word in words]
-    for number, (option, value) in enumerate(pairwise(words)):
+def masked_arguments(arguments: Sequence[Any]) -> list[Any]:
+    """Masks the secrets in the arguments of a command, also where an option and its value are two arguments."""
+    public = [masked_command(argument) if isinstance(argument, str) else argument for argument in arguments]
+    for number, (option, value) in enumerate(pairwise(arguments)):
         is_option = isinstance(option, str) and isinstance(value, str) and re.fullmatch(r"--?[\w.-]+", option)
         if is_option and not value.startswith(("-", "$")) and is_secret_name(option, value):
             public[number + 1] = MASK
@@ -166,5 +166,5 @@ def masked_spec(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Returns an algorithm spec, as it is on the wire, with a masked command."""
     public = dict(spec)
     if isinstance(spec.get("Command"), list):
-        public["Command"] = masked_words(spec["Command"])
+        public["Command"] = masked_arguments(spec["Command"])
     return public

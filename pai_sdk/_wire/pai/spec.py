@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from pai_sdk._wire.pai.secret_values import masked, masked_words
+from pai_sdk._wire.pai.secret_values import masked, masked_arguments
 from pai_sdk._wire.pai.wire import Sent
 
 _LOCAL = "file"
@@ -262,7 +262,7 @@ class AlgorithmSpec(Sent):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, masked_words(self.command) if name == "command" else value
+            yield name, masked_arguments(self.command) if name == "command" else value
 
 
 # ---- the job's own values ---------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pai_sdk._client.display.base import duration_text, short_instance
 from pai_sdk._core.tables.table import Column, Table
 from pai_sdk._data.storage.tree import size_text
 from pai_sdk._wire.pai.record import InstanceUsage
-from pai_sdk._wire.queue import QueueState, ResourceAmounts, StartedJob
+from pai_sdk._wire.resources.queue import QueueState, ResourceAmounts, StartedJob
 
 _NO_LIMIT = "-"
 

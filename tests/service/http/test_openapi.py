@@ -96,11 +96,11 @@ def test_every_route_describes_its_response() -> None:
         if f"{method.upper()} {path}" not in VALIDATORS
     }
     of_run = "GET /api/v1/runs/{run_id}"
-    # Streams, a gzip file, an image and frames: their types are no JSON.
+    # Streams, files, an image and frames: their types are no JSON.
     assert silent == {
         "GET /api/v1/events",
         "GET /api/v1/trainingjobs/{job_id}/instances/{instance}/tunnel/sessions/{session_id}",
-        *(f"{of_run}/{part}" for part in ("log/search", "log/file", "media/image")),
+        *(f"{of_run}/{part}" for part in ("log/search", "log/file", "media/image", "files/preview")),
     }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pai_sdk._wire.queue import QueueState
+from pai_sdk._wire.resources.queue import QueueState
 from pai_sdk.cli.instances.queue_tables import queue_tables
 from pai_sdk.cli.selection.backend import session_on
 from tests.service.fakes import ScriptedExecutor

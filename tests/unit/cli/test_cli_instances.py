@@ -10,7 +10,7 @@ from pai_sdk._client.api.service_runs import ServiceRuns
 from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk._wire.pai.record import InstanceUsage
-from pai_sdk._wire.queue import QueueState
+from pai_sdk._wire.resources.queue import QueueState
 from pai_sdk.cli.enter.instances import split_remote
 from pai_sdk.cli.root import run
 from pai_sdk.errors import InvalidInputError

@@ -12,9 +12,9 @@ from pai_sdk._wire.pai.secret_values import (
     is_secret_name,
     mask_value,
     masked,
+    masked_arguments,
     masked_command,
     masked_spec,
-    masked_words,
     with_secrets,
 )
 from pai_sdk._wire.pai.spec import HyperParameter
@@ -155,4 +155,4 @@ def test_secrets_of_a_command_are_masked() -> None:
     ],
 )
 def test_a_value_that_is_a_word_of_its_own_is_masked(words: list[object], shown: list[object]) -> None:
-    assert masked_words(words) == shown
+    assert masked_arguments(words) == shown

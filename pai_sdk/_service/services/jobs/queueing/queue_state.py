@@ -25,7 +25,7 @@ from pai_sdk._service.services.jobs.queueing.waiting import WaitingJob, queue_po
 from pai_sdk._service.services.usage import last_sample
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.request import TrainingJobRequest
-from pai_sdk._wire.queue import (
+from pai_sdk._wire.resources.queue import (
     InstanceInQueue,
     QueuedJob,
     QueueState,
