@@ -173,12 +173,7 @@ class Service:
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
             logs = JobLogReader(lambda job_id: executor.files(folder.job_dir(job_id)))
-            queue = QueueReader(
-                jobs,
-                partial(capacity_now, settings, executor),
-                lambda: scheduler.allocations,
-                lambda job_id: executor.nodes(folder.job_dir(job_id)),
-            )
+            queue = _queue_reader(settings, executor, folder, jobs, lambda: scheduler.allocations)
             runs = stack.enter_context(closing(JobRuns(jobs, logs, folder, store, settings, queue)))
             context = ServiceContext(
                 settings,
@@ -200,12 +195,13 @@ class Service:
             )
             apps = (tables, table_keys), _health(database, folder, scheduler, settings.pace), measurements
             dispatcher = _open_dispatcher(context, page, keys, folder, store, *apps, nodes, stack)
-            app = dispatcher if measurements is None else _observed(dispatcher, measurements, settings)
+            app = _observed(dispatcher, measurements, settings)
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            workers = _start_workers(context, leadership, stack)
-            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, *workers)
+            idle = IdleWatch(
+                settings.idle_timeout_s, dispatcher, scheduler, *_start_workers(context, leadership, stack)
+            )
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             options = changes.release, needs.must_end, certificate
             server = HttpServer(app, settings.connections, *options, has_websockets=True)
@@ -326,8 +322,10 @@ def _measure(
     return measurements
 
 
-def _observed(app: ASGIApp, measurements: Measurements, settings: ServiceSettings) -> ASGIApp:
-    """Wraps the application so that its requests are measured and logged."""
+def _observed(app: ASGIApp, measurements: Measurements | None, settings: ServiceSettings) -> ASGIApp:
+    """Wraps the application so that its requests are measured and logged; not without measurements."""
+    if measurements is None:
+        return app
     return LoggedRequests(MeasuredRequests(app, measurements), access=settings.access_log)
 
 
@@ -342,6 +340,18 @@ def _health(database: Database, folder: DataFolder, scheduler: Scheduler, pace: 
         },
         timeout_s=pace.health_timeout_s,
     )
+
+
+def _queue_reader(
+    settings: ServiceSettings,
+    executor: Executor,
+    folder: DataFolder,
+    jobs: Jobs,
+    allocations: Callable[[], Sequence[Allocation]],
+) -> QueueReader:
+    """Returns the reader of the queue, with the capacity of the executor and its nodes."""
+    capacity = partial(capacity_now, settings, executor)
+    return QueueReader(jobs, capacity, allocations, lambda job_id: executor.nodes(folder.job_dir(job_id)))
 
 
 def _tunnels(settings: ServiceSettings, jobs: Jobs, executor: Executor, folder: DataFolder) -> Tunnels:

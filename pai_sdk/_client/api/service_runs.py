@@ -16,7 +16,9 @@ from pai_sdk._client.api.responses import ApiResponse
 from pai_sdk._client.api.training_jobs import offers_of
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._data.run.watch.records import RunAnnotations, RunBrief, RunPage, RunReference, run_ids
+from pai_sdk._wire.annotations import JobAnnotations
 from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.resources.queue import QueueState
 from pai_sdk.errors import InvalidInputError, Problem
 
 if TYPE_CHECKING:
@@ -24,8 +26,6 @@ if TYPE_CHECKING:
     from pai_sdk._data.run.plots.curve_view import Band, XAxis
     from pai_sdk._data.run.plots.drawing import Curve
     from pai_sdk._data.run.plots.figures import Comparison
-    from pai_sdk._wire.annotations import JobAnnotations
-    from pai_sdk._wire.resources.queue import QueueState
 
 _RUNS = "/api/v1/runs"
 _OFFER = "runs"
@@ -77,8 +77,6 @@ class ServiceRuns(Resource):
 
         Administrators get all users and jobs, others what they can see. `NotFoundError` from an earlier release.
         """
-        from pai_sdk._wire.resources.queue import QueueState
-
         response = self._call("GetQueue", "GET", "/api/v1/queue")
         with _Reading(response):
             return QueueState.model_validate(response.json)
@@ -102,8 +100,6 @@ class ServiceRuns(Resource):
             >>> session.runs.annotate(job, add_tags=["best"], note="lr 0.1 with warm-up").tags  # doctest: +SKIP
             ['best']
         """
-        from pai_sdk._wire.annotations import JobAnnotations
-
         (run_id,) = run_ids([run])
         # An empty list would be a change, too, for which users who may only read are refused.
         tags = {"add_tags": [*add_tags] or None, "remove_tags": [*remove_tags] or None}
