@@ -199,16 +199,18 @@ class Service:
             # Before the first response: a client that gets a response reads this file to identify the service.
             folder.save(info)
 
-            idle = IdleWatch(
-                settings.idle_timeout_s, dispatcher, scheduler, *_start_workers(context, leadership, stack)
-            )
+            workers = _start_workers(context, leadership, stack)
+            idle = IdleWatch(settings.idle_timeout_s, dispatcher, scheduler, *workers)
             needs = Preconditions(lambda: folder.is_gone, leadership.loss, idle)
             options = changes.release, needs.must_end, certificate
             server = HttpServer(app, settings.connections, *options, has_websockets=True)
-            self._server, server.on_ready = server, partial(_on_started, changes, info, on_ready)
-            if not self._stopped.is_set():  # before the server existed
-                server.run(sockets=[listener])
+            self._serve(server, listener, partial(_on_started, changes, info, on_ready))
         _report_end(settings, needs.loss)
+
+    def _serve(self, server: HttpServer, listener: socket.socket, on_ready: Callable[[], None]) -> None:
+        self._server, server.on_ready = server, on_ready
+        if not self._stopped.is_set():  # before the server existed
+            server.run(sockets=[listener])
 
     def _acquire_leadership(
         self, stack: ExitStack, certificate: Certificate | None, on_standby: Callable[[str], None] | None
