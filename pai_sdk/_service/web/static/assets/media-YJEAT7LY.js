@@ -1,1 +1,0 @@
-import{f as a,g as b}from"./chunk-3QRZYDGY.js";import"./chunk-SU27WKGI.js";import"./chunk-6QKPCH3I.js";import"./chunk-JKVUHRGZ.js";import"./chunk-P7TJDQOJ.js";import"./chunk-LLDIWCOF.js";export{a as Media,b as MediaOf};
