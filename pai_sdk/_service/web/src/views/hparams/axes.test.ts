@@ -9,6 +9,15 @@ test("an axis over decades is logarithmic", () => {
   assert.ok(Math.abs(axis.valueAt(0.5) - 0.1) < 1e-12);
 });
 
+test("an axis has round numbers where they are, and whole ones for whole values", () => {
+  const accuracy = axisOf("accuracy", { a: 0.622, b: 1 });
+  assert.deepEqual(accuracy.ticks.map(({ text }) => text), ["0.7", "0.8", "0.9", "1"]);
+  assert.ok(Math.abs((accuracy.ticks[0]?.at ?? 0) - (0.7 - 0.622) / 0.378) < 1e-9);
+  assert.deepEqual(axisOf("trial", { a: 0, b: 7 }).ticks.map(({ text }) => text), ["0", "2", "4", "6"]);
+  assert.deepEqual(axisOf("trial", { a: 0, b: 2 }).ticks.map(({ text }) => text), ["0", "1", "2"]);
+  assert.deepEqual(axisOf("lr", { a: 0.001, b: 1 }).ticks.map(({ at }) => Math.round(at * 100)), [0, 33, 67, 100]);
+});
+
 test("one value stands in the middle, NaN nowhere", () => {
   const axis = axisOf("acc", { a: 0.5, b: 0.5, c: "nan" });
   assert.deepEqual([axis.isNumeric, axis.place("a"), axis.place("c")], [true, 0.5, undefined]);

@@ -1,5 +1,6 @@
 // Axes for values of hyperparameters and metrics: where on a line from 0 to 1 a value stands.
 import { number } from "../../format.ts";
+import { linearTicks, logTicks } from "../../parts/ticks.ts";
 
 export interface Axis {
   name: string;
@@ -14,6 +15,7 @@ export interface Axis {
 
 const DECADES = 100; // the largest is so many times the smallest: then the axis is logarithmic
 const MOST_CATEGORIES = 20;
+const MOST_TICKS = 5;
 
 export function axisOf(name: string, values: Readonly<Record<string, unknown>>, isMetric = false): Axis {
   const given = Object.values(values);
@@ -35,13 +37,15 @@ function numericAxis(name: string, values: Readonly<Record<string, unknown>>, nu
   const valueAt = (place: number): number => (isLog ? 10 ** (from + place * width) : from + place * width);
   const placeOf = (value: unknown): number | undefined =>
     typeof value === "number" && Number.isFinite(value) ? (to === from ? 0.5 : (scale(value) - from) / width) : undefined;
-  const places = to === from ? [0.5] : [0, 0.25, 0.5, 0.75, 1];
+  const range = [least, largest] as const;
+  const ticks = isLog ? logTicks(range, MOST_TICKS) : linearTicks(range, MOST_TICKS);
+  const whole = numbers.every(Number.isInteger) ? ticks.filter(([value]) => Number.isInteger(value)) : ticks;
   return {
     name,
     isMetric,
     isNumeric: true,
     isLog,
-    ticks: places.map((at) => ({ at, text: number(to === from ? least : valueAt(at), 3) })),
+    ticks: to === from ? [{ at: 0.5, text: number(least, 3) }] : whole.map(([value, text]) => ({ at: (scale(value) - from) / width, text })),
     place: (run) => placeOf(values[run]),
     value: (run) => values[run],
     valueAt,
