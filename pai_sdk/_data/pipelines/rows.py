@@ -9,6 +9,7 @@ from pai_sdk._data.pipelines.picture import run_svg
 from pai_sdk._data.pipelines.records import PipelineRunRecord, RunRecords, StepRecord
 
 _MAX_STEPS = 2000
+_MAX_DRAWN = 20_000  # boxes and lines; about 2 MB
 _MAX_TEXT_LENGTH = 2000
 
 
@@ -18,13 +19,14 @@ def run_row(run_id: str, records: RunRecords, run: PipelineRunRecord) -> dict[st
 
 
 def run_detail(run_id: str, records: RunRecords, run: PipelineRunRecord) -> dict[str, Any]:
-    """Returns a run with its parameters, its steps, and its picture as SVG."""
+    """Returns a run with its parameters, its steps, and its picture as SVG; a large one has no picture."""
     steps = run.ordered(records.read_steps())
+    drawn = len(steps) + sum(len(step["needs"]) for step in run.steps)
     return {
         **_row(run_id, records, run),
         "parameters": {name: json.dumps(value)[:_MAX_TEXT_LENGTH] for name, value in run.parameters.items()},
         "steps": [step_row(step) for step in steps.values()][:_MAX_STEPS],
-        "svg": run_svg(run, steps),
+        "svg": run_svg(run, steps) if drawn <= _MAX_DRAWN else "",
     }
 
 

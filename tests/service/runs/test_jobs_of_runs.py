@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import secrets
 from collections.abc import Callable
 from typing import Any
@@ -62,6 +63,19 @@ def test_a_cause_is_short_and_has_no_nul(service: Client) -> None:
 
     until(cause)
     assert cause().startswith("ValueError: ab000")
+
+
+@pytest.mark.parametrize("content", ["{}", "[1]", '[{"code": "STUCK"}]', "null", "[" * 100_000])
+def test_findings_of_another_program_are_none(service: Client, content: str) -> None:
+    job_id = ended(service)
+    (service.info.data_dir / "jobs" / job_id / "findings.json").write_text(content)
+    assert not any(rule["findings"] for rule in service.get(f"/runs/{job_id}/job")["rules"])
+
+
+def test_findings_are_not_read_from_a_pipe(service: Client) -> None:
+    job_id = ended(service)
+    os.mkfifo(service.info.data_dir / "jobs" / job_id / "findings.json")
+    assert not any(rule["findings"] for rule in service.get(f"/runs/{job_id}/job")["rules"])
 
 
 def test_the_list_says_whose_and_what_a_job_is_and_why_it_failed(service: Client) -> None:

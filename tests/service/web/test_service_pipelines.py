@@ -157,6 +157,14 @@ def test_a_state_with_deeply_nested_objects_is_left_out(operator: Client, alice:
     assert rows(operator)[0]["is_stored"] is False
 
 
+def test_a_run_of_very_many_steps_has_no_picture(operator: Client, alice: Client) -> None:
+    """Of 9 MB of steps the picture would have 110 MB."""
+    steps = [{"name": f"s{at}", "kind": "job", "needs": [f"s{each}" for each in range(at)]} for at in range(210)]
+    submit(alice, "train", folder=store(alice, steps=steps))
+    run = detail(alice).json
+    assert (run["is_stored"], len(run["steps"]), run["svg"]) == (True, 211, "")
+
+
 def test_a_step_that_another_program_has_written_is_left_out(operator: Client, alice: Client) -> None:
     folder = store(alice)
     submit(alice, "train", folder=folder)

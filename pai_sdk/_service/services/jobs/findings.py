@@ -9,7 +9,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from pai_sdk._core.files import replace_file
+from pai_sdk._core.files import open_plain, replace_file
 from pai_sdk._data.rules.codec import WatchConfig
 from pai_sdk._data.rules.rules import Rule
 from pai_sdk._data.rules.signals import Finding
@@ -57,10 +57,11 @@ def rules_of_job(
 
 def _rows(folder: Path) -> list[dict[str, Any]]:
     try:
-        rows: list[dict[str, Any]] = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        with open_plain(folder / _FILE) as file:
+            rows: list[dict[str, Any]] = json.load(file)
+        return [row for row in rows if "key" in row and _finding(row, None)]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # none yet, or of another program
         return []
-    return rows
 
 
 def _settings(rule: Rule) -> dict[str, Any]:
