@@ -151,7 +151,11 @@ class MergedOrder:
 
     def stretches_of(self, instance: int) -> tuple[Sequence[int], Sequence[int]]:
         """Returns the first lines of the stretches of an instance, and their numbers in the order."""
-        return self._by_instance[instance]
+        starts, numbers = self._by_instance[instance]
+        # Copies: an array whose buffer is being read, such as by numpy, refuses to grow. `_append` extends the
+        # starts last.
+        starts = starts[:]
+        return starts, numbers[: len(starts)]
 
     def _new(self, counts: Sequence[int], *, is_open: bool) -> list[_Stretch]:
         """Returns the lines that are not in order yet, by time; without those that wait for other instances."""

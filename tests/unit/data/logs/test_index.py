@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import pytest
 from hypothesis import given, settings
@@ -108,6 +111,32 @@ def test_merged_pages_never_change_and_hold_every_line_in_order(writes: list[tup
             seen = now
         for instance, lines in enumerate(written):
             assert [line for line in seen if line.startswith(f"{instance}:")] == lines
+
+
+def test_an_order_of_an_earlier_release_stays(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.log", tmp_path / "b.log"]
+    for path in paths:
+        path.write_bytes(b"%b 0\n%b 1\n%b 2\n" % ((path.stem.encode(),) * 3))
+    stored = "".join(json.dumps(stretch) + "\n" for stretch in ((1, 0, 2), (0, 0, 1), (1, 2, 1)))
+    (tmp_path / "merged.order").write_text(stored)
+    expected = ["b 0", "b 1", "a 0", "b 2", "a 1", "a 2"]
+    for _ in range(2):
+        assert merged_log(tmp_path / "merged.order", paths).page(0, 9).decoded_lines == expected
+    assert (tmp_path / "merged.order").read_text() == stored + "[0, 1, 2]\n"
+
+
+def test_an_order_grows_while_its_stretches_are_read(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.log", tmp_path / "b.log"]
+    paths[0].write_bytes(b"1\n")
+    log = merged_log(tmp_path / "merged.order", paths)
+    assert log.total == 1
+    starts, numbers = log.stretches_of(0)
+    # numpy reads both through their buffers, while other requests read the log.
+    with memoryview(cast("array[int]", starts)), memoryview(cast("array[int]", numbers)):
+        for path in paths:
+            with path.open("ab") as file:
+                file.write(b"2\n")
+        assert log.page(0, 9).decoded_lines == ["1", "2", "2"]
 
 
 @pytest.mark.parametrize("left", [b"[0, 2", b"[0, 2, 1]", b"\0\0\0", b"[0]\n[0, 2, 1]\n"])
