@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 1 << 20
 _MAX_MATCHES = 2_000_000  # of all instances; four bytes each
 _MAX_GAP = 50  # lines between two pages that are read together
+_MAX_PAGE_TEXT = 4 << 20  # characters; ten thousand long lines would fill the memory
+_MAX_CACHED_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class FilteredPage:
 
     first: int  # the number of the first line among them
     total: int
-    lines: Sequence[FilteredLine]
+    lines: Sequence[FilteredLine]  # fewer than requested if they are long
     is_final: bool  # no line will follow the last one
     trouble: str  # why lines are missing; otherwise empty
 
@@ -79,6 +81,13 @@ class FilteredLog:
         level = line_filter.level
         self._scans = [_Scan(LevelScanner(level) if level else None) for _ in instances]
         self._selection: tuple[tuple[int, ...], npt.NDArray[np.int64], npt.NDArray[np.bool_]] | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """Returns the size of the numbers in memory."""
+        selection = self._selection
+        selected = selection[1].nbytes + selection[2].nbytes if selection is not None else 0
+        return selected + sum(len(scan.matches) * scan.matches.itemsize for scan in self._scans)
 
     def page(
         self, log: LogReader, start: int, limit: int, *, time_limit_s: float, check: Callable[[], None]
@@ -173,8 +182,9 @@ class FilteredLog:
 class FilteredLogs:
     """Caches the filtered logs that were read last. Thread-safe."""
 
-    def __init__(self, max_logs: int = 8) -> None:
+    def __init__(self, max_logs: int = 8, max_bytes: int = _MAX_CACHED_BYTES) -> None:
         self._max_logs = max_logs
+        self._max_bytes = max_bytes
         self._lock = threading.Lock()
         self._recent: OrderedDict[tuple[object, ...], FilteredLog] = OrderedDict()
 
@@ -186,9 +196,13 @@ class FilteredLogs:
         with self._lock:
             filtered = self._recent.pop(key, None) or FilteredLog(log.instances, line_filter)
             self._recent[key] = filtered
-            if len(self._recent) > self._max_logs:
+            while len(self._recent) > self._max_logs or (len(self._recent) > 1 and self._is_full):
                 self._recent.popitem(last=False)
             return filtered
+
+    @property
+    def _is_full(self) -> bool:
+        return sum(filtered.size_bytes for filtered in self._recent.values()) > self._max_bytes
 
 
 def _parts(log: InstanceLog, offset: int) -> Iterator[tuple[bytes, bool]]:
@@ -223,9 +237,12 @@ def _split(content: bytes, cuts: Sequence[int]) -> bytes:
 
 
 def _lines(log: LogReader, numbers: Sequence[int]) -> Iterator[StoredLine]:
-    """Reads lines by their numbers, in ascending order; those that are near each other at once."""
+    """Reads lines by their numbers, in ascending order; those that are near each other at once.
+
+    Stops after `_MAX_PAGE_TEXT`, but not before the first line.
+    """
     wanted = set(numbers)
-    at = 0
+    at, length = 0, 0
     while at < len(numbers):
         end = at + 1
         while end < len(numbers) and numbers[end] - numbers[end - 1] <= _MAX_GAP:
@@ -235,7 +252,10 @@ def _lines(log: LogReader, numbers: Sequence[int]) -> Iterator[StoredLine]:
         for line in page.lines():
             if line.number in wanted:
                 got += 1
+                length += len(line.text)
                 yield line
+                if length >= _MAX_PAGE_TEXT:
+                    return
         if got == 0:
             return
         at += got

@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 import requests
 
+from pai_sdk._data.logs.filtered import FilteredLogs, LineFilter
+from pai_sdk._data.logs.levels import LEVELS
+from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog
 from pai_sdk._host.agent.sandbox import Sandbox
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
@@ -120,6 +123,25 @@ def test_a_long_log_is_filtered(client: Client, start: Start) -> None:
     first_s, begun = time.monotonic() - begun, time.monotonic()
     assert filtered(client, job_id, level="error", line=50, lines=1)["lines"][0]["number"] == 50_000
     assert time.monotonic() - begun < max(0.5, first_s)
+
+
+def test_a_page_of_long_lines_has_fewer_of_them(client: Client, start: Start) -> None:
+    job_id, _, _ = start(f"ERROR {'x' * (1 << 20)}\n" * 8)
+    page = filtered(client, job_id, level="error", lines=1000)
+    assert (page["total"], numbers(page)) == (8, [0, 1, 2, 3])
+    assert numbers(filtered(client, job_id, level="error", line=4)) == [4, 5, 6, 7]
+
+
+def test_filters_of_large_logs_are_not_all_cached(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("ERROR\n" * 10_000)
+    log = LogReader(OpenLog([InstanceLog(tmp_path / "a.log")], tmp_path / "order"), is_open=False)
+    filters = [LineFilter(None, LEVELS["error"], context) for context in range(5)]
+    cache = FilteredLogs(max_bytes=300_000)  # 130 kB each
+    before = [cache.get(log, each) for each in filters]
+    for each in before:
+        assert each.page(log, 0, 1, time_limit_s=PATIENCE_S, check=lambda: None).total == 10_000
+    assert cache.get(log, filters[-1]) is before[-1]
+    assert cache.get(log, filters[0]) is not before[0]
 
 
 @pytest.mark.parametrize("query", [{"level": "loud"}, {"context": -1}, {"q": "(", "regex": True}, {"q": "a\nb"}])

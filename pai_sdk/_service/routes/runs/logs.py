@@ -88,8 +88,9 @@ def read_filtered_log(
 ) -> Response:
     """Read the lines of a log that have a text, a level or a higher one, with lines before and after each.
 
-    Lines that continue another one, such as those of a traceback, have its level. `number` is that in the log. If
-    `trouble` is `time`, the log is so long that only a part was searched: repeat the request, which continues.
+    Lines that continue another one, such as those of a traceback, have its level. `number` is that in the log. The
+    response has fewer lines than requested if lines are long. If `trouble` is `time`, the log is so long that only
+    a part was searched: repeat the request, which continues.
     """
     query = _query(q, is_regex=regex, ignores_case=ignore_case) if q else None
     log = runs.log(run_id, instance)
