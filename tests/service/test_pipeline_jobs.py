@@ -10,12 +10,18 @@ from typing import Any
 import pytest
 
 from pai_sdk._client.pipeline import Pipeline, PipelineRun
-from pai_sdk._client.pipeline.execution import RUN_LABEL
 from pai_sdk._client.session import Session
 from pai_sdk._client.submit.estimator import Estimator
 from pai_sdk._client.submit.processor import Processor
 from pai_sdk._client.tune import Tuner
-from pai_sdk._data.pipelines.records import RunRecords, StepRecord
+from pai_sdk._data.pipelines.records import (
+    FOLDER_LABEL,
+    PIPELINE_LABEL,
+    RUN_LABEL,
+    STEP_LABEL,
+    RunRecords,
+    StepRecord,
+)
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InvalidInputError, PipelineFailed, PipelineStopped
 from tests.service.services import Client, session_on
@@ -74,6 +80,18 @@ def test_outputs_of_jobs_are_inputs_of_others(tmp_path: Path, session: Session) 
     assert other["read"].result == "3 rows\nlr 0.2\n"
     changed = make(tmp_path, session, train=f"{TRAIN}; true").run(show=False, rows=3, lr=0.2)
     assert changed["train"].reason == "the request has changed"
+
+
+def test_a_folder_that_is_too_long_for_a_label_is_not_in_one(session: Session) -> None:
+    pipeline = Pipeline(
+        "digits", store=f"oss://{session.settings.oss_bucket_name}/{'long/' * 60}", session=session
+    )
+    split = Processor("python:3.11", "true", instance_type="ecs.c6.large", session=session)
+    pipeline.step(split, name="split")
+    run = pipeline.run(show=False)
+    labels = session.get_job(run["split"].job_id).labels
+    assert labels.keys() >= {RUN_LABEL, STEP_LABEL, PIPELINE_LABEL}
+    assert FOLDER_LABEL not in labels
 
 
 def test_a_job_that_calls_a_function_counts_while_the_function_is_the_same(

@@ -44,6 +44,7 @@ from pai_sdk._data.pipelines.records import (
     StepRecord,
 )
 from pai_sdk._wire.pai.record import JobRecord
+from pai_sdk._wire.pai.request import MAX_LABEL_LENGTH
 from pai_sdk.errors import InvalidInputError, PaiError, Problem
 
 logger = logging.getLogger(__name__)
@@ -188,7 +189,9 @@ class StepExecution:
         }
         # A local folder is of use to a service of this machine only, and its name is not for others.
         is_readable = labels[FOLDER_LABEL].startswith("oss://") or session.is_embedded
-        return {key: value for key, value in labels.items() if key != FOLDER_LABEL or is_readable}
+        if not is_readable or len(labels[FOLDER_LABEL]) > MAX_LABEL_LENGTH:
+            del labels[FOLDER_LABEL]
+        return labels
 
     def on_end_of_job(self, live: LiveStep, job: JobRecord) -> None:
         """Records the outputs of a job that has succeeded."""

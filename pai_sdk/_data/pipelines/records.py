@@ -32,7 +32,7 @@ RUN_LABEL, STEP_LABEL, PIPELINE_LABEL = "pai-sdk-pipeline-run", "pai-sdk-step", 
 """Labels of the job of a step: the id of the run, the name of the step, the name of the pipeline."""
 
 FOLDER_LABEL = "pai-sdk-pipeline-folder"
-"""Label of the job of a step: the URI of the run's folder, if the service of the job can read it."""
+"""Label of the job of a step: the URI of the run's folder, if the service can read it and it fits into a label."""
 
 _READERS = 16
 # A number too large for a float is an OverflowError, and objects nested too deeply are a RecursionError.

@@ -20,6 +20,9 @@ from pai_sdk._wire.pai.roles import Mount, Role, mount_problems, role_problems
 from pai_sdk._wire.pai.spec import AlgorithmSpec, CodeDir, HyperParameter, InputChannel, Label, OutputChannel
 from pai_sdk._wire.pai.wire import Sent
 
+MAX_LABEL_LENGTH = 256
+"""Maximum number of characters of a label's key and value on a service of ours: they fit into any index."""
+
 SUBMISSION_LABEL = "pai-sdk-submission"
 """Label whose value is unique to one submission: a job whose create got no response is found by it."""
 

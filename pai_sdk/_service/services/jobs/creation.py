@@ -11,7 +11,6 @@ from pai_sdk._data.rules.codec import WATCH_VARIABLE, parse_rules
 from pai_sdk._host.agent.sandbox import Sandbox, output_channels
 from pai_sdk._host.execution import contract
 from pai_sdk._service.services.algorithms import AlgorithmRegistry
-from pai_sdk._service.services.jobs.job_table import MAX_LABEL_LENGTH
 from pai_sdk._service.services.jobs.patterns import pattern_problems
 from pai_sdk._service.services.jobs.progress_figures import progress_patterns
 from pai_sdk._service.services.jobs.reading import join_problems, read_body, read_model
@@ -20,7 +19,7 @@ from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.dlc.names import JOB_PREFIX as DLC_PREFIX
 from pai_sdk._wire.pai.compute import ComputeResource
 from pai_sdk._wire.pai.job_retries import JobRetries
-from pai_sdk._wire.pai.request import TrainingJobRequest
+from pai_sdk._wire.pai.request import MAX_LABEL_LENGTH, TrainingJobRequest
 from pai_sdk._wire.pai.spec import AlgorithmSpec
 from pai_sdk.errors import InvalidInputError
 

@@ -34,11 +34,8 @@ from pai_sdk._service.state.models import (
 )
 from pai_sdk._service.wire_errors import WireError, invalid_parameter, job_not_found
 from pai_sdk._wire.pai.job_retries import MAX_WAIT_S
-from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, TrainingJobRequest
+from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, MAX_LABEL_LENGTH, TrainingJobRequest
 from pai_sdk._wire.pai.status import JobStatus
-
-MAX_LABEL_LENGTH = 256
-"""Maximum number of characters of a label's key and value: both fit into an index of any database."""
 
 _NAMES_PER_QUERY = 500
 
