@@ -29,6 +29,7 @@ LEASE_S = 20.0
 """A lease that was not renewed for this time has expired. It is renewed four times as often."""
 
 _LOCK, _DRIVER = "driver.lock", "driver.json"
+_MAX_RECORD_BYTES = 64 << 10  # any user with access to the bucket can write it
 # A reader such as `is_claimed` holds the lock for a moment, so a claim tries again before it fails.
 _LOCK_ATTEMPTS = 5
 # Two processes that start at once both write their lease; the later write wins and the other one loses.
@@ -166,9 +167,14 @@ class _Lease(FolderClaim):
 
     def read(self) -> dict[str, Any]:
         """Returns the record of the holder; empty without one."""
+        content = b""
         try:
-            record = json.loads(b"".join(self._store.read(_DRIVER)))
-        except (ObjectNotFoundError, ValueError):
+            for chunk in self._store.read(_DRIVER):
+                content += chunk
+                if len(content) > _MAX_RECORD_BYTES:
+                    return {}
+            record = json.loads(content)
+        except (ObjectNotFoundError, ValueError, RecursionError):
             return {}
         return record if isinstance(record, dict) else {}
 
@@ -200,16 +206,17 @@ def _this_process() -> dict[str, Any]:
 
 
 def _is_expired(record: dict[str, Any]) -> bool:
-    if time.time() - record.get("renewed_at", 0.0) > LEASE_S:
-        return True
-    # A process id has a meaning on its own host only. On Windows, signal 0 ends a process.
-    if record.get("host") != socket.gethostname() or sys.platform == "win32":
-        return False
+    """Returns True also for a record of another program, whose fields have other types."""
     try:
+        if not time.time() - record.get("renewed_at", 0.0) <= LEASE_S:  # NaN is no time
+            return True
+        # A process id has a meaning on its own host only. On Windows, signal 0 ends a process.
+        if record.get("host") != socket.gethostname() or sys.platform == "win32":
+            return False
         os.kill(int(record.get("pid", 0)), 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, TypeError, OverflowError):
         return True
-    except (OSError, ValueError, OverflowError):
+    except (OSError, ValueError):
         return False
     return False
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -155,6 +156,25 @@ def test_a_state_with_deeply_nested_objects_is_left_out(operator: Client, alice:
         alice.bucket().put_object(key, '{"parameters":' + "[" * 100_000 + "]" * 100_000 + "}")
         assert detail(alice).json["is_stored"] is False
     assert rows(operator)[0]["is_stored"] is False
+
+
+@pytest.mark.parametrize(
+    "claim",
+    [
+        {"renewed_at": "now"},
+        {"renewed_at": 10**400},
+        {"renewed_at": float("nan")},
+        {"renewed_at": 1e11, "host": socket.gethostname(), "pid": []},
+        {"renewed_at": 1e11, "padding": "x" * (2 << 20)},
+        "[" * 100_000 + "]" * 100_000,
+    ],
+    ids=["text", "large", "nan", "pid", "long", "nested"],
+)
+def test_a_claim_that_another_program_has_written_is_none(operator: Client, alice: Client, claim: Any) -> None:
+    submit(alice, "train", folder=store(alice, status="running"))
+    content = claim if isinstance(claim, str) else json.dumps(claim)
+    alice.bucket().put_object(f"flow/runs/{RUN}/driver.json", content)
+    assert [row["status"] for row in rows(operator)] == ["interrupted"]
 
 
 def test_a_run_of_very_many_steps_has_no_picture(operator: Client, alice: Client) -> None:
