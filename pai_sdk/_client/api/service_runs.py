@@ -70,7 +70,9 @@ class ServiceRuns(Resource):
             names = response.json["tags"]
             briefs = tuple(_brief(row, names) for row in response.json["runs"])
             version = int(response.json["version"].rpartition(".")[2])
-            return RunPage(briefs, response.json["next"], response.json["total"], version)
+            # Earlier releases of the service do not count these.
+            counts = response.json.get("statuses", {}), response.json.get("all", 0)
+            return RunPage(briefs, response.json["next"], response.json["total"], version, *counts)
 
     def queue(self) -> QueueState:
         """Returns who holds what, who waits and why, with shares, quotas and capacity: the figures of the page.

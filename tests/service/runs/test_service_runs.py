@@ -31,7 +31,7 @@ def test_runs_are_listed_read_and_compared(start: Callable[..., Any]) -> None:
         page = runs.list(f"id={job_id}", tags=["loss"])
         (brief,) = page.runs
         loss = brief.tags["loss"]
-        assert (page.total, page.next) == (1, None)
+        assert (page.total, page.next, page.all, page.statuses) == (1, None, 1, {"Running": 1})
         assert (brief.id, brief.status, brief.hparams) == (job_id, "Running", {"lr": "0.1"})
         assert loss.last is not None
         assert (loss.count, loss.min, loss.last.value, loss.last.step) == (4, 2.0, -math.inf, 3)

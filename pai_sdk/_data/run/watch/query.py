@@ -14,7 +14,7 @@ from typing import Any
 
 from pai_sdk._core.names.hints import did_you_mean, name_hint, wrong_value
 from pai_sdk._data.run.watch.filter import PLAIN_KEYS, RunFilter, RunKey, parse_filter, parse_key
-from pai_sdk._data.run.watch.records import RunBrief, RunPage, RunReference, run_ids
+from pai_sdk._data.run.watch.records import NOT_ANNOTATED, RunBrief, RunPage, RunReference, run_ids
 from pai_sdk._data.run.watch.snapshot import Snapshot
 from pai_sdk.errors import InvalidInputError, Problem
 
@@ -110,7 +110,9 @@ def page_of(
         selected_tags = tuple(tags)
         page = [brief.with_tags(selected_tags) for brief in page]
     statuses = _statuses(briefs, run_filter, matches)
-    return RunPage(tuple(page), next_cursor, len(matches), snapshot.version, statuses)
+    num_archived = sum(brief.annotations is not NOT_ANNOTATED and brief.annotations.archived for brief in briefs)
+    all_runs = len(briefs) - num_archived
+    return RunPage(tuple(page), next_cursor, len(matches), snapshot.version, statuses, all_runs)
 
 
 def _statuses(briefs: Iterable[RunBrief], run_filter: RunFilter, matches: Iterable[RunBrief]) -> dict[str, int]:

@@ -176,6 +176,7 @@ class RunPage:
     total: int  # on all pages
     version: int  # of the manager
     statuses: Mapping[str, int] = field(default_factory=dict)  # counts, without the filter's conditions on it
+    all: int = 0  # the number of runs without the filter and without archived ones
 
     def __len__(self) -> int:
         return len(self.runs)

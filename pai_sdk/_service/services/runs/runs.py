@@ -10,7 +10,6 @@ from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.runs.cursors import Position, epoch_of_points, join_cursor, read_cursor
 from pai_sdk._service.services.runs.list_responses import QUEUE_POSITION, STAR, WAITS_FOR, brief_row, tags_of
 from pai_sdk._service.services.runs.on_demand_manager import loaded
-from pai_sdk._service.services.runs.page_filter import page_filter
 from pai_sdk._service.services.runs.responses import json_bytes, json_list
 from pai_sdk._service.services.runs.source import RunMark, RunSource
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
@@ -84,7 +83,6 @@ class RunsQuery:
 def runs_page(runs: RunSource, manager: RunManager, query: RunsQuery, work: Work) -> bytes:
     """Returns the JSON of a page of runs; the rows of unchanged runs are cached."""
     page = call_manager(manager.runs, query.filter, query.sort, query.limit, query.cursor)
-    everything = page_filter("", "")
     row_tags = query.tags or tags_of(page.runs)
     state = manager.state
     positions = runs.queue_positions() if QUEUE_POSITION in query.fields else {}
@@ -110,7 +108,7 @@ def runs_page(runs: RunSource, manager: RunManager, query: RunsQuery, work: Work
         "tags": row_tags,
         "next": page.next,
         "total": page.total,
-        "all": page.total if query.filter == everything else call_manager(manager.runs, everything, "id", 1).total,
+        "all": page.all,
         "statuses": page.statuses,
         "version": f"{state.epoch}.{page.version}",
         "loading": state.loaded_at is None,

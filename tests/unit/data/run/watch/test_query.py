@@ -13,7 +13,7 @@ pytest.importorskip("numpy")
 
 from pai_sdk._data.run.events.series import Point, TagSummary
 from pai_sdk._data.run.watch.query import page_of, select_runs
-from pai_sdk._data.run.watch.records import RunBrief, RunPage
+from pai_sdk._data.run.watch.records import RunAnnotations, RunBrief, RunPage
 from pai_sdk._data.run.watch.snapshot import Snapshot
 from pai_sdk.errors import InvalidInputError
 from tests.support.messages import refused
@@ -58,6 +58,14 @@ RUNS = snapshot(
 )
 def test_statuses_are_counted_whichever_of_them_the_filter_names(asked: str, counts: dict[str, int]) -> None:
     assert page(RUNS, filter=asked, limit=1).statuses == counts
+
+
+def test_a_page_has_the_number_of_all_runs_but_archived_ones() -> None:
+    archived = with_loss("f", 1.0, annotations=RunAnnotations(archived=True))
+    noted = with_loss("g", 1.0, annotations=RunAnnotations(note="x"))
+    runs = snapshot(*RUNS.briefs.values(), archived, noted)
+    for asked in ("", "loss<0.3", "archived=true", "archived=false"):
+        assert page(runs, filter=asked, limit=1).all == 6
 
 
 def test_a_name_that_no_metric_has_is_that_of_a_hyperparameter_or_a_label() -> None:
