@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import io
+import itertools
 import os
 import shutil
+import time
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import requests
 
+from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._service.services.budgets import RUNS, Work
 from pai_sdk._service.services.runs import files
-from pai_sdk._service.services.runs.files import files_of_zip, list_entries, zip_chunks
+from pai_sdk._service.services.runs.files import files_of_zip, list_entries, no_file, zip_chunks
+from pai_sdk._service.services.runs.parts import run_parts
 from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
@@ -74,6 +79,43 @@ def test_a_folder_with_too_many_files_has_a_lower_bound(tmp_path: Path, monkeypa
     assert sizes[1][0] == "b"
     assert sizes[1][1] < 10
     assert sizes[1][2]
+
+
+def test_folders_that_were_not_counted_are_at_most_as_many_as_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in range(10):
+        (tmp_path / str(name) / "deep").mkdir(parents=True)
+        (tmp_path / str(name) / "deep" / "file").write_bytes(b"x")
+    monkeypatch.setattr(files, "_MAX_FILES", 1)
+    monkeypatch.setattr(files, "_MAX_ENTRIES", 4)
+    entries, is_truncated = list_entries(LocalStore(tmp_path, links="inside"), "", Work(RUNS))
+    assert ([entry["name"] for entry in entries], is_truncated) == (["0", "1", "2", "3"], True)
+
+
+def test_a_run_of_very_many_empty_files_is_not_searched_to_its_end() -> None:
+    class ManyFiles(LocalStore):
+        def list(self, *args: Any, **options: Any) -> Iterator[StoredFile]:
+            for number in range(100_000):
+                assert number < 20_000
+                yield StoredFile(str(number), 0, None, "")
+
+    runs = Mock(**{"log.side_effect": no_file("log"), "files.return_value": {"logs": ManyFiles(Path())}})
+    assert [*run_parts(runs, "a")] == ["files"]
+
+
+def test_many_names_that_become_alike_are_archived_in_linear_time(tmp_path: Path) -> None:
+    class EmptyFiles(LocalStore):
+        def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+            return iter(())
+
+    names = ["".join(chars) for chars in itertools.product(map(chr, range(1, 13)), repeat=4)]
+    listed = [StoredFile(name, 0, None, "") for name in names]
+    begun = time.monotonic()
+    content = b"".join(zip_chunks(EmptyFiles(tmp_path), listed, "", "all"))
+    assert time.monotonic() - begun < 20
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert len({*archive.namelist()}) == len(names)
 
 
 def test_the_beginning_of_a_file_is_never_a_document(client: Client) -> None:

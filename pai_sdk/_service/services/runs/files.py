@@ -78,8 +78,8 @@ def _count(entries: dict[str, dict[str, Any]], name: str, file: StoredFile, *, i
 
 def _add_uncounted(entries: dict[str, dict[str, Any]], store: Store, folder: str, current: str) -> None:
     """Adds the folders whose files were not counted, or not all of them: `current` and those not in `entries`."""
-    for name in [*(store.folders_in(folder) or ()), *([current] if current else ())]:
-        if name == current or name not in entries:
+    for name in [*([current] if current else ()), *sorted(store.folders_in(folder) or ())]:
+        if name == current or (name not in entries and len(entries) < _MAX_ENTRIES):
             entry = entries.setdefault(name, _entry(name, is_folder=True, modified_at=None))
             entry["is_partial"] = True
 
@@ -180,7 +180,7 @@ class _Chunks:
 def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) -> Iterator[bytes]:
     """Yields the files of a folder as a ZIP archive, without a temporary file; they are in the folder `name`."""
     sink = _Chunks()
-    names: set[str] = set()
+    names: dict[str, int] = {}
     skipped: list[str] = []
     with zipfile.ZipFile(sink, "w") as archive:
         for file in files:
@@ -191,7 +191,7 @@ def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) ->
             except _UNREADABLE as error:  # removed or replaced since it was listed, or an object such as `a//b`
                 skipped.append(f"{info.filename}: {error}")
                 continue
-            with archive.open(info, "w", force_zip64=file.size_bytes >= 1 << 31) as entry:
+            with archive.open(info, "w", force_zip64=file.size_bytes >= 1 << 30) as entry:
                 entry.write(first)
                 yield sink.take()
                 try:
@@ -205,12 +205,14 @@ def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) ->
     yield sink.take()
 
 
-def _zip_info(file: StoredFile, name: str, names: set[str]) -> zipfile.ZipInfo:
+def _zip_info(file: StoredFile, name: str, names: dict[str, int]) -> zipfile.ZipInfo:
+    """Returns the entry of a file; `names` are those of the entries before, with the last number behind each."""
     plain = _NOT_IN_ZIP_NAME.sub("_", name).encode(errors="replace").decode()
-    unique, number = plain, 1
+    unique = plain
     while unique in names:
-        unique, number = f"{plain}-{number}", number + 1
-    names.add(unique)
+        names[plain] += 1
+        unique = f"{plain}-{names[plain]}"
+    names[unique] = 0
     # The format has years from 1980 to 2107.
     modified = time.gmtime(min(max((file.modified_ns or 0) / 1e9, 315532800), 4354819198))
     info = zipfile.ZipInfo(unique, modified[:6])

@@ -11,6 +11,8 @@ from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.runs import RunPart
 from pai_sdk.errors import StorageError
 
+_MAX_EMPTY_FILES = 1000
+
 
 def run_parts(runs: RunSource, run_id: str) -> Iterator[RunPart]:
     """Yields the parts of a run that have content: its log, its files, its trace."""
@@ -27,8 +29,9 @@ def run_parts(runs: RunSource, run_id: str) -> Iterator[RunPart]:
 
 
 def _has_files(store: Store) -> bool:
-    """Returns True for a store with a file that is not empty, as logs of silent jobs are."""
+    """Returns True for a store with a file that is not empty, as logs of silent jobs are, or with very many."""
     try:
-        return any(file.size_bytes for file in store.list(unlisted=lambda path, error: None))
+        listed = enumerate(store.list(unlisted=lambda path, error: None))
+        return any(file.size_bytes or number >= _MAX_EMPTY_FILES for number, file in listed)
     except StorageError:
         return False
