@@ -48,8 +48,8 @@ export function linkTo(fields: Fields): string {
   return `#${writeFields(fields)}`;
 }
 
-// What the view of one run has in the address, besides the run and its tab.
-const OF_TABS = ["path", "table", "offset", "with", "time", "line", "instance", "file", "by", "level", "context", "find", "how"];
+// What the view of one run has in the address, besides the run and its tab; and the filter of the audit log.
+const OF_TABS = ["path", "table", "offset", "with", "time", "line", "instance", "file", "by", "level", "context", "find", "how", "user", "action"];
 
 /** The address without what only one tab of a run has a use for. */
 export function withoutTab(): Fields {

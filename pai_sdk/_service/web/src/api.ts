@@ -52,7 +52,7 @@ export const ROUTES = {
 } as const;
 
 type Routes = typeof ROUTES;
-export type Route = keyof Routes;
+type Route = keyof Routes;
 
 export interface Options<R extends Route> {
   run?: string; // or the name of a view

@@ -20,7 +20,7 @@ const LIBRARIES = ["@preact/signals", "@preact/signals-core", "preact"];
 const CHINESE = /\nchinese\(\{\n([^]*?)\n\}\);/g;
 
 const styles = new Set();
-const chinese = [];
+const chinese = {};
 const common = { bundle: true, minify: true, write: false, charset: "utf8", legalComments: "none", logLevel: "warning" };
 
 const script = await esbuild.build({
@@ -62,8 +62,8 @@ function setUp(build) {
   build.onResolve({ filter: /^all-chinese-texts$/ }, ({ path }) => ({ path, namespace: "chinese" }));
   build.onLoad({ filter: /.*/, namespace: "chinese" }, () => {
     const sources = readdirSync(here, { recursive: true }).filter((name) => /\.tsx?$/.test(name) && !name.includes("node_modules"));
-    for (const name of sources.sort()) for (const [, texts] of readFileSync(join(here, name), "utf8").matchAll(CHINESE)) chinese.push(`{${texts}}`);
-    return { contents: `export default Object.assign({}, ${chinese.join(", ")});`, loader: "js" };
+    for (const name of sources.sort()) for (const [, texts] of readFileSync(join(here, name), "utf8").matchAll(CHINESE)) Object.assign(chinese, new Function(`return {${texts}}`)());
+    return { contents: JSON.stringify(chinese), loader: "json" }; // a text of several files once
   });
 }
 

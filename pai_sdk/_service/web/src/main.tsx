@@ -52,7 +52,7 @@ function Page() {
 }
 
 function viewNow() {
-  return VIEWS[view.value as keyof typeof VIEWS] ?? List;
+  return Object.hasOwn(VIEWS, view.value) ? VIEWS[view.value as keyof typeof VIEWS] : List;
 }
 
 async function begin(): Promise<void> {

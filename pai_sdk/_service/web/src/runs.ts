@@ -76,9 +76,6 @@ export const listError = signal("");
 export const listOf = signal("");
 /** Whether the list has only its first rows, and the others follow at once. */
 export const isPart = signal(false);
-/** When the list was read, in milliseconds since 1970. */
-export const listAt = signal(0);
-
 /** The runs that views show: all of the list, or the picked ones. */
 export const shown = computed<Run[]>(() => {
   const runs = list.value?.runs ?? [];
@@ -146,7 +143,6 @@ async function read(): Promise<void> {
       if (!isSame(found, list.value) || of !== listOf.value) list.value = found;
       listOf.value = of;
       listError.value = found.error ?? "";
-      listAt.value = Date.now();
       isPart.value = most < limit.value && found.next !== null;
     });
     if (isPart.value) setTimeout(() => void read(), PAINT_MS);

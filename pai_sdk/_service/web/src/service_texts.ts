@@ -20,9 +20,10 @@ export function refusalText(code: string, message: string): string {
   return known.startsWith("!") ? said(message) : known;
 }
 
-/** The status of a job, a step or an instance. */
+/** The status of a job, a step or an instance; `=` stands before one that is a heading with another Chinese, too. */
 export function statusText(status: string): string {
-  return t(status);
+  const own = t(`=${status}`);
+  return own.startsWith("=") ? t(status) : own;
 }
 
 function whole(text: string): string | undefined {
@@ -50,7 +51,7 @@ export function pattern(sentence: string): RegExp {
 
 chinese({
   "Creating": "创建中",
-  "Created": "已创建",
+  "=Created": "已创建",
   "Submitted": "已提交",
   "Queuing": "排队中",
   "Initializing": "初始化中",

@@ -85,14 +85,24 @@ function poll(): void {
   ids.forEach(soon);
 }
 
-const waiting = new Map<string, ReturnType<typeof setTimeout>>();
+const due = new Set<string>();
+let waiting: ReturnType<typeof setTimeout> | undefined;
 
 function soon(id: string): void {
-  if (!waiting.has(id)) waiting.set(id, setTimeout(() => void check(id), PAUSE_MS));
+  due.add(id);
+  waiting ??= setTimeout(() => void checkAll(), PAUSE_MS);
+}
+
+/** One after the other: hundreds may be watched, and a browser has six connections. */
+async function checkAll(): Promise<void> {
+  for (const id of [...due]) {
+    due.delete(id); // what changes from now on is checked again
+    await check(id);
+  }
+  waiting = due.size > 0 ? setTimeout(() => void checkAll(), PAUSE_MS) : undefined;
 }
 
 async function check(id: string): Promise<void> {
-  waiting.delete(id); // what changes from now on is checked again
   const known = read().watched[id];
   if (!known) return;
   try {

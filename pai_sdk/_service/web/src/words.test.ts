@@ -15,6 +15,17 @@ test("sentences of the service have as many places in Chinese", () => {
   for (const [, english, chinese] of pairs) assert.equal(places(english), places(chinese), english);
 });
 
+test("a text has one Chinese, in whichever files it is", () => {
+  const found = new Map<string, Set<string>>();
+  for (const { text } of sources) {
+    for (const [, block] of text.matchAll(/\bchinese\(\{([^]*?)\n\}\)/g)) {
+      for (const [, key, chinese] of (block ?? "").matchAll(/^\s*"((?:[^"\\]|\\.)*)":\s*"((?:[^"\\]|\\.)*)"/gm)) found.set(key ?? "", (found.get(key ?? "") ?? new Set()).add(chinese ?? ""));
+    }
+  }
+  assert.ok(found.size > 400);
+  assert.deepEqual([...found].filter(([, all]) => all.size > 1).map(([key, all]) => [key, ...all]), []);
+});
+
 test("each text has its Chinese", () => {
   const all = sources.map(({ text }) => text).join("\n");
   const known = new Set<string>();

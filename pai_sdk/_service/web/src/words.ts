@@ -5,7 +5,7 @@
 import { signal } from "@preact/signals";
 import { about } from "./place.ts";
 
-export type Language = "en" | "zh";
+type Language = "en" | "zh";
 
 const STORED = "pai-ui-language";
 const NOUNS: Readonly<Record<string, string>> = { run: "job", runs: "jobs", Runs: "Jobs" };

@@ -49,7 +49,7 @@ export function NewTag({ add }: { add: (tag: string) => void }) {
 }
 
 chinese({
-  "New tag": "新标签",
+  "New tag": "新标记",
   "Add": "添加",
   "Star {name}": "收藏 {name}",
 });

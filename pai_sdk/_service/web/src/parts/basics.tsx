@@ -6,6 +6,8 @@ import { statusText } from "../service_texts.ts";
 import { chinese, t } from "../words.ts";
 import { roughly } from "./clock.ts";
 
+const COPIED_MS = 2000;
+
 const KINDS: Record<string, string> = {
   Running: "running",
   Succeed: "good",
@@ -49,18 +51,22 @@ export function Notice({ kind = "info", children }: { kind?: "info" | "bad"; chi
 
 /** A command or some lines of code, with a button that copies them. */
 export function Copyable({ text }: { text: string }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async (): Promise<void> => {
-    await copyText(text);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 2000);
-  };
+  const [isCopied, copy] = useCopy();
   return (
     <div class="copyable">
       <pre tabIndex={0}><code>{text}</code></pre>
-      <button onClick={() => void copy()}>{copied ? t("Copied") : t("Copy")}</button>
+      <button onClick={() => copy(text)}>{isCopied ? t("Copied") : t("Copy")}</button>
     </div>
   );
+}
+
+/** Copies texts; the first result is true for a moment after that. */
+export function useCopy(): [boolean, (text: string) => void] {
+  const [isCopied, setCopied] = useState(false);
+  return [isCopied, (text) => void copyText(text).then(() => {
+    setCopied(true);
+    setTimeout(() => setCopied(false), COPIED_MS);
+  })];
 }
 
 /** Copies a text; pages by plain HTTP of another machine have no clipboard, and use a selection. */

@@ -31,7 +31,7 @@ export interface ChartHandle {
   parts(): PictureParts; // for a picture as a file
 }
 
-export interface ChartProps {
+interface ChartProps {
   title: string;
   curves: readonly Curve[];
   summary: string; // what the chart shows, for people who do not see it
@@ -561,5 +561,5 @@ export function textOf(point: { value: number; low: number; high: number }, curv
 chinese({
   "Arrow keys move the cursor, + and - zoom, Escape shows all, Enter picks.": "方向键移动光标，+ 和 - 缩放，Esc 显示全部，回车选中。",
   "{n} marks": "{n} 个标记",
-  "and {n} more": "另有 {n} 条",
+  "and {n} more": "另有 {n} 个",
 });

@@ -142,7 +142,7 @@ export function countNotAboveZero(curves: readonly Curve[], x: Range): number {
 }
 
 /** The first index whose x is not below a place. */
-export function indexFrom(x: ArrayLike<number>, place: number): number {
+function indexFrom(x: ArrayLike<number>, place: number): number {
   let [low, high] = [0, x.length];
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -153,7 +153,7 @@ export function indexFrom(x: ArrayLike<number>, place: number): number {
 }
 
 /** The first index whose x is above a place. */
-export function indexAfter(x: ArrayLike<number>, place: number): number {
+function indexAfter(x: ArrayLike<number>, place: number): number {
   let at = indexFrom(x, place);
   while (at < x.length && x[at] === place) at++;
   return at;
@@ -180,7 +180,7 @@ export function nearestX(curves: readonly Curve[], place: number): number | unde
   return found;
 }
 
-export interface Near {
+interface Near {
   curve: Curve;
   point: Point;
 }

@@ -1,10 +1,10 @@
 // The line at the top: where one is, where one can go, and whether the service responds.
-import { useEffect, useState } from "preact/hooks";
 import { field, linkTo, withoutRun } from "../address.ts";
 import { duration } from "../format.ts";
 import { about, can } from "../place.ts";
 import { lostSince } from "../stream.ts";
 import { ToldJobs } from "./bell.tsx";
+import { now } from "./clock.ts";
 import { setTheme, theme, type Theme } from "../theme.ts";
 import { UserMenu } from "./user_menu.tsx";
 import { chinese, language, setLanguage, t } from "../words.ts";
@@ -43,16 +43,10 @@ export function Head() {
 }
 
 function Connection() {
-  const [, count] = useState(0);
   const since = lostSince.value;
-  useEffect(() => {
-    if (!since) return undefined;
-    const clock = setInterval(() => count((number) => number + 1), 1000);
-    return () => clearInterval(clock);
-  }, [since]);
   return (
     <span class={since ? "connection lost" : "connection"} role="status">
-      {since ? t("The service does not answer since {time}", { time: duration((Date.now() - since) / 1000) }) : t("live")}
+      {since ? t("The service does not answer since {time}", { time: duration(now.value - since / 1000) }) : t("live")}
     </span>
   );
 }

@@ -2,8 +2,8 @@
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 
-/** A button that opens a box below it; Escape, a click elsewhere and a link in it close it. */
-export function Menu({ title, label, children }: { title: string; label?: string; children: ComponentChildren }) {
+/** A button that opens a box below it; Escape, a click elsewhere and a link in it close it, and each button in one of actions. */
+export function Menu({ title, label, isOfActions = false, children }: { title: string; label?: string; isOfActions?: boolean; children: ComponentChildren }) {
   const box = useRef<HTMLDetailsElement>(null);
   useEffect(() => {
     const close = (event: Event): void => {
@@ -21,10 +21,12 @@ export function Menu({ title, label, children }: { title: string; label?: string
     };
   }, []);
   const follow = (event: Event): void => {
-    if (box.current && (event.target as HTMLElement).closest("a")) box.current.open = false;
+    if (!box.current || !(event.target as HTMLElement).closest(isOfActions ? "a, button" : "a")) return;
+    box.current.open = false;
+    box.current.querySelector("summary")?.focus(); // a dialog gives the focus back to where it was
   };
   return (
-    <details class="menu" ref={box}>
+    <details class={isOfActions ? "menu actions" : "menu"} ref={box}>
       <summary class="button" aria-label={label} title={label}>{title}</summary>
       <div class="menu-box" onClick={follow}>{children}</div>
     </details>

@@ -13,7 +13,7 @@ export interface PictureParts {
   ticksY: readonly (readonly [number, string])[];
 }
 
-export interface Looks {
+interface Looks {
   width: number;
   height: number; // of the drawing area
   back: string;

@@ -12,7 +12,7 @@ export interface Style {
   strike?: boolean;
   inverse?: boolean;
 }
-export interface Span {
+interface Span {
   text: string;
   at: number;
   style: Style;

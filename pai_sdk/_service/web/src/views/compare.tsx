@@ -104,8 +104,8 @@ function rowsOf(columns: readonly Compared[]): Row[] {
     [t("Cost")]: ({ run }) => (run.cost === undefined ? "" : String(run.cost)),
     [t("Owner")]: ({ run }) => run.owner,
     [t("Instances")]: ({ run }) => run.instance_type && `${run.instance_type}${(run.instance_count ?? 1) > 1 ? ` × ${run.instance_count}` : ""}`,
-    [t("Image")]: ({ job }) => textOf(job?.request, "Image"),
-    [t("Command")]: ({ job }) => textOf(job?.request, "Command"),
+    [t("Image")]: ({ job }) => job?.summary.image,
+    [t("Command")]: ({ job }) => job?.summary.command,
   };
   const rows = Object.entries(facts).map(([name, read]) => rowOf("facts", name, columns.map((one) => read(one) ?? "")));
   const tags = [...new Set(columns.flatMap(({ run }) => mainTags(run, MOST_TAGS)))].slice(0, MOST_TAGS);
@@ -126,12 +126,6 @@ function rowsOf(columns: readonly Compared[]): Row[] {
 function spanOf(run: Run): string {
   const seconds = secondsOf(run);
   return seconds === undefined ? "" : duration(seconds);
-}
-
-/** A text of the request's `AlgorithmSpec`; of a command, what the shell is given. */
-function textOf(request: Record<string, unknown> | undefined, name: string): string {
-  const value = (request?.AlgorithmSpec as Record<string, unknown> | undefined)?.[name];
-  return Array.isArray(value) ? value.slice(value[1] === "-c" ? 2 : 0).join(" ") : typeof value === "string" ? value : "";
 }
 
 /** A run with its job; null where it is not there. */

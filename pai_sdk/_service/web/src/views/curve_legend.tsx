@@ -57,7 +57,7 @@ export function Legend({ entries }: { entries: readonly Entry[] }) {
         <span class="soft" role="status">{typed.value ? t("{n} found", { n: count(found.length) }) : ""}</span>
         {chosen.size > 0 && <button onClick={() => pick([])}>{t("Unpick all")}</button>}
       </div>
-      <ul class="legend-rows" ref={list} style={{ height: `${found.length * ROW}px` }} onScroll={({ currentTarget }) => (top.value = currentTarget.scrollTop)} onMouseLeave={() => (highlighted.value = "")}>
+      <ul class="legend-rows" ref={list} style={{ height: `${found.length * ROW}px` }} onScroll={({ currentTarget: { scrollTop } }) => (top.value = scrollTop - (scrollTop % (ROW * (AROUND / 2))))} onMouseLeave={() => (highlighted.value = "")}>
         <li class="legend-end" aria-hidden="true" style={{ top: `${found.length * ROW - 1}px`, height: "1px" }} />
         {rows.map((entry, at) => {
           const { name, label } = entry;

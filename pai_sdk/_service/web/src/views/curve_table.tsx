@@ -94,12 +94,12 @@ function CurveName({ curve }: { curve: Curve }) {
 
 chinese({
   "Curve": "曲线",
-  "Last": "最新值",
+  "Last": "最新",
   "Minimum": "最小值",
   "Maximum": "最大值",
   "At the cursor": "光标处",
   "At {x}": "{x} 处",
   "Values of the curves": "曲线数值",
-  "{n} more": "再显示 {n} 条",
+  "{n} more": "另有 {n} 个",
   "Show only the {runs} of this group": "只显示该组的{run}",
 });

@@ -2,7 +2,7 @@
 import { useSignal, useSignalEffect } from "@preact/signals";
 import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { address, change, go, linkTo } from "../address.ts";
-import { Refusal, send } from "../api.ts";
+import { send } from "../api.ts";
 import { colourOf, groupNames } from "../colours.ts";
 import { count, duration, moment, number } from "../format.ts";
 import { copyText, Notice, save } from "../parts/basics.tsx";
@@ -20,6 +20,7 @@ import { CurveControls } from "./curve_controls.tsx";
 import { Legend } from "./curve_legend.tsx";
 import { bandOf, followWidth, groupBy, hiding, isHidden, isLogX, isLogY, isTrimmed, keepPins, limitsOf, pin, pins, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
 import { CurveTable } from "./curve_table.tsx";
+import { wordsOf } from "./job/dialog.tsx";
 import { FilterBox } from "./list/filter_box.tsx";
 import "./curves.css";
 
@@ -287,7 +288,7 @@ function Files({ tag: name, handle, answers }: { tag: string; handle: { current:
   };
   const act = (work: () => Promise<string | void>) => () => {
     said.value = "";
-    work().then((text) => (said.value = text ?? ""), (error: unknown) => (said.value = error instanceof Refusal ? error.message : t("The service does not answer.")));
+    work().then((text) => (said.value = text ?? ""), (error: unknown) => (said.value = wordsOf(error)));
   };
   const csv = async (): Promise<void> => {
     const asked = answers.body(question.value);
@@ -338,7 +339,7 @@ async function pngOf(svg: string): Promise<Blob> {
 }
 
 chinese({
-  "Reading the {runs} …": "正在读取{run} …",
+  "Reading the {runs} …": "正在读取{run}…",
   "Curves": "曲线",
   "More {runs} are being read; charts become complete.": "仍在读取更多{run}，图表会逐步完整。",
   "No {run} is selected by the filter.": "没有符合筛选条件的{run}。",
@@ -357,7 +358,7 @@ chinese({
   "Enlarge": "放大此图",
   "All charts": "全部图表",
   "Show fewer {runs}, by the filter or by a click on their names.": "请用筛选条件或点击名称减少显示的{run}。",
-  "Loading …": "加载中 …",
+  "Loading …": "加载中…",
   "Show the {runs} that have such values": "显示含有此类值的{run}",
   "{n} NaN": "{n} 个 NaN",
   "{n} infinite": "{n} 个无穷值",
@@ -374,7 +375,6 @@ chinese({
   "{n} values are not above 0 and not on the logarithmic axis": "{n} 个值不大于 0，未显示在对数轴上",
   "x from {from} to {to}": "x 从 {from} 到 {to}",
   "{n} values that are no numbers": "{n} 个非数值",
-  "The service does not answer.": "服务没有响应。",
   "Copied: paste it into a notebook.": "已复制，可粘贴到笔记本中。",
   "Copy as Python": "复制为 Python",
 });

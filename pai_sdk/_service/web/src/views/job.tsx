@@ -9,6 +9,7 @@ import { count } from "../format.ts";
 import { Notice } from "../parts/basics.tsx";
 import { about, can } from "../place.ts";
 import { list, type RunList } from "../runs.ts";
+import { statusText } from "../service_texts.ts";
 import { follow } from "../stream.ts";
 import { title } from "../told.ts";
 import { chinese, t } from "../words.ts";
@@ -45,7 +46,7 @@ export function Job({ id }: { id: string }) {
     return () => clearInterval(waiting);
   }, [isEarly]);
   const name = run.value?.name ?? id;
-  const status = job.value?.status ?? run.value?.status;
+  const status = statusText(job.value?.status ?? run.value?.status ?? "");
   useEffect(() => {
     title.value = `${name}${status ? ` · ${status}` : ""} · pai`;
     return () => void (title.value = "pai");

@@ -11,8 +11,10 @@ import { count, moment } from "../format.ts";
 import { copyText, Notice } from "../parts/basics.tsx";
 import { plainText } from "../parts/sgr.ts";
 import { boxHeight, isShortened, mostTop, readRange, scrolledTo, topOf, writeRange, type Sizes } from "../parts/virtual_lines.ts";
+import { ENDED } from "../statuses.ts";
 import { follow, lostSince, topicPart } from "../stream.ts";
 import { chinese, t } from "../words.ts";
+import { wordsOf } from "./job/dialog.tsx";
 import { download } from "./job/download.ts";
 import { LogFeed, type Line, type LineFilter, type Start } from "./log/feed.ts";
 import { placesOf, statesOf, type Range } from "./log/line_text.ts";
@@ -23,7 +25,7 @@ import { SearchBar } from "./log/search_bar.tsx";
 import { drawStrip } from "./log/strip.ts";
 import "./log.css";
 
-export interface LogMark {
+interface LogMark {
   time: number;
   text: string;
 }
@@ -41,7 +43,6 @@ interface Props {
 export type { Line };
 
 const TAIL = 300;
-const ENDED = ["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"];
 const STORED = "pai-ui-log";
 const LATER_MS = 1500; // lines between the first answer and the begin of the stream
 const WAITING_MS = 30_000;
@@ -141,7 +142,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
     return <Notice kind="bad">{mine.problem} <a href={linkTo({ ...address.value, instance: "" })}>{t("All instances")}</a></Notice>;
   }
   if (mine.state === "none") return <Notice>{t("This run has no log. A log is shown where the run's folder has logs/NAME.log.")}</Notice>;
-  if (!isShown) return <Empty hasEnded={mine.isComplete || ENDED.includes(status ?? "")} />;
+  if (!isShown) return <Empty hasEnded={mine.isComplete || ENDED.has(status ?? "")} />;
   const isOpen = !mine.isComplete;
   const unseen = Math.max(0, sizes.total - place.followedTotal);
   const isAtEnd = place.top >= mostTop(sizes) - 0.5;
@@ -173,7 +174,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         <select aria-label={t("Times")} value={options.times} onChange={(event) => set({ times: event.currentTarget.value as Times })}>
           <option value="none">{t("No times")}</option>
           <option value="relative">{t("Since the first line")}</option>
-          <option value="absolute">{t("Time of day")}</option>
+          <option value="absolute">{t("Date and time")}</option>
         </select>
         <button aria-pressed={options.wraps} onClick={() => set({ wraps: !options.wraps })}>{t("Wrap")}</button>
         {isOpen && <button aria-pressed={place.isFollowing} onClick={() => setFollowing(!place.isFollowing)} title="f">{t("Follow")}</button>}
@@ -558,7 +559,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
       await download(run, { kind: "log", gzip, ...(instance && { instance }) });
       say(t("Downloading…"));
     } catch (error) {
-      say(error instanceof Error ? error.message : String(error));
+      say(wordsOf(error));
     }
   }
 }
@@ -614,7 +615,7 @@ chinese({
   "Times": "时间",
   "No times": "不显示时间",
   "Since the first line": "距首行的时间",
-  "Time of day": "日期与时间",
+  "Date and time": "日期与时间",
   "Wrap": "换行",
   "Follow": "跟随",
   "Download": "下载",

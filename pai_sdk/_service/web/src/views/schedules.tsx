@@ -2,13 +2,14 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { linkTo } from "../address.ts";
-import { ask, Refusal } from "../api.ts";
+import { ask } from "../api.ts";
 import { duration, moment } from "../format.ts";
 import { Age, Copyable, Notice, Status } from "../parts/basics.tsx";
 import { can } from "../place.ts";
 import type { RunList } from "../runs.ts";
 import { chinese, t } from "../words.ts";
 import { useAnswer } from "./job/answer.ts";
+import { wordsOf } from "./job/dialog.tsx";
 import { Pending, Table } from "./job/table.tsx";
 
 interface Schedule {
@@ -53,7 +54,7 @@ export function Schedules() {
       await ask(row.Enabled ? "pauseSchedule" : "resumeSchedule", { run: row.ScheduleId });
       problem.value = "";
     } catch (error) {
-      problem.value = `${row.Name}: ${error instanceof Refusal ? error.message : t("the service does not answer")}`;
+      problem.value = `${row.Name}: ${wordsOf(error)}`;
     }
     again();
   };

@@ -12,9 +12,11 @@ import { type Axis, axisOf, ranks, typed, written } from "./hparams/axes.ts";
 import { Parallel } from "./hparams/parallel.tsx";
 import { Scatter } from "./hparams/scatter.tsx";
 import { useAnswer } from "./job/answer.ts";
+import { wordsOf } from "./job/dialog.tsx";
 import { Pending, Table } from "./job/table.tsx";
 import { type Group, groupOf, objectiveOf, outcomeOf, valueOf } from "./list/folding.ts";
 import { progressText } from "./list/folded.ts";
+import { forEach } from "./list/picked.tsx";
 import "./hparams.css";
 import "./study.css";
 
@@ -37,12 +39,12 @@ const GREY = "Grey trials are not complete: pruned, failed or running.";
 const study = field("study");
 
 export function Study() {
-  return <main class="study hparams">{study.value && <One key={study.value} id={study.value} />}</main>;
+  return <main class="study hparams"><One key={study.value} id={study.value} /></main>;
 }
 
 async function read(id: string, signal: AbortSignal): Promise<Found> {
   const query = { filter: `labels.pai-sdk-study="${id.replace(/["\\]/g, "\\$&")}"` };
-  const [newest] = (await ask<RunList>("runs", { query: { ...query, sort: "-created", limit: 1, fields: "labels" }, signal })).runs;
+  const [newest] = id ? (await ask<RunList>("runs", { query: { ...query, sort: "-created", limit: 1, fields: "labels" }, signal })).runs : [];
   if (!newest) throw new Refusal(404, "", t("No trial of this search is a job that you can see."));
   const objective = objectiveOf(newest.labels?.["pai-sdk-objective"]);
   const tags = objective && JSON.stringify([objective.metric]); // trials may have hundreds of other metrics
@@ -54,9 +56,9 @@ async function read(id: string, signal: AbortSignal): Promise<Found> {
   const diff = (runs: readonly Run[]): Promise<Diff> | Diff =>
     runs.length < 2 ? { differing: [] } : ask<Diff>("hparams", { body: { runs: runs.map((run) => run.id), ...(name ? { metric: name } : {}) }, signal });
   const complete = group.runs.filter((run) => outcomeOf(run) === "done");
-  const [all, explained] = await Promise.all([diff(group.runs), diff(complete)]);
+  const [all, ofComplete] = await Promise.all([diff(group.runs), complete.length < group.runs.length ? diff(complete) : undefined]);
   // A service keeps the hyperparameters of jobs as text, numbers too.
-  return { list: found, group, diff: { differing: all.differing.map((one) => ({ ...one, values: typed(one.kind, one.values) })) }, explained };
+  return { list: found, group, diff: { differing: all.differing.map((one) => ({ ...one, values: typed(one.kind, one.values) })) }, explained: ofComplete ?? all };
 }
 
 function One({ id }: { id: string }) {
@@ -121,8 +123,8 @@ function StopTrials({ group, onStopped }: { group: Group; onStopped: () => void 
   const active = group.runs.filter((run) => ["running", "waiting"].includes(outcomeOf(run)));
   const stop = async (): Promise<void> => {
     isAsked.value = false;
-    const failed = await Promise.all(active.map(({ id }) => ask("stop", { run: id }).then(() => "", (error: unknown) => (error instanceof Refusal ? error.message : t("the service does not answer")))));
-    problem.value = failed.find(Boolean) ?? "";
+    const failed = await forEach(active.map(({ id }) => id), (run) => ask("stop", { run }));
+    problem.value = [...failed.values()].map(wordsOf)[0] ?? "";
     onStopped();
   };
   return (
@@ -209,7 +211,7 @@ function axesOf({ group: { objective, runs }, diff, list: { tags } }: Found): Ax
 }
 
 chinese({
-  "No trial of this search is a job that you can see.": "没有您可见的作业属于此搜索。",
+  "No trial of this search is a job that you can see.": "此搜索没有你能看到的作业。",
   "maximize {metric}": "最大化 {metric}",
   "minimize {metric}": "最小化 {metric}",
   "Best:": "最佳：",

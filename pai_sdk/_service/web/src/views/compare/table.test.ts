@@ -21,5 +21,6 @@ test("values that differ come first, and a missing one differs", () => {
 
 test("CSV runs no formula", () => {
   const rows = [rowOf("", "=1+1", ['a "b"', "-0.5"]), rowOf("", "x", ["@y", "a,b\nc"])];
+  assert.equal(csvOf(["", "one"], [rowOf("", "loss", ["−0.5"])]), ",one\r\nloss,-0.5\r\n");
   assert.equal(csvOf(["", "one", "two"], rows), ',one,two\r\n\'=1+1,"a ""b""",-0.5\r\nx,\'@y,"a,b\nc"\r\n');
 });

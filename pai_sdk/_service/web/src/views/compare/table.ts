@@ -36,7 +36,8 @@ export function valueRows(group: string, values: readonly Readonly<Record<string
 
 /** As CSV. What a program for tables would take for a formula gets an apostrophe. */
 export function csvOf(heads: readonly string[], rows: readonly Row[]): string {
-  const cell = (text: string): string => {
+  const cell = (written: string): string => {
+    const text = written.replace(/^−(?=[\d∞])/, "-"); // the minus sign of the page is none of a program
     const safe = /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
     return /[",\r\n]/.test(safe) ? `"${safe.replace(/"/g, '""')}"` : safe;
   };

@@ -26,8 +26,8 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
       setNow(await annotate(id, changes));
       return true;
     } catch (error) {
-      if ((error as Refusal).code === "NOTE_CHANGED") {
-        const latest = await annotate(id, {});
+      const latest = (error as Refusal).code === "NOTE_CHANGED" && (await annotate(id, {}).catch(() => undefined));
+      if (latest) {
         setNow(latest);
         setDraft((mine) => mine && { ...mine, v: latest.v, theirs: latest.note });
       } else setRefused(wordsOf(error));
@@ -43,14 +43,12 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
   if (!canChange && !now.note && now.tags.length === 0) return null;
   return (
     <div class="annotated">
-      <p class="job-facts">
-        {now.tags.map((name) => (
-          <span key={name} class="job-label">
-            <a href={linkTo({ q: `tags=${word(name)}` })}>{name}</a>
-            {canChange && <button class="plain" aria-label={t("Remove the tag {name}", { name })} onClick={() => void change({ remove_tags: [name] })}>✕</button>}
-          </span>
-        ))}
-      </p>
+      {now.tags.map((name) => (
+        <span key={name} class="job-label">
+          <a href={linkTo({ q: `tags=${word(name)}` })}>{name}</a>
+          {canChange && <button class="plain" aria-label={t("Remove the tag {name}", { name })} onClick={() => void change({ remove_tags: [name] })}>✕</button>}
+        </span>
+      ))}
       {canChange && <NewTag add={(tag) => void change({ add_tags: [tag] })} />}
       {canChange && !draft && <button class="plain" onClick={() => setDraft({ note: now.note, v: now.v })}>{now.note ? t("Edit the note") : t("Add a note")}</button>}
       {refused && <Notice kind="bad">{refused}</Notice>}
@@ -86,10 +84,10 @@ export function Archive({ id, isArchived }: { id: string; isArchived: boolean })
 }
 
 chinese({
-  "Remove the tag {name}": "删除标签 {name}",
+  "Remove the tag {name}": "删除标记 {name}",
   "Edit the note": "编辑备注",
   "Add a note": "添加备注",
-  "Another user has changed the note meanwhile. It is now as follows; Save replaces it by yours.": "另一位用户已更改备注。现在的内容如下；保存会用您的内容替换它。",
+  "Another user has changed the note meanwhile. It is now as follows; Save replaces it by yours.": "另一位用户已更改备注。现在的内容如下；保存会用你的内容替换它。",
   "Note": "备注",
   "Save": "保存",
   "Cancel": "取消",

@@ -4,7 +4,8 @@ import { Refusal } from "../../api.ts";
 
 const RETRY_MS = 2000;
 const BUSY = [429, 502, 503, 504];
-const SOONEST_MS = 400;
+const SOONEST_MS = 400; // after the last time
+const REST = 2; // and so many times as long as it took: a slow answer is not asked for all the time
 
 export interface Answer<T> {
   value?: T | undefined;
@@ -16,6 +17,7 @@ export interface Answer<T> {
 /**
  * Reads with `read` at first, when one of `keys` or `version` changes, and when the second result is called. Other
  * keys begin empty; the same ones keep what they have until the next answer is there. A lost connection is tried again.
+ * An answer that is on its way is awaited: where changes come faster than answers, none would arrive otherwise.
  */
 export function useAnswer<T>(read: (signal: AbortSignal) => Promise<T>, keys: readonly unknown[], version = ""): [Answer<T>, () => void] {
   const key = JSON.stringify(keys);
@@ -24,35 +26,37 @@ export function useAnswer<T>(read: (signal: AbortSignal) => Promise<T>, keys: re
   const again = useRef(() => {});
   reader.current = read;
   useEffect(() => {
-    let asking: AbortController | undefined;
+    const ending = new AbortController();
     let waiting: ReturnType<typeof setTimeout> | undefined;
-    let [begun, isEnded] = [0, false];
+    let [begun, tookMs, isAsking, isOutdated] = [0, 0, false, false];
     const ask = async (): Promise<void> => {
-      asking?.abort();
-      const { signal } = (asking = new AbortController());
-      begun = Date.now();
+      [begun, isAsking, isOutdated] = [Date.now(), true, false];
       try {
-        setAnswer({ value: await reader.current(signal) }, signal);
+        const value = await reader.current(ending.signal);
+        if (!ending.signal.aborted) setState({ value, key });
       } catch (error) {
-        if (signal.aborted) return;
-        if (error instanceof Refusal && !BUSY.includes(error.status)) return setAnswer({ refusal: error }, signal);
-        setState((before) => ({ ...before, isLost: true }));
-        waiting = setTimeout(() => void ask(), RETRY_MS);
+        if (ending.signal.aborted) return;
+        if (error instanceof Refusal && !BUSY.includes(error.status)) setState({ refusal: error, key });
+        else {
+          setState((before) => ({ ...before, isLost: true }));
+          waiting = setTimeout(() => void ask(), RETRY_MS);
+        }
+      } finally {
+        isAsking = false;
       }
-    };
-    const setAnswer = (answer: Answer<T>, signal: AbortSignal): void => {
-      if (!signal.aborted) setState({ ...answer, key });
+      tookMs = Date.now() - begun;
+      if (isOutdated) again.current();
     };
     again.current = () => {
-      if (isEnded) return;
+      isOutdated = true;
+      if (isAsking || ending.signal.aborted) return;
       clearTimeout(waiting);
-      waiting = setTimeout(() => void ask(), Math.max(50, begun + SOONEST_MS - Date.now()));
+      waiting = setTimeout(() => void ask(), Math.max(50, begun + Math.max(SOONEST_MS, REST * tookMs) - Date.now()));
     };
     setState({ key });
     void ask();
     return () => {
-      isEnded = true;
-      asking?.abort();
+      ending.abort();
       clearTimeout(waiting);
     };
   }, [key]);

@@ -4,6 +4,7 @@ import { askColumns } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { count, moment } from "../../format.ts";
 import { Chart, MarkList, type Curve, type Mark as ChartMark, type Range } from "../../parts/chart.tsx";
+import { FAILED } from "../../statuses.ts";
 import { chinese, t } from "../../words.ts";
 import { readAnswers } from "../compared.ts";
 import { useAnswer } from "./answer.ts";
@@ -11,9 +12,8 @@ import { Pending } from "./table.tsx";
 import type { JobDetail, Mark, RunDetail } from "./wire.ts";
 
 const BUCKETS = 300;
-const BAD = new Set(["Failed", "InitializeFailed", "CreateFailed"]);
 
-export interface ChartsOf {
+interface ChartsOf {
   run: RunDetail;
   tags: readonly string[]; // 50 at most
   job?: JobDetail | null;
@@ -112,14 +112,14 @@ function summaryOf({ points, shown, isExact, nan, inf }: { points: number; shown
 }
 
 /** The marks as a chart has them; of the values that are not finite those of its own metric, or all without one. */
-export function chartMarks(marks: readonly Mark[], tag: string | undefined, x: "wall" | "step"): ChartMark[] {
+function chartMarks(marks: readonly Mark[], tag: string | undefined, x: "wall" | "step"): ChartMark[] {
   return marks.flatMap((mark): ChartMark[] => {
     const place = x === "wall" ? mark.time : mark.step;
     if (place === null || (mark.kind === "not_finite" && tag !== undefined && !mark.text.startsWith(`${tag} is `))) return [];
     if (mark.kind === "checkpoint") return [{ x: place, kind: "good", text: mark.text, sign: "◆" }];
     if (mark.kind === "not_finite") return [{ x: place, kind: "bad", text: mark.text }];
     if (mark.kind === "event") return [{ x: place, kind: "info", text: mark.text, sign: "▪" }];
-    return [{ x: place, kind: BAD.has(mark.text) ? "bad" : mark.text === "Succeed" ? "good" : "info", text: mark.text, sign: "●" }];
+    return [{ x: place, kind: FAILED.has(mark.text) ? "bad" : mark.text === "Succeed" ? "good" : "info", text: mark.text, sign: "●" }];
   });
 }
 

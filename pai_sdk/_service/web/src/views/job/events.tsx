@@ -1,9 +1,9 @@
 // What happened to a job: statuses, events, checkpoints and the first values that are not finite, the newest last.
-import { useLayoutEffect, useRef, useState } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { address, linkTo } from "../../address.ts";
 import { count, duration, moment } from "../../format.ts";
 import { Status } from "../../parts/basics.tsx";
-import { said } from "../../service_texts.ts";
+import { said, statusText } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
 import { rowsOf, sentenceOf, type Row } from "./happened.ts";
 import type { JobDetail, Mark } from "./wire.ts";
@@ -12,7 +12,7 @@ const AT_ONCE = 50;
 const SIGNS: Record<Mark["kind"], string> = { status: "", event: "▪", checkpoint: "◆", not_finite: "✕" };
 
 export function Events({ id, marks, job }: { id: string; marks: Mark[]; job: JobDetail | null }) {
-  const rows = rowsOf(marks, id);
+  const rows = useMemo(() => rowsOf(marks, id), [marks, id]);
   if (rows.length === 0 && !job) return null;
   return (
     <section class="happened">
@@ -43,12 +43,10 @@ function Rows({ rows, name }: { rows: readonly Row[]; name: string }) {
         aria-label={name}
         onScroll={({ currentTarget: one }) => (isAtEnd.current = one.scrollHeight - one.scrollTop - one.clientHeight < 8)}
       >
-        {shown.map((row, at) => (
-          <>
-            {isNewDay(row) && <li key={day} class="soft">{day}</li>}
-            <OneRow key={rows.length - shown.length + at} row={row} />
-          </>
-        ))}
+        {shown.flatMap((row, at) => [
+          isNewDay(row) && <li key={day} class="soft">{day}</li>,
+          <OneRow key={rows.length - shown.length + at} row={row} />,
+        ])}
       </ol>
     </>
   );
@@ -85,7 +83,7 @@ function dayOf(time: number): string {
 function Phases({ job }: { job: JobDetail }) {
   const end = job.ended_at ?? Date.now() / 1000;
   const lengths = job.history.map((phase, at) => Math.max(0, (job.history[at + 1]?.time ?? end) - phase.time));
-  const said = job.history.map((phase, at) => `${phase.status} ${duration(lengths[at] ?? 0)}`);
+  const said = job.history.map((phase, at) => `${statusText(phase.status)} ${duration(lengths[at] ?? 0)}`);
   if (!lengths.some((length) => length > 0)) return null;
   return (
     <div class="phases" role="img" aria-label={said.join(", ")}>

@@ -3,7 +3,7 @@ import { useEffect, useState } from "preact/hooks";
 import { address, change, field, linkTo } from "../../address.ts";
 import { ask, send } from "../../api.ts";
 import { bytes, count, moment } from "../../format.ts";
-import { Age, copyText, Notice } from "../../parts/basics.tsx";
+import { Age, Notice, useCopy } from "../../parts/basics.tsx";
 import { about } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
 import { useAnswer } from "./answer.ts";
@@ -24,14 +24,10 @@ export function Files({ id }: { id: string }) {
   const shown = file.value;
   const [files] = useAnswer((signal) => ask<FilesOf>("files", { run: id, query: { path: folder }, signal }), [id, folder]);
   const [refused, setRefused] = useState("");
-  const [copied, setCopied] = useState("");
+  const [isCopied, copy] = useCopy();
   const save: Save = async (kind, from) => {
     setRefused("");
     await download(id, { kind, path: from }).catch((error: unknown) => setRefused(wordsOf(error)));
-  };
-  const copy = async (uri: string): Promise<void> => {
-    await copyText(uri);
-    setCopied(uri);
   };
   const base = files.value?.uri?.replace(/\/+$/, "");
   const entries = files.value?.entries ?? [];
@@ -42,7 +38,7 @@ export function Files({ id }: { id: string }) {
       <div class="job-bar">
         <Breadcrumb folder={folder} file={shown} />
         <span class="buttons">
-          {base && <button class="plain" aria-live="polite" onClick={() => void copy(base)}>{copied === base ? t("Copied") : t("Copy the URI")}</button>}
+          {base && <button class="plain" aria-live="polite" onClick={() => copy(base)}>{isCopied ? t("Copied") : t("Copy the URI")}</button>}
           {shown && <button onClick={() => void save("file", place)}>{t("Download")}</button>}
           {!shown && canPack && <button onClick={() => void save("folder", folder)}>{t("Download as ZIP")}</button>}
         </span>

@@ -25,7 +25,11 @@ export function rowsOf(marks: readonly Mark[], id: string): Row[] {
     }
     const key = row.kind + row.text.replace(/\d+/g, "#");
     const before = repeated.get(key);
-    if (before) row.earlier = [...before.earlier, before];
+    if (before) {
+      const { earlier, ...same } = before;
+      row.earlier = earlier;
+      earlier.push(same);
+    }
     repeated.delete(key); // the last one has the place in the order
     repeated.set(key, row);
   }

@@ -1,14 +1,17 @@
 // The head of a job: what it is, how it does, and what can be done with it.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { go, linkTo, withoutRun, withoutTab } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { duration, moment } from "../../format.ts";
 import { Star } from "../../parts/annotations.tsx";
-import { Age, copyText, Status } from "../../parts/basics.tsx";
+import { Age, Status, useCopy } from "../../parts/basics.tsx";
 import { Bell } from "../../parts/bell.tsx";
+import { isPhone, now } from "../../parts/clock.ts";
+import { Menu } from "../../parts/menu.tsx";
 import { can, type Can } from "../../place.ts";
 import { said } from "../../service_texts.ts";
+import { ENDED } from "../../statuses.ts";
 import { chinese, t } from "../../words.ts";
 import { Annotated, Archive } from "./annotations.tsx";
 import { Confirm } from "./dialog.tsx";
@@ -17,7 +20,6 @@ import type { JobDetail, RunDetail } from "./wire.ts";
 
 const OURS = "pai-sdk-"; // labels that the library uses itself
 const OF_CODE = "git-"; // the overview has them
-const ENDED = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed"]);
 
 export function JobHead({ run, job }: { run: RunDetail; job: JobDetail | null }) {
   const all = job?.labels ?? run.labels ?? {};
@@ -64,29 +66,17 @@ export function word(text: string): string {
 }
 
 function CopyId({ id }: { id: string }) {
-  const [copied, setCopied] = useState(false);
-  const copy = async (): Promise<void> => {
-    await copyText(id);
-    setCopied(true);
-    setTimeout(() => setCopied(false), 2000);
-  };
+  const [isCopied, copy] = useCopy();
   return (
-    <button class="plain mono id" title={t("Copy the id")} onClick={() => void copy()}>
-      {id} <span class="soft" aria-live="polite">{copied ? t("Copied") : t("Copy")}</span>
+    <button class="plain mono id" title={t("Copy the id")} onClick={() => copy(id)}>
+      {id} <span class="soft" aria-live="polite">{isCopied ? t("Copied") : t("Copy")}</span>
     </button>
   );
 }
 
 function Times({ job }: { job: JobDetail }) {
-  const [, count] = useState(0);
   const isOver = job.ended_at !== null;
-  useEffect(() => {
-    if (isOver) return undefined;
-    const clock = setInterval(() => count((number) => number + 1), 1000);
-    return () => clearInterval(clock);
-  }, [isOver]);
-  const now = Date.now() / 1000;
-  const end = job.ended_at ?? now;
+  const end = job.ended_at ?? now.value;
   const queued = job.started_at === null ? end - (job.created_at ?? end) : (job.queued_s ?? job.started_at - (job.created_at ?? job.started_at));
   return (
     <>
@@ -119,6 +109,13 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
     go(withoutRun());
   };
   const stopping = !isOver && (isStopping || job.status === "Terminating");
+  const others = (
+    <>
+      <a class="button" href={linkTo({ ...withoutTab(), tab: "request" })}>{t("Compare request")}</a>
+      {job.annotations && canAnnotate(job) && <Archive id={id} isArchived={job.annotations.archived} />}
+      {may("delete") && isOver && <button class="danger" onClick={() => setAsking("delete")}>{t("Delete")}</button>}
+    </>
+  );
   return (
     <div class="buttons">
       {!isOver && <Bell jobs={[{ id, name }]} />}
@@ -126,9 +123,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
         <button class="danger" aria-disabled={stopping} aria-live="polite" onClick={() => !stopping && setAsking("stop")}>{stopping ? t("Stopping …") : t("Stop")}</button>
       )}
       {may("rerun") && <button onClick={() => setAsking("rerun")}>{t("Re-run …")}</button>}
-      <a class="button" href={linkTo({ ...withoutTab(), tab: "request" })}>{t("Compare request")}</a>
-      {job.annotations && canAnnotate(job) && <Archive id={id} isArchived={job.annotations.archived} />}
-      {may("delete") && isOver && <button class="danger" onClick={() => setAsking("delete")}>{t("Delete")}</button>}
+      {isPhone.value ? <Menu title="⋯" label={t("More")} isOfActions>{others}</Menu> : others}
       {asking === "stop" && (
         <Confirm title={t("Stop this job?")} text={t("{name} ends; its checkpoints and log stay.", { name })} yes={t("Stop the job")} act={stop} close={close} />
       )}
@@ -148,7 +143,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
 
 chinese({
   "changed": "更改于",
-  "by {owner}": "提交者 {owner}",
+  "by {owner}": "所有者 {owner}",
   "trial {n} of a search": "某次搜索的第 {n} 次试验",
   "step {name} of a pipeline": "流水线的步骤 {name}",
   "Copy the id": "复制 ID",
@@ -162,6 +157,7 @@ chinese({
   "Stopping …": "正在停止…",
   "Re-run …": "重新运行…",
   "Compare request": "比较请求",
+  "More": "更多",
   "Delete": "删除",
   "Stop this job?": "停止此作业？",
   "{name} ends; its checkpoints and log stay.": "{name} 将结束；其检查点和日志会保留。",

@@ -40,7 +40,7 @@ export interface Instance {
   node?: string | null;
 }
 
-export interface JobSummary {
+interface JobSummary {
   command: string;
   algorithm: string;
   image: string;

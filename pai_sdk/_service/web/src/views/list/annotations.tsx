@@ -28,7 +28,7 @@ export function AnnotatePicked({ each, isBusy }: { each: (call: (run: string) =>
 chinese({
   "Star": "收藏",
   "Unstar": "取消收藏",
-  "Tag": "标签",
+  "Tag": "标记",
   "Archive": "归档",
   "Unarchive": "取消归档",
 });

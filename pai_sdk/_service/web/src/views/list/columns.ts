@@ -3,6 +3,7 @@ import { untracked } from "@preact/signals";
 import { duration, number } from "../../format.ts";
 import { now } from "../../parts/clock.ts";
 import type { Run, RunList } from "../../runs.ts";
+import { ENDED } from "../../statuses.ts";
 import { chinese, t } from "../../words.ts";
 import { formatOf } from "./numbers.ts";
 
@@ -27,8 +28,6 @@ const ARROW = 36; // of a heading: its padding, and the sign of the order
 const MEASURED = 3; // texts of a column, those with most letters
 const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6]/g; // twice as wide as others
 
-const OVER = new Set(["Succeed", "Failed", "Terminated", "InitializeFailed", "CreateFailed", "Unknown"]);
-
 /** Columns that need no group: what a job is, and what became of it. */
 const JOB: Readonly<Record<string, (run: Run) => string>> = {
   cause: (run) => run.cause ?? "",
@@ -47,7 +46,7 @@ type Fact = (typeof FACTS)[number];
 
 /** Whether a run has ended, as far as is known. */
 export function isOver(run: Run): boolean {
-  return OVER.has(run.status ?? "Unknown");
+  return run.status === undefined || run.status === "Unknown" || ENDED.has(run.status);
 }
 
 /** How long a run took so far, or until its end, in seconds; undefined before it starts. */
@@ -105,7 +104,7 @@ export function columnOf(key: string, list: RunList): Column {
   const { runs } = list;
   const [group, name] = splitKey(key);
   if (key === "cost") return numbers({ key, title: titleOf(key) }, runs, (run) => run.cost);
-  if (JOB[key]) return { key, title: titleOf(key), isNumber: key === "duration", text: JOB[key] };
+  if (Object.hasOwn(JOB, key)) return { key, title: titleOf(key), isNumber: key === "duration", text: JOB[key] as Column["text"] };
   if (group === "hparams") {
     const values = runs.map((run) => run.hparams?.[name]);
     if (values.every((value) => value === undefined || isNumeric(value))) return numbers({ key, title: name }, runs, (run) => run.hparams?.[name] as string | number | undefined);
@@ -136,7 +135,7 @@ export function titleOf(key: string): string {
 }
 
 /** The width of a column in pixels, from its longest texts: the rows on the screen alone would make it jump. */
-export function widthOf(title: string, texts: Iterable<string>, measure = measured): number {
+export function widthOf(title: string, texts: Iterable<string>, measure = measured, most = MOST_PIXELS): number {
   const longest: [number, string][] = [];
   for (const text of texts) {
     const length = text.length + (text.match(WIDE)?.length ?? 0);
@@ -146,7 +145,7 @@ export function widthOf(title: string, texts: Iterable<string>, measure = measur
     longest.length = Math.min(longest.length, MEASURED);
   }
   const wanted = Math.max(measure(title) + ARROW, ...longest.map(([, text]) => measure(text) + PADDING));
-  return Math.min(MOST_PIXELS, Math.max(LEAST_PIXELS, Math.ceil(wanted / 8) * 8));
+  return Math.min(most, Math.max(LEAST_PIXELS, Math.ceil(wanted / 8) * 8));
 }
 
 let canvas: CanvasRenderingContext2D | null | undefined;
@@ -209,6 +208,6 @@ chinese({
   "Owner": "所有者",
   "Instances": "实例",
   "Cost": "费用",
-  "Tags": "标签",
+  "Tags": "标记",
   "Note": "备注",
 });

@@ -1,14 +1,14 @@
 // Folds the trials of a search and the steps of a pipeline's run into one row: its best run, and how far it is.
 import type { Run } from "../../runs.ts";
+import { FAILED } from "../../statuses.ts";
 
 const STUDY = "pai-sdk-study";
 const PIPELINE = "pai-sdk-pipeline-run";
-const BAD = new Set(["Failed", "InitializeFailed", "CreateFailed"]);
 
-export type Outcome = "done" | "running" | "failed" | "stopped" | "pruned" | "waiting";
-export type Counts = Record<Outcome, number>;
+type Outcome = "done" | "running" | "failed" | "stopped" | "pruned" | "waiting";
+type Counts = Record<Outcome, number>;
 
-export interface Objective {
+interface Objective {
   metric: string;
   isMax: boolean;
   fact: "last" | "min" | "max"; // the value of a trial that counts
@@ -81,7 +81,7 @@ export function outcomeOf(run: Run): Outcome {
   if (run.labels?.["pai-sdk-pruned"] !== undefined) return "pruned";
   if (status === "Succeed") return "done";
   if (status === "Terminated" || status === "Terminating") return "stopped";
-  return BAD.has(status) ? "failed" : status === "Running" ? "running" : "waiting";
+  return FAILED.has(status) ? "failed" : status === "Running" ? "running" : "waiting";
 }
 
 /** Reads the label that a search gives its trials: `minimize loss`, `maximize acc at best`. */

@@ -1,13 +1,13 @@
 // What can be done with the runs that are picked: compare them, stop or delete their jobs.
 import { useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
 import { address, linkTo } from "../../address.ts";
-import { ask, Refusal } from "../../api.ts";
+import { ask } from "../../api.ts";
 import { Notice } from "../../parts/basics.tsx";
 import { Bell } from "../../parts/bell.tsx";
 import { about, can } from "../../place.ts";
 import { isPart, list, names, pick, picked, readList, shown } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
+import { Dialog, wordsOf } from "../job/dialog.tsx";
 import { AnnotatePicked } from "./annotations.tsx";
 import { isOver } from "./columns.ts";
 
@@ -27,7 +27,7 @@ export function Picked() {
   const each = async (ids: readonly string[], call: (id: string) => Promise<unknown>): Promise<Map<string, unknown>> => {
     problems.value = [];
     const failed = await forEach(ids, call, (number) => (left.value = number));
-    problems.value = [...failed].map(([id, error]) => `${nameOf(id)}: ${error instanceof Refusal ? error.message : t("the service does not answer")}`);
+    problems.value = [...failed].map(([id, error]) => `${nameOf(id)}: ${wordsOf(error)}`);
     readList();
     return failed;
   };
@@ -67,21 +67,18 @@ export function Picked() {
 }
 
 function Question({ what, ids, onYes, onNo }: { what: Action; ids: readonly string[]; onYes: (what: Action) => Promise<void>; onNo: () => void }) {
-  const dialog = useRef<HTMLDialogElement>(null);
-  useEffect(() => dialog.current?.showModal(), []);
   const n = ids.length;
   return (
-    <dialog ref={dialog} aria-labelledby="question" onClose={onNo}>
-      <h2 id="question">{what === "stop" ? t("Stop {n} jobs?", { n }) : t("Delete {n} jobs for good, with their logs and metrics?", { n })}</h2>
+    <Dialog title={what === "stop" ? t("Stop {n} jobs?", { n }) : t("Delete {n} jobs for good, with their logs and metrics?", { n })} close={onNo}>
       <ul>
         {ids.slice(0, MOST_NAMES).map((id) => <li key={id}>{nameOf(id)}</li>)}
         {n > MOST_NAMES && <li>{t("and {n} more", { n: n - MOST_NAMES })}</li>}
       </ul>
-      <p class="answers">
-        <button onClick={onNo}>{t("Cancel")}</button>
+      <div class="buttons">
         <button class="danger" onClick={() => void onYes(what)}>{what === "stop" ? t("Stop {n} jobs", { n }) : t("Delete {n} jobs", { n })}</button>
-      </p>
-    </dialog>
+        <button onClick={onNo} autofocus>{t("Cancel")}</button>
+      </div>
+    </Dialog>
   );
 }
 
@@ -99,7 +96,7 @@ function runningOf(ids: readonly string[]): string[] {
 }
 
 /** Calls for each id, a few at once; the ids that failed, with their errors. */
-async function forEach(ids: readonly string[], call: (id: string) => Promise<unknown>, onLeft: (left: number) => void): Promise<Map<string, unknown>> {
+export async function forEach(ids: readonly string[], call: (id: string) => Promise<unknown>, onLeft: (left: number) => void = () => undefined): Promise<Map<string, unknown>> {
   const failed = new Map<string, unknown>();
   const waiting = [...ids];
   let left = ids.length;
@@ -129,11 +126,10 @@ chinese({
   "{n} jobs left": "还剩 {n} 个作业",
   "{n} belong to others and stay as they are": "{n} 个属于他人，保持不变",
   "{n} of them are not in this list": "其中 {n} 个不在此列表中",
-  "the service does not answer": "服务没有响应",
   "Close": "关闭",
   "Stop {n} jobs?": "停止 {n} 个作业？",
   "Delete {n} jobs for good, with their logs and metrics?": "永久删除 {n} 个作业及其日志和指标？",
-  "and {n} more": "以及另外 {n} 个",
+  "and {n} more": "另有 {n} 个",
   "Cancel": "取消",
   "Stop {n} jobs": "停止 {n} 个作业",
   "Delete {n} jobs": "删除 {n} 个作业",

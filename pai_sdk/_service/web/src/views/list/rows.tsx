@@ -26,6 +26,8 @@ const [FIRST_MORE, DRAWN_MS] = [1, 300]; // the first drawing has fewer, so that
 const STEP = 4; // rows are exchanged after so many were scrolled over
 const MOST_PICKED = 200; // at once; the address has their names
 const PICK_PIXELS = 36; // the column of the boxes, as in list.css
+const SENTENCES = /^(cause|note)$/; // columns that get the room that others leave, within these pixels
+const [LEAST_SENTENCE, MOST_SENTENCE] = [168, 560];
 const FALLING = /^(created|started|updated|ended|duration|cost)$|\.max$/; // keys whose largest values are looked at first
 
 export function Rows({ columns }: { columns: readonly Column[] }) {
@@ -41,12 +43,19 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const hasStatus = runs.some((run) => run.status);
   const height = isPhone.value ? CARD : ROW;
   const at = current.value ? runs.findIndex((run) => run.id === current.value) : -1;
-  const first = Math.floor(top.value / height / STEP) * STEP - more.value;
+  const first = Math.floor(top.value / height) - more.value;
   const last = first + Math.ceil(size.value.height / height) + 2 * more.value + STEP;
   const segments = segmentsOf(runs.length, first, last, at);
   const tabbable = at >= 0 ? current.value : runs[Math.max(0, Math.floor(top.value / height))]?.id;
   const widths = useMemo(() => untracked(() => widthsOf(runs, columns)), [columns, runs]);
   const nameWidth = Math.min(widths.name, Math.max(136, Math.round(size.value.width * 0.4)));
+  const wanted = PICK_PIXELS + nameWidth + (hasStatus ? widths.status : 0) + widths.created + widths.others.reduce((sum, width) => sum + width, 0);
+  let excess = Math.max(0, wanted - size.value.width);
+  const others = widths.others.map((width, number) => {
+    const given = SENTENCES.test(columns[number]?.key ?? "") ? Math.min(excess, Math.max(0, width - LEAST_SENTENCE)) : 0;
+    excess -= given;
+    return width - given;
+  });
   const focused = box.current?.contains(document.activeElement) ? document.activeElement?.closest<HTMLElement>("[data-run]")?.dataset.run : undefined;
 
   useEffect(() => {
@@ -82,7 +91,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
 
   const onScroll = (): void => {
     const { scrollTop } = box.current as HTMLDivElement;
-    top.value = scrollTop;
+    top.value = scrollTop - (scrollTop % (height * STEP)); // only then is anything drawn again
     const latest = rows.value;
     anchor.current = { ...anchor.current, id: latest[Math.floor(scrollTop / height)]?.id ?? "", offset: scrollTop % height };
   };
@@ -167,7 +176,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
           <col style={{ width: `${nameWidth}px` }} />
           {hasStatus && <col style={{ width: `${widths.status}px` }} />}
           <col style={{ width: `${widths.created}px` }} />
-          {columns.map((column, number) => <col key={column.key} style={{ width: `${widths.others[number]}px` }} />)}
+          {columns.map((column, number) => <col key={column.key} style={{ width: `${others[number]}px` }} />)}
           <col />
         </colgroup>
         <thead>
@@ -219,7 +228,7 @@ function widthsOf(runs: readonly Row[], columns: readonly Column[]) {
     name: widthOf(t("Name"), runs.map((run) => `★ ●    ${nameOf(run)}`)),
     status: Math.max(widthOf(t("Status"), statuses), progress.length > 0 ? widthOf("", progress) - created : 0),
     created,
-    others: columns.map((column) => widthOf(column.title, texts(column, runs))),
+    others: columns.map((column) => widthOf(column.title, texts(column, runs), undefined, SENTENCES.test(column.key) ? MOST_SENTENCE : undefined)),
   };
 }
 
@@ -233,7 +242,7 @@ function nameOf({ group, isWithin, labels, name, id }: Row): string {
 }
 
 function PickAll({ runs, chosen }: { runs: readonly Row[]; chosen: ReadonlySet<string> }) {
-  const ids = [...new Set(runs.flatMap(idsOf))];
+  const ids = useMemo(() => [...new Set(runs.flatMap(idsOf))], [runs]);
   const here = ids.filter((id) => chosen.has(id)).length;
   const isAll = ids.length > 0 && here === ids.length;
   const isTooMany = ids.length > MOST_PICKED;

@@ -1,6 +1,6 @@
 // Which rows of a long table are in the document: those on the screen, and the row that has the focus.
 
-export interface Segment {
+interface Segment {
   from: number;
   to: number; // the first row behind it
   isGap: boolean; // an empty row as high as all its rows

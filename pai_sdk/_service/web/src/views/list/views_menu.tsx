@@ -4,7 +4,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { linkTo, readFields, viewFields, writeFields } from "../../address.ts";
 import { ask, send } from "../../api.ts";
-import { copyText, Notice } from "../../parts/basics.tsx";
+import { Notice, useCopy } from "../../parts/basics.tsx";
 import { about } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
 import { wordsOf } from "../job/dialog.tsx";
@@ -26,7 +26,7 @@ export function ViewsMenu() {
   const name = useSignal("");
   const isShared = useSignal(false);
   const refused = useSignal("");
-  const isCopied = useSignal(false);
+  const [isCopied, copy] = useCopy();
   const store = (saved: Record<string, string>): void => {
     local.value = saved;
     localStorage.setItem(place, JSON.stringify(saved));
@@ -67,10 +67,6 @@ export function ViewsMenu() {
         store(rest);
       }
     });
-  const copy = async (): Promise<void> => {
-    await copyText(new URL(linkTo(viewFields()), location.href).href);
-    isCopied.value = true;
-  };
   return (
     <Menu title={t("Views")}>
       <form onSubmit={save}>
@@ -92,7 +88,7 @@ export function ViewsMenu() {
         ))}
       </ul>
       {isService && Object.keys(local.value).length > 0 && <button onClick={() => void move()}>{t("Move {n} views of this browser to the service", { n: Object.keys(local.value).length })}</button>}
-      <button onClick={() => void copy()}>{isCopied.value ? t("Copied") : t("Copy the link to this view")}</button>
+      <button onClick={() => copy(new URL(linkTo(viewFields()), location.href).href)}>{isCopied ? t("Copied") : t("Copy the link to this view")}</button>
     </Menu>
   );
 }
@@ -112,7 +108,7 @@ chinese({
   "shared": "已共享",
   "Starred": "已收藏",
   "Archived": "已归档",
-  "by {owner}": "提交者 {owner}",
+  "by {owner}": "所有者 {owner}",
   "the service": "服务",
   "Delete the view {name}": "删除视图 {name}",
   "Move {n} views of this browser to the service": "将此浏览器中的 {n} 个视图移到服务",

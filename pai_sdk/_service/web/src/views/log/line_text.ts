@@ -1,12 +1,12 @@
 // A line of a log as it is drawn: progress bars folded to their last state, colours, marked hits, no control characters.
 import { readSpans, type Style } from "../../parts/sgr.ts";
 
-export interface Piece {
+interface Piece {
   text: string;
   style: Style;
   isHit: boolean;
 }
-export interface Drawn {
+interface Drawn {
   pieces: Piece[];
   states: number; // of a progress bar that has drawn over itself in this line
   cut: number; // characters that are not drawn
@@ -14,7 +14,7 @@ export interface Drawn {
 }
 export type Range = readonly [begin: number, end: number];
 
-export const MOST_CHARACTERS = 2000;
+const MOST_CHARACTERS = 2000;
 const BAD = /\b(?:ERROR|FATAL|CRITICAL|Traceback|[A-Z]\w*(?:Error|Exception):)|\bpanic:|\bKilled\b/;
 const WARN = /\bWARN(?:ING)?\b|[A-Z]\w*Warning:/;
 // Characters that draw nothing, or change the order of the others.

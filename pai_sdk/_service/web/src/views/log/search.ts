@@ -3,7 +3,7 @@
 import { Refusal, send } from "../../api.ts";
 import { placeOf, type Range } from "./line_text.ts";
 
-export interface Query {
+interface Query {
   text: string;
   isRegex: boolean;
   ignoresCase: boolean;
@@ -15,7 +15,7 @@ export interface Hit {
   range: Range; // in the line, or in the part of it, in the browser's characters
   part: string; // of a long line, around the hit; empty if the range is one of the whole line
 }
-export interface Stretch {
+interface Stretch {
   instance: string;
   firstLine: number;
   lastLine: number;
