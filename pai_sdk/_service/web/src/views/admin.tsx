@@ -70,8 +70,8 @@ function State({ users, workspaces, process: own, disk }: Administration) {
   ];
   return (
     <>
-      <h2>{t("Users")}</h2>
-      <Table name={t("Users")} heads={[t("User"), t("Right"), ["CPU"], ["GPU"], [t("running")], [t("queued")], t("Keys, and their last change")]}>
+      {users.length > 0 && <h2>{t("Users")}</h2>}
+      {users.length > 0 && <Table name={t("Users")} heads={[t("User"), t("Right"), ["CPU"], ["GPU"], [t("running")], [t("queued")], t("Keys, and their last change")]}>
         {users.map(({ name, right, keys, quota, used }) => (
           <tr key={name}>
             <td><a href={linkTo({ q: `owner=${name}` })}>{name}</a></td>
@@ -82,7 +82,7 @@ function State({ users, workspaces, process: own, disk }: Administration) {
             <td>{keys.map((key) => <div key={key.id}><code title={moment(key.created_at)}>{key.id}</code> <span class="soft"><Age time={key.changed_at} /></span></div>)}</td>
           </tr>
         ))}
-      </Table>
+      </Table>}
       <div style={{ display: "flex", flexWrap: "wrap", gap: "0 64px" }}>
         <section style={{ minWidth: 0 }}>
           <h2>{t("Service")}</h2>

@@ -7,7 +7,7 @@ import { number } from "../format.ts";
 import { Copyable, Notice } from "../parts/basics.tsx";
 import { filter, list, names, shown } from "../runs.ts";
 import { chinese, t } from "../words.ts";
-import { type Axis, axisOf, ranks, typed, withRange, written } from "./hparams/axes.ts";
+import { type Axis, axisOf, ranks, typed, valuesText, withRange, written } from "./hparams/axes.ts";
 import { Parallel } from "./hparams/parallel.tsx";
 import { Scatter } from "./hparams/scatter.tsx";
 import { FACTS, quoted } from "./list/columns.ts";
@@ -195,7 +195,7 @@ function Ranking({ diff, axes, chosen, onRange }: RankingProps) {
                 <td>{one.explained !== null && <Share part={one.explained} />}</td>
                 <td class="number">{number(one.correlation, 2)}</td>
                 <td>
-                  {axis.isNumeric ? `${axis.ticks[0]?.text} … ${axis.ticks.at(-1)?.text}` : axis.ticks.map(({ text }) => text).join(", ")}
+                  {valuesText(axis)}
                   {missing > 0 && <span class="soft"> {t("{n} without", { n: missing })}</span>}
                 </td>
                 <td>{axis.isNumeric && <RangeFields axis={axis} onRange={onRange} />}</td>

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { axisOf, rankCorrelation, ranks, typed, withRange, written } from "./axes.ts";
+import { axisOf, rankCorrelation, ranks, typed, valuesText, withRange, written } from "./axes.ts";
 
 test("an axis over decades is logarithmic", () => {
   const axis = axisOf("lr", { a: 0.001, b: 0.1, c: 10, d: null });
@@ -16,6 +16,11 @@ test("an axis has round numbers where they are, and whole ones for whole values"
   assert.deepEqual(axisOf("trial", { a: 0, b: 7 }).ticks.map(({ text }) => text), ["0", "2", "4", "6"]);
   assert.deepEqual(axisOf("trial", { a: 0, b: 2 }).ticks.map(({ text }) => text), ["0", "1", "2"]);
   assert.deepEqual(axisOf("lr", { a: 0.001, b: 1 }).ticks.map(({ at }) => Math.round(at * 100)), [0, 33, 67, 100]);
+});
+
+test("the values of an axis are those of the runs, not those of its ticks", () => {
+  const texts = [{ a: 0.037, b: 0.676 }, { a: 600, b: 600 }, { a: 0.001, b: 0.5 }, { a: "sgd", b: "adam" }].map((values) => valuesText(axisOf("x", values)));
+  assert.deepEqual(texts, ["0.037 … 0.676", "600", "0.001 … 0.5", "adam, sgd"]);
 });
 
 test("one value stands in the middle, NaN nowhere", () => {

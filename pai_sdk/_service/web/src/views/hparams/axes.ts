@@ -34,7 +34,7 @@ function numericAxis(name: string, values: Readonly<Record<string, unknown>>, nu
   const scale = isLog ? Math.log10 : (value: number): number => value;
   const [from, to] = [scale(least), scale(largest)];
   const width = to - from || 1;
-  const valueAt = (place: number): number => (isLog ? 10 ** (from + place * width) : from + place * width);
+  const valueAt = (place: number): number => (isLog ? 10 ** (from + place * (to - from)) : from + place * (to - from));
   const placeOf = (value: unknown): number | undefined =>
     typeof value === "number" && Number.isFinite(value) ? (to === from ? 0.5 : (scale(value) - from) / width) : undefined;
   const range = [least, largest] as const;
@@ -66,6 +66,11 @@ function categoricalAxis(name: string, values: Readonly<Record<string, unknown>>
     value: (run) => values[run],
     valueAt: () => Number.NaN,
   };
+}
+
+/** What stands on an axis, as text: from the least to the largest number, or the categories. */
+export function valuesText({ isNumeric, ticks, valueAt }: Axis): string {
+  return isNumeric ? [...new Set([0, 1].map((end) => number(valueAt(end), 3)))].join(" … ") : ticks.map(({ text }) => text).join(", ");
 }
 
 /** A value as text; null is a value, and a missing one is not. */

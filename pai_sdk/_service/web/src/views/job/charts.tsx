@@ -128,7 +128,8 @@ function rangeWith(curves: readonly Curve[], job: JobDetail | null | undefined):
   const { x } = curves[0] ?? { x: [] };
   const [first, last] = [x[0], x[x.length - 1]];
   if (!job || first === undefined || last === undefined) return undefined;
-  const [start, end] = [Math.min(first, job.started_at ?? first), Math.max(last, job.ended_at ?? last)];
+  const ended = job.ended_at === null ? last : Math.max(job.ended_at, job.history.at(-1)?.time ?? last); // the status comes a moment later
+  const [start, end] = [Math.min(first, job.started_at ?? first), Math.max(last, ended)];
   const margin = (end - start) * 0.02;
   return start < end ? [start - margin, end + margin] : undefined;
 }

@@ -27,7 +27,7 @@ const STEP = 4; // rows are exchanged after so many were scrolled over
 const MOST_PICKED = 200; // at once; the address has their names
 const PICK_PIXELS = 36; // the column of the boxes, as in list.css
 const SENTENCES = /^(cause|note)$/; // columns that get the room that others leave, within these pixels
-const [LEAST_SENTENCE, MOST_SENTENCE] = [168, 560];
+const [LEAST_SENTENCE, MOST_SENTENCE] = [208, 560];
 const FALLING = /^(created|started|updated|ended|duration|cost)$|\.max$/; // keys whose largest values are looked at first
 
 export function Rows({ columns }: { columns: readonly Column[] }) {
