@@ -39,6 +39,13 @@ _PROGRAMS = {
     "chatty.py": "for n in range(30):\n    print(n)\nraise ValueError('bad value')\n",
 }
 
+_SLOW_JOB = """const sent = window.fetch;
+window.fetch = async (address, options) => {
+  if (String(address).endsWith('/job')) await new Promise(done => setTimeout(done, 1500));
+  return sent(address, options);
+};
+null"""
+
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
@@ -253,6 +260,40 @@ def test_the_name_of_a_rerun_follows_its_values(browser: Browser, session: Sessi
         name.fill("mine")
         page.get_by_label("Value of lr").fill("0.5")
         expect(name).to_have_value("mine")
+        assert watched.faults == []
+
+
+def test_an_answer_comes_though_changes_are_faster(browser: Browser, session: Session, source: Path) -> None:
+    job = submit(session, source, "python nan.py")
+    with signed_in(browser, session) as watched:
+        page = watched.page
+        expect(page.locator("tbody").get_by_text("Running")).to_be_visible()
+        page.evaluate(_SLOW_JOB)
+        show(page, f"run={job.id}")
+        expect(page.get_by_role("tab", name="Overview")).to_be_visible(timeout=15_000)
+        (source / "go on").touch()
+        expect(page.locator(".job-title .status")).to_have_text("Succeed")
+        assert watched.faults == []
+
+
+def test_a_phone_has_a_menu_of_actions(browser: Browser, session: Session, source: Path) -> None:
+    job = ended(session, source, "python train.py")
+    with signed_in(browser, session, job=job, is_phone=True) as watched:
+        page = watched.page
+        delete = page.get_by_role("button", name="Delete")
+        menu = page.locator(".job-title summary")
+        expect(page.get_by_role("button", name="Re-run …")).to_be_visible()
+        expect(delete).to_be_hidden()
+        menu.click()
+        delete.click()
+        page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+        expect(menu).to_be_focused()
+        expect(delete).to_be_hidden()
+        expect(page.locator(".job-facts")).to_be_visible()
+        menu.click()
+        page.get_by_role("link", name="Compare request").click()
+        expect(page.get_by_role("tab", name="Request")).to_have_attribute("aria-selected", "true")
+        expect(page.locator(".job-facts")).to_be_hidden()
         assert watched.faults == []
 
 

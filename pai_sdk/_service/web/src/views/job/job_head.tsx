@@ -144,7 +144,7 @@ function Actions({ id, name, job }: { id: string; name: string; job: JobDetail }
 chinese({
   "changed": "更改于",
   "by {owner}": "所有者 {owner}",
-  "trial {n} of a search": "某次搜索的第 {n} 次试验",
+  "trial {n} of a search": "搜索的试验 {n}",
   "step {name} of a pipeline": "流水线的步骤 {name}",
   "Copy the id": "复制 ID",
   "created": "创建于",
