@@ -16,6 +16,8 @@ test("sentences and statuses are Chinese when the page is, the others stay as th
   assert.equal(said("The job succeeded. Something else."), "作业成功。 Something else.");
   assert.equal(said("Something else (5 of 3)."), "Something else (5 of 3).");
   assert.equal(statusText("Queuing"), "排队中");
+  assert.equal(statusText("Created"), "已创建");
+  assert.equal(said("service on trainer"), "trainer 上的服务");
   assert.equal(refusalText("Forbidden.NoPermission", "User x may not."), "你的权限不允许此操作。");
   assert.equal(refusalText("InvalidFilter", "A filter has no value."), "A filter has no value.");
   language.value = "en";

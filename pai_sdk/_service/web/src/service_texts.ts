@@ -41,7 +41,7 @@ function whole(text: string): string | undefined {
 
 /** What stands at a place of a sentence: a list of resources that are missing, a word, or a name. */
 function part(text: string): string {
-  return text.endsWith(" are free)") ? text.split(", ").map((one) => whole(one) ?? one).join("、") : t(text);
+  return text.endsWith(" are free)") ? text.split(", ").map((one) => whole(one) ?? one).join("、") : statusText(text);
 }
 
 /** A sentence with places as a regular expression. */
@@ -74,6 +74,8 @@ chinese({
   "blocked": "被阻塞",
   "interrupted": "已中断",
   "waiting": "等待中",
+  "≈embedded service on {1}": "{1} 上的嵌入式服务",
+  "≈service on {1}": "{1} 上的服务",
   "≈The job was created and waits in the queue.": "作业已创建，正在排队。",
   "≈The job was created and waits in the queue{1}.": "作业已创建，正在排队{1}。",
   "≈Preparing the job's code and inputs.": "正在准备作业的代码和输入。",

@@ -2,6 +2,7 @@
 import { field, linkTo, withoutRun } from "../address.ts";
 import { duration } from "../format.ts";
 import { about, can } from "../place.ts";
+import { said } from "../service_texts.ts";
 import { lostSince } from "../stream.ts";
 import { ToldJobs } from "./bell.tsx";
 import { now } from "./clock.ts";
@@ -21,7 +22,7 @@ export function Head() {
   return (
     <header class="head">
       <a class="home" href={linkTo({})}>pai</a>
-      <span class="place soft" title={about.value?.place}>{about.value?.place}</span>
+      <span class="place soft" title={about.value?.place}>{said(about.value?.place ?? "")}</span>
       <nav aria-label={t("Views")}>
         {Object.entries(views).map(([name, text]) => (
           <a key={name} href={linkTo({ ...kept, view: name === "list" ? "" : name })} aria-current={!run.value && view.value === name ? "page" : undefined}>
