@@ -1,7 +1,7 @@
 """Takes the pictures of the page: `python -m tests.docs.pictures FOLDER`.
 
 A service is started in a temporary folder, with a real search over the hyperparameters of a small network, and
-with jobs that run, wait and fail. `docs/page.png` is the picture that `page.png` is a copy of.
+with jobs that run and fail. `--docs` replaces the pictures of the documentation, too.
 """
 
 from __future__ import annotations
@@ -83,6 +83,8 @@ FAILURES = {
     "pretrain-large": "batch = bytearray(4096)\nraise MemoryError('cannot allocate 38.2 GiB for the activations')",
     "export-onnx": "open('/ml/input/data/model/weights.pt', 'rb')",
 }
+_DOCS_FOLDER = Path(__file__).parents[2] / "docs"
+_DOCS = {"study": "page.png", "jobs": "page-jobs.png", "job": "page-job.png"}
 _DESKTOP: ViewportSize = {"width": 1440, "height": 900}
 
 
@@ -90,6 +92,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.docs.pictures", description=__doc__)
     parser.add_argument("folder", type=Path, help="of the pictures")
     parser.add_argument("--trials", type=int, default=24)
+    parser.add_argument("--docs", action="store_true", help="copy those of the documentation into docs/")
     arguments = parser.parse_args()
     arguments.folder.mkdir(parents=True, exist_ok=True)
     if not subprocess.run(["fc-list", ":lang=zh"], check=True, capture_output=True).stdout:
@@ -104,6 +107,9 @@ def main() -> None:
                 print(name)
         finally:
             end_service(home / "service")
+    if arguments.docs:
+        for view, name in _DOCS.items():
+            shutil.copy(arguments.folder / f"{view}-desktop-light-en.png", _DOCS_FOLDER / name)
 
 
 def _work(session: Session, home: Path, trials: int) -> tuple[TrainingJob, str]:
@@ -125,7 +131,7 @@ def _work(session: Session, home: Path, trials: int) -> tuple[TrainingJob, str]:
     tuner.run()
     for name, program in FAILURES.items():
         (source / "failing.py").write_text(program)
-        failing = _estimator(session, source, name, {}, command="python failing.py")
+        failing = _estimator(session, source, name, {}, command="python failing.py", size="xlarge")
         with suppress(JobFailed):
             failing.fit(show_logs=False)
     for name, lr, width in (("spiral-wide", 0.3, 128), ("spiral-narrow", 0.6, 16)):
@@ -133,6 +139,7 @@ def _work(session: Session, home: Path, trials: int) -> tuple[TrainingJob, str]:
         _estimator(session, source, name, values, pause_s=0.5).fit(wait=False, show_logs=False)
     best = tuner.best.job
     assert best is not None
+    session.runs.annotate(best, star=True, add_tags=["best"], note="The widest of the good ones; try 256 next.")
     return best, best.labels["pai-sdk-study"]
 
 
@@ -143,6 +150,7 @@ def _estimator(
     values: dict[str, Any],
     *,
     command: str = "python train.py",
+    size: str = "large",
     pause_s: float = 0.02,
 ) -> Estimator:
     return Estimator(
@@ -151,7 +159,7 @@ def _estimator(
         source,
         hyperparameters=values,
         environments={"PAUSE_S": str(pause_s)},
-        instance_type="ecs.c6.large",
+        instance_type=f"ecs.c6.{size}",
         base_job_name=name,
         session=session,
         labels={"team": "vision"},
@@ -193,7 +201,6 @@ def _pictures(session: Session, job: TrainingJob, study: str, folder: Path) -> I
                     watched.page.screenshot(path=picture)
                     yield picture.name
                 assert watched.faults == []
-    shutil.copy(folder / "study-desktop-light-en.png", folder / "page.png")
 
 
 def _show(page: Page, address: str) -> None:
