@@ -38,7 +38,7 @@ from pai_sdk._service.services.jobs.rerun import (
 from pai_sdk._service.services.runs.dlc_rows import hyperparameters_of
 from pai_sdk._service.services.runs.responses import json_bytes
 from pai_sdk._service.services.training_jobs import create_job
-from pai_sdk._service.services.usage import read_usage
+from pai_sdk._service.services.usage import CPU_USAGE, MEMORY_USAGE, read_usage
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.dlc.jobs import NewJob
@@ -149,7 +149,7 @@ def usage_of_run(context: ServiceContext, work: Work, run_id: str) -> UsageOfRun
     for log in context.logs.instance_logs(job, None):
         work.check()
         usage_of = partial(read_usage, log.path, start=start - 1, end=end + step_s, step_s=step_s)
-        cpu, memory = dict(usage_of("CpuCoreUsage")), dict(usage_of("MemoryUsage"))
+        cpu, memory = dict(usage_of(CPU_USAGE)), dict(usage_of(MEMORY_USAGE))
         instances.append(
             InstanceUsageSeries(
                 name=log.name,

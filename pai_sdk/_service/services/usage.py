@@ -13,6 +13,8 @@ from pathlib import Path
 MEASURED = ("CpuCoreUsage", "MemoryUsage", "DiskReadRate", "DiskWriteRate")
 """Percent of the machine's cores, percent of its memory, bytes per second."""
 
+CPU_USAGE, MEMORY_USAGE, *_ = MEASURED
+
 _TAIL_BYTES = 1024  # several samples
 
 

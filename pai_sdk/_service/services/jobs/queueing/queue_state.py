@@ -22,7 +22,7 @@ from pai_sdk._service.services.jobs.host_resources import Capacity, Need, need_o
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation, Use, all_uses, allocated_at, share_of
 from pai_sdk._service.services.jobs.queueing.quota_checks import ACTIVE, NO_QUOTA, QUEUED, Quota, all_quotas
 from pai_sdk._service.services.jobs.queueing.waiting import WaitingJob, queue_positions
-from pai_sdk._service.services.usage import last_sample
+from pai_sdk._service.services.usage import CPU_USAGE, MEMORY_USAGE, last_sample
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.resources.queue import (
@@ -153,12 +153,12 @@ def _started(context: ServiceContext, work: Work, job: Job, need: Need) -> Start
 
 def _instance(log: InstanceLog, state: Mapping[str, Any], node: str | None) -> InstanceInQueue:
     used = last_sample(log.path, after=time.time() - _MAX_SAMPLE_AGE_S)
-    memory = used.get("MemoryUsage")
+    memory = used.get(MEMORY_USAGE)
     return InstanceInQueue(
         name=log.name,
         status=state.get("status", "Pending"),
         node=node,
-        cpu_percent=used.get("CpuCoreUsage"),
+        cpu_percent=used.get(CPU_USAGE),
         memory_percent=memory,
         memory_bytes=None if memory is None else round(psutil.virtual_memory().total * memory / 100),
     )
