@@ -225,7 +225,7 @@ def test_points_of_jobs_of_earlier_builds_can_be_read(start: Callable[..., Any],
         old.execute(text("UPDATE schema_versions SET version = 4 WHERE name = 'jobs'"))
         old.execute(text("DROP INDEX jobs_by_owner"))
         old.execute(text("DROP INDEX jobs_by_turn"))
-        for column in ("owner", "accessibility", "attempt", "not_before"):
+        for column in ("owner", "accessibility", "attempt", "not_before", "cause"):
             old.execute(text(f"ALTER TABLE jobs DROP COLUMN {column}"))
         old.execute(text('CREATE TABLE log_cursors (job_id VARCHAR, instance VARCHAR, "offset" BIGINT)'))
         old.execute(text("DROP TABLE latest_metrics"))
