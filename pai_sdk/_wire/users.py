@@ -133,7 +133,7 @@ class Amounts(ExtensionBody):
 
 
 class UserInService(ExtensionBody):
-    """A user with keys, rights by workspace, quota and use."""
+    """A user with their right, keys, quota and use."""
 
     name: str
     right: str

@@ -320,7 +320,7 @@ class Executor(Protocol):
         return True
 
     def nodes(self, root: Path) -> Mapping[str, str]:
-        """Returns the nodes on which instances of a job run, by instance; empty where all run on this machine."""
+        """Returns the nodes on which instances of a job run, by instance, as far as they are known."""
         return {}
 
     def files(self, root: Path) -> JobFiles:

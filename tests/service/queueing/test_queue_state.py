@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._service.services.jobs.queueing.queue import WaitingReason
+from pai_sdk._service.services.jobs.queueing.waiting import QueueReader, WaitingJob
 from pai_sdk._wire.resources.queue import QueueState
 from pai_sdk.cli.instances.queue_tables import queue_tables
 from pai_sdk.cli.selection.backend import session_on
@@ -31,6 +33,25 @@ def operator(start: Callable[..., Any], executor: ScriptedExecutor) -> Iterator[
 
 def reasons(client: Client) -> dict[str, str]:
     return {job["id"]: job["code"] for job in client.get("/queue")["queued"]}
+
+
+def test_a_page_of_the_list_has_the_reasons_of_its_own_jobs(
+    operator: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = QueueReader.reason
+    asked: list[str] = []
+
+    def reason(self: QueueReader, job: WaitingJob) -> WaitingReason:
+        asked.append(job.id)
+        return read(self, job)
+
+    first = operator.create(asking(8))
+    operator.until(first, "Running")
+    waiting = [operator.create(asking(8)) for _ in range(3)]
+    until(lambda: operator.get("/runs", fields="status")["total"] == 4)
+    monkeypatch.setattr(QueueReader, "reason", reason)
+    (row,) = operator.get("/runs", fields="queue_place", sort="-created", limit=1)["runs"]
+    assert (row["id"], row["queue_place"], asked) == (waiting[2], 3, [waiting[2]])
 
 
 def test_each_waiting_job_has_its_place_and_its_reason(operator: Client, executor: ScriptedExecutor) -> None:

@@ -6,7 +6,7 @@ import os
 import stat
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -99,7 +99,7 @@ class FolderRuns:
         root = LocalStore(folder.resolve(), links="inside")
         return {ROOT_FOLDER: root, **folders_in(folder, self._root)}
 
-    def queue_positions(self) -> Mapping[str, tuple[int, str]]:
+    def queue_positions(self, run_ids: Collection[str]) -> Mapping[str, tuple[int, str]]:
         """Returns nothing: folders have no queue."""
         return {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
@@ -160,11 +160,13 @@ class JobRuns:
             stores["logs"] = LocalStore(sandbox.logs_dir, links="inside")
         return dict(sorted(stores.items()))
 
-    def queue_positions(self) -> Mapping[str, tuple[int, str]]:
-        """Returns the positions of jobs in the queues of their owners, and why they wait."""
+    def queue_positions(self, run_ids: Collection[str]) -> Mapping[str, tuple[int, str]]:
+        """Returns the positions of waiting jobs in the queues of their owners, and why they wait."""
         with self._jobs.database.read() as session:
-            waiting = queue_positions(session, self._principal).values()
-        return {job.id: (job.position, self._queue.reason(job).text) for job in waiting}
+            waiting = queue_positions(session, self._principal)
+        # The queue can have ten thousand jobs more.
+        jobs = [waiting[run_id] for run_id in run_ids if run_id in waiting]
+        return {job.id: (job.position, self._queue.reason(job).text) for job in jobs}
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
         """Returns the statuses, events and checkpoints of a job."""

@@ -85,7 +85,7 @@ def runs_page(runs: RunSource, manager: RunManager, query: RunsQuery, work: Work
     page = call_manager(manager.runs, query.filter, query.sort, query.limit, query.cursor)
     row_tags = query.tags or tags_of(page.runs)
     state = manager.state
-    positions = runs.queue_positions() if QUEUE_POSITION in query.fields else {}
+    positions = runs.queue_positions([brief.id for brief in page.runs]) if QUEUE_POSITION in query.fields else {}
     view = (state.epoch, tuple(row_tags), tuple(query.fields))
 
     def row(brief: RunBrief) -> Mapping[str, Any] | bytes:

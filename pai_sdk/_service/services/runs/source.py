@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, Protocol, TypeAlias
@@ -74,8 +74,8 @@ class RunSource(Protocol):
         """Returns the file stores of a run by name; as `ROOT_FOLDER` the one that contains all of them, if any."""
         ...
 
-    def queue_positions(self) -> Mapping[str, tuple[int, str]]:
-        """Returns the queue positions of jobs, from 1, and why they wait, by run id; empty without a queue."""
+    def queue_positions(self, run_ids: Collection[str]) -> Mapping[str, tuple[int, str]]:
+        """Returns the queue positions of waiting jobs, from 1, and why they wait; empty without a queue."""
         ...
 
     def marks(self, run_id: str) -> Sequence[RunMark]:
