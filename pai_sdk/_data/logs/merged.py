@@ -81,7 +81,7 @@ class MergedOrder:
         self,
         path: Path,
         logs: Sequence[LogIndex],
-        times: Sequence[Callable[[], LogTimes]],
+        times: Sequence[Callable[[int], LogTimes]],  # called with the first byte that needs one
         *,
         max_times: int = 500,  # in one update of many lines, since each time costs a read of each log
         clock: Callable[[], float] = time.time,
@@ -167,10 +167,15 @@ class MergedOrder:
                 for instance in grown
             ]
         num_lines = sum(counts[instance] - self._merged_counts[instance] for instance in grown)
-        times = {instance: self._times[instance]() for instance in grown}
+        times = {instance: self._times[instance](self._merged_bytes(instance)) for instance in grown}
         if num_lines > _MAX_EXACT_LINES:
             return self._by_recorded_times(times, counts)
         return self._by_lines(times, counts, is_open=is_open)
+
+    def _merged_bytes(self, instance: int) -> int:
+        """Returns the size of the lines of an instance that are in the order."""
+        line = self._merged_counts[instance]
+        return self._logs[instance].read(line, line + 1, is_open=False, max_bytes=0, max_line_bytes=0).start
 
     def _by_lines(self, times: Mapping[int, LogTimes], counts: Sequence[int], *, is_open: bool) -> list[_Stretch]:
         """Returns the new lines in the order of their own times."""

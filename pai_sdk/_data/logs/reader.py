@@ -62,9 +62,9 @@ class InstanceLog:
         self._times = times or path.with_suffix(".times")
         self.index = LogIndex(path, makes_cuts=makes_cuts)
 
-    def read_times(self) -> LogTimes:
-        """Reads the recorded sizes of the log and their times."""
-        return LogTimes.read(self._times)
+    def read_times(self, after: int = 0) -> LogTimes:
+        """Reads the recorded sizes of the log and their times, at least for the bytes from `after` on."""
+        return LogTimes.read(self._times, after)
 
     @property
     def size_bytes(self) -> int:
@@ -172,7 +172,7 @@ class StoredPage:
         """Yields the lines with their offsets and times."""
         number, times = self.first, dict[InstanceLog, LogTimes]()
         for log, block in self.blocks:
-            log_times, offset = times.get(log) or times.setdefault(log, log.read_times()), block.start
+            log_times, offset = times.get(log) or times.setdefault(log, log.read_times(block.start)), block.start
             for line, end in zip(block.lines, block.ends, strict=True):
                 text = line[:_MAX_LINE_BYTES].decode("utf-8", errors="replace")
                 at = log_times.of_byte(end - 1)

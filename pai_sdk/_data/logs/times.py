@@ -5,13 +5,16 @@ The supervisor of an instance appends `<seconds since 1970> <bytes>` when the lo
 
 from __future__ import annotations
 
+import os
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from pai_sdk._core.files import open_plain
 
 _MAX_INTERVAL_S = 1.0  # between two records of a log that grows
+_TAIL_BYTES = 64 << 10  # some minutes of records
 END_OF_TIME_S = 1e11  # seconds since 1970: about the year 5138; larger numbers are not times
 
 
@@ -23,21 +26,32 @@ class LogTimes:
     sizes: tuple[int, ...] = ()  # the size of the log at each time, in bytes
 
     @classmethod
-    def read(cls, path: Path) -> LogTimes:
-        """Reads the records of a file; none if there is no file."""
-        records: list[tuple[float, int]] = []
+    def read(cls, path: Path, after: int = 0) -> LogTimes:
+        """Reads the records of a file, at least those that the times of the bytes from `after` on depend on."""
         try:
             with open_plain(path) as file:
-                for line in file:
-                    time_text, _, size_text = line.partition(b" ")
-                    try:
-                        at, size = float(time_text), int(size_text)
-                    except ValueError:  # incomplete after a full disk
-                        continue
-                    if 0 <= at < END_OF_TIME_S:
-                        records.append((at, size))
+                if after and file.seek(0, os.SEEK_END) > _TAIL_BYTES:
+                    file.seek(-_TAIL_BYTES, os.SEEK_END)
+                    file.readline()  # the end of a record
+                    last = cls._of(file)
+                    if last.sizes and last.sizes[0] <= after:
+                        return last
+                file.seek(0)
+                return cls._of(file)
         except OSError:
-            return cls()
+            return cls()  # there is no file
+
+    @classmethod
+    def _of(cls, lines: Iterable[bytes]) -> LogTimes:
+        records: list[tuple[float, int]] = []
+        for line in lines:
+            time_text, _, size_text = line.partition(b" ")
+            try:
+                at, size = float(time_text), int(size_text)
+            except ValueError:  # incomplete after a full disk
+                continue
+            if 0 <= at < END_OF_TIME_S:
+                records.append((at, size))
         return cls(tuple(time for time, _ in records), tuple(size for _, size in records))
 
     def of_byte(self, offset: int) -> float | None:

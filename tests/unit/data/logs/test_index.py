@@ -318,5 +318,17 @@ def test_a_missing_log_has_no_lines(tmp_path: Path) -> None:
     assert LogIndex(tmp_path / "train1-master-0.log").count(is_open=True) == 0
 
 
+def test_of_the_times_of_a_long_log_the_last_are_read(tmp_path: Path) -> None:
+    """The order of a job that has run for a day grows several times a second."""
+    (tmp_path / "a.times").write_text("".join(f"{at}.000 {at * 10}\n" for at in range(1, 90_001)))
+    log = InstanceLog(tmp_path / "a.log")
+    everything, last = log.read_times(), log.read_times(899_000)
+    assert (len(everything.times), len(last.times) < 10_000) == (90_000, True)
+    for byte in (899_000, 899_001, 899_999):
+        assert last.estimate(byte) == everything.estimate(byte)
+    assert last.estimate(900_000) is None
+    assert log.read_times(10) == log.read_times(0) == everything
+
+
 def test_a_byte_has_the_time_of_the_first_size_behind_it() -> None:
     assert LogTimes((10.0, 11.0), (0, 500)).of_byte(499) == 11.0
