@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
@@ -36,6 +37,7 @@ from pai_sdk.errors import InvalidInputError, PaiError, RunNotFoundError
 _MAX_RUNS = 200
 _MAX_JOBS = 10_000  # in a list, or of a run
 _MAX_STORED = 100  # runs whose state a list reads from storage
+_MAX_READ_S = 3.0  # then, the further rows are those of the jobs: an external store may be slow
 _MAX_STATE_BYTES = 16 << 20  # of a run in storage: any user with access to the bucket can write it
 _MAX_STEP_FILES = 5000
 
@@ -68,11 +70,12 @@ class JobPipelines:
         with self._context.jobs.database.read() as session:
             keys = [(row.owner, row.value) for row in session.execute(newest)]
         jobs_of = self._jobs({run_id for _, run_id in keys})
-        rows = []
+        rows, ends_at = [], time.monotonic() + _MAX_READ_S
         for number, (owner, run_id) in enumerate(keys):
             self._work.check()
             jobs = jobs_of.get((owner, run_id), [])
-            stored = self._stored(run_id, jobs) if number < _MAX_STORED else None
+            is_read = number < _MAX_STORED and time.monotonic() < ends_at
+            stored = self._stored(run_id, jobs) if is_read else None
             if stored is not None:
                 rows.append({**run_row(run_id, *stored), "is_stored": True})
             elif jobs:

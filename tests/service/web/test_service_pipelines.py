@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._data.pipelines.records import FOLDER_LABEL, PIPELINE_LABEL, RUN_LABEL, STEP_LABEL
+from pai_sdk._service.services import pipelines
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_page_sessions import page_of, send
@@ -156,6 +157,16 @@ def test_a_state_with_deeply_nested_objects_is_left_out(operator: Client, alice:
         alice.bucket().put_object(key, '{"parameters":' + "[" * 100_000 + "]" * 100_000 + "}")
         assert detail(alice).json["is_stored"] is False
     assert rows(operator)[0]["is_stored"] is False
+
+
+def test_a_list_waits_for_a_slow_store_for_some_seconds_only(
+    operator: Client, alice: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit(alice, "train", folder=store(alice))
+    assert rows(alice)[0]["is_stored"] is True
+    monkeypatch.setattr(pipelines, "_MAX_READ_S", -1.0)
+    assert [(row["id"], row["is_stored"]) for row in rows(alice)] == [(RUN, False)]
+    assert detail(alice).json["is_stored"] is True
 
 
 @pytest.mark.parametrize(
