@@ -1,5 +1,5 @@
 // The state of the service for its administrators, to look at only: `#view=admin&user=NAME&action=TEXT`.
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { change, field, linkTo } from "../address.ts";
 import { ask } from "../api.ts";
 import { bytes, moment, number } from "../format.ts";
@@ -117,12 +117,12 @@ function Parts() {
 
 function Audit() {
   const [before, setBefore] = useState<number[]>([]); // of this page and those before it
+  useEffect(() => setBefore([]), [user.value, action.value]); // also by the browser's way back
   const query = { User: user.value || undefined, Action: action.value || undefined, Before: before[0], PageSize: PAGE };
   const [answer] = useAnswer((signal) => ask<{ Entries: Entry[] }>("audit", { query, signal }), Object.values(query));
   const entries = answer.value?.Entries;
   const filter = (event: Event): void => {
     event.preventDefault();
-    setBefore([]);
     change(Object.fromEntries(new FormData(event.currentTarget as HTMLFormElement)) as Record<string, string>);
   };
   return (

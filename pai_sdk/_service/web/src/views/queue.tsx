@@ -153,7 +153,8 @@ function Nodes({ started, of, named }: { started: Started[]; of: Queue; named: (
   const rows = started.flatMap((job) => job.instances.map((one) => ({ job, one, node: one.node ?? "" })));
   const nodes = [...new Set(rows.map(({ node }) => node))].sort();
   const now = Date.now() / 1000;
-  const heads = [t("Job"), t("Instance"), ...(named ? [t("User")] : []), t("Status"), [t("For")] as const, [t("CPU %")] as const, [t("Memory")] as const, [t("GPU %")] as const];
+  const hasGpus = rows.some(({ one }) => one.gpu_percent != null);
+  const heads = [t("Job"), t("Instance"), ...(named ? [t("User")] : []), t("Status"), [t("Duration")] as const, [t("CPU %")] as const, [t("Memory")] as const, ...(hasGpus ? [[t("GPU %")] as const] : [])];
   return (
     <Table name={t("Running, by node")} heads={heads}>
       {nodes.map((node) => {
@@ -169,7 +170,7 @@ function Nodes({ started, of, named }: { started: Started[]; of: Queue; named: (
               <td class="number">{duration(now - job.since)}</td>
               <td class="number">{percent(one.cpu_percent, "")}</td>
               <td class="number">{bytes(one.memory_bytes)}</td>
-              <td class="number">{percent(one.gpu_percent, "")}</td>
+              {hasGpus && <td class="number">{percent(one.gpu_percent, "")}</td>}
             </tr>
           )),
         ];
@@ -225,7 +226,7 @@ chinese({
   "Nodes": "节点",
   "Instance": "实例",
   "Status": "状态",
-  "For": "时长",
+  "Duration": "时长",
   "CPU %": "CPU %",
   "Memory": "内存",
   "GPU %": "GPU %",

@@ -10,6 +10,7 @@ import { Pending, Table } from "./table.tsx";
 import type { Difference } from "./wire.ts";
 
 const other = field("with");
+const MOST_NAMES = 1000; // that are suggested
 const SIGNS = { added: "+", removed: "−", changed: "≠" };
 
 export function Request({ id, request }: { id: string; request: Record<string, unknown> }) {
@@ -22,7 +23,7 @@ export function Request({ id, request }: { id: string; request: Record<string, u
         <label>
           {t("Compare with")}
           <input type="search" list={list} placeholder={t("Name or id of a job")} value={names.value.get(other.value) ?? other.value} onChange={choose} />
-          <datalist id={list}>{[...ids.keys()].map((name) => <option key={name} value={name} />)}</datalist>
+          <datalist id={list}>{[...ids.keys()].slice(0, MOST_NAMES).map((name) => <option key={name} value={name} />)}</datalist>
         </label>
         {other.value && <a href={linkTo({ view: "curves", only: [id, other.value].map(encodeURIComponent).join(",") })}>{t("Compare their curves")}</a>}
       </div>

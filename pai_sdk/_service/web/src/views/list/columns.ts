@@ -55,8 +55,16 @@ export function secondsOf(run: Run): number | undefined {
   return Math.max(0, (run.ended_at ?? (isOver(run) ? run.updated_at : undefined) ?? now.value) - run.started_at);
 }
 
+const knownKeys = new WeakMap<RunList, string[]>(); // thousands of runs are not gone through for each drawing
+
 /** All keys that a column can have: those of the runs of the list. */
 export function keysOf(list: RunList): string[] {
+  const known = knownKeys.get(list) ?? keysIn(list);
+  knownKeys.set(list, known);
+  return known;
+}
+
+function keysIn(list: RunList): string[] {
   const hparams = new Set<string>();
   const labels = new Set<string>();
   for (const run of list.runs) {

@@ -46,7 +46,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const first = Math.floor(top.value / height) - more.value;
   const last = first + Math.ceil(size.value.height / height) + 2 * more.value + STEP;
   const segments = segmentsOf(runs.length, first, last, at);
-  const tabbable = at >= 0 ? current.value : runs[Math.max(0, Math.floor(top.value / height))]?.id;
+  const tabbable = at >= 0 ? current.value : runs[Math.min(runs.length - 1, Math.floor(top.value / height) + (top.value > 0 ? STEP - 1 : 0))]?.id;
   const widths = useMemo(() => untracked(() => widthsOf(runs, columns)), [columns, runs]);
   const nameWidth = Math.min(widths.name, Math.max(136, Math.round(size.value.width * 0.4)));
   const wanted = PICK_PIXELS + nameWidth + (hasStatus ? widths.status : 0) + widths.created + widths.others.reduce((sum, width) => sum + width, 0);
