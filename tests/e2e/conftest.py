@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pai_sdk import Session
 from pai_sdk._service.embedded import ensure_running
+from tests.support.browser import open_browser
 from tests.support.service_process import end_service
 from tests.support.waiting import PATIENCE_S
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="module")
@@ -34,3 +39,13 @@ def embedded_home(clean_home: Path) -> Iterator[Path]:
     yield clean_home
     if (clean_home / ".pai" / "service").exists():
         end_service(clean_home / ".pai" / "service")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """A browser, whose tests wait as long for the page as others do for a service."""
+    from playwright.sync_api import expect
+
+    expect.set_options(timeout=PATIENCE_S * 500)
+    with open_browser() as opened:
+        yield opened

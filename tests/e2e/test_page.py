@@ -19,7 +19,7 @@ from pai_sdk import Estimator, Session, TrainingJob
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
-from tests.support.browser import AXE, WatchedPage, open_browser, open_page, why_no_browser
+from tests.support.browser import AXE, WatchedPage, open_page, why_no_browser
 from tests.support.service_process import wait_until_gone
 from tests.support.training_runs import write_trials
 from tests.support.waiting import PATIENCE_S
@@ -73,15 +73,6 @@ class Trainings:
             session=self.session,
         )
         return estimator.fit(wait=False, show_logs=False)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import expect
-
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture

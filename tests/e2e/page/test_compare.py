@@ -15,18 +15,12 @@ from pai_sdk import Estimator, Session
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.web.ui_app import UiServer
 from tests.e2e.test_page import live, origin_of, served_folder, show, signed_in, too_wide
-from tests.support.browser import open_browser, open_page, why_no_browser
+from tests.support.browser import open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.server import _session_of
 from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
-from tests.support.browser import open_browser, open_page, why_no_browser
+from tests.support.browser import open_page, why_no_browser
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
@@ -28,12 +27,6 @@ pytestmark = [
 ]
 
 _REPORT = "python -c \"from pai_sdk import report; [report({'loss': 1 / n}, step=n) for n in range(1, 9)]\""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture

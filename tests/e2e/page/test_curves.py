@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
-from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
+from tests.support.browser import WatchedPage, open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -24,12 +24,6 @@ pytestmark = [
 
 _MANY = 300
 _STEPS = 20
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.web.ui_app import UiServer
 from tests.e2e.test_page import live, origin_of, served_folder, show, too_wide
 from tests.service.runs.test_run_media import png
-from tests.support.browser import open_browser, open_page, why_no_browser
+from tests.support.browser import open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -25,12 +25,6 @@ pytestmark = [
 SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"><script>parent.planted = 1</script><rect/></svg>'
 )
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from playwright.sync_api import Browser, Page, expect
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service
-from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
+from tests.support.browser import WatchedPage, open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -21,12 +21,6 @@ pytestmark = [
 ]
 
 _PUBLIC = [{"Key": ACCESSIBILITY_LABEL, "Value": "PUBLIC"}]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

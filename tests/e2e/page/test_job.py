@@ -6,7 +6,6 @@ import math
 import re
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +16,7 @@ from pai_sdk import Estimator, Session, TrainingJob
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from tests.e2e.test_page import show, signed_in
-from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
-from tests.support.waiting import PATIENCE_S
+from tests.support.browser import WatchedPage, open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -45,13 +43,6 @@ window.fetch = async (address, options) => {
   return sent(address, options);
 };
 null"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
-from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
+from tests.support.browser import WatchedPage, open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -23,12 +23,6 @@ pytestmark = [
 ]
 
 _RUNS = 300
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.web.ui_app import UiServer
 from tests.e2e.test_page import live, origin_of, served_folder, show, signed_in, too_wide
 from tests.service.services import Client
-from tests.support.browser import open_browser, open_page, why_no_browser
+from tests.support.browser import open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -37,12 +37,6 @@ def log_text() -> str:
         if step % 1000 == 700:
             parts.append("/lib/x.py:3: UserWarning: slow\n  warnings.warn(\n")
     return "".join(parts)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,7 @@ import pytest
 from pai_sdk._data.run.events.writer import EventWriter
 from tests.e2e.test_page import live, origin_of, served_folder, show
 from tests.service.runs.test_run_media import old_image, png, write_events
-from tests.support.browser import open_browser, open_page, why_no_browser
-from tests.support.waiting import PATIENCE_S
+from tests.support.browser import open_page, why_no_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -23,15 +21,6 @@ pytestmark = [
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
     pytest.mark.timeout(300),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import expect
-
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 def test_media_of_the_oldest_of_many_runs(browser: Browser, tmp_path: Path) -> None:
@@ -60,7 +49,7 @@ def test_media_of_the_oldest_of_many_runs(browser: Browser, tmp_path: Path) -> N
         expect(cards).to_contain_text("run-00")
         expect(cards.locator("img, canvas").first).to_be_visible()
         expect(page.locator("main")).to_contain_text("29 of these runs have nothing under this name.")
-        page.get_by_label("What").select_option("text:notes")
+        page.get_by_role("combobox", name="What").select_option("text:notes")
         expect(cards).to_contain_text(re.compile("run-01.*only here"))
         expect(cards).to_have_count(1)
         assert page.locator(".media-card .bad").count() == 0

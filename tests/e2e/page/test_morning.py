@@ -18,8 +18,8 @@ from pai_sdk._host.agent.sandbox import Sandbox
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service, session_on
-from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.browser import WatchedPage, open_page, why_no_browser
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -27,13 +27,6 @@ pytestmark = [
 ]
 
 _CAUSE = "RuntimeError: CUDA out of memory. Tried to allocate 2.50 GiB"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

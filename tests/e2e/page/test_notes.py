@@ -14,8 +14,7 @@ from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service
-from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
-from tests.support.waiting import PATIENCE_S
+from tests.support.browser import WatchedPage, open_page, why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -23,13 +22,6 @@ pytestmark = [
 ]
 PUBLIC = [{"Key": ACCESSIBILITY_LABEL, "Value": "PUBLIC"}]
 ALWAYS = ("Starred", "Archived")  # views of every service
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

@@ -15,19 +15,13 @@ from pai_sdk._data.pipelines.folder_runs import FolderRuns
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
 from pai_sdk.errors import PipelineFailed
 from tests.e2e.test_page import signed_in
-from tests.support.browser import WatchedPage, open_browser, open_page, why_no_browser
+from tests.support.browser import WatchedPage, open_page, why_no_browser
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture

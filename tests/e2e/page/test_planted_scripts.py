@@ -18,8 +18,7 @@ from pai_sdk._service.embedded import ensure_running
 from tests.e2e.test_page import live, origin_of, served_folder, show
 from tests.service.runs.test_run_media import old_image, png, write_events
 from tests.service.services import Client, job_body
-from tests.support.browser import open_browser, why_no_browser
-from tests.support.waiting import PATIENCE_S
+from tests.support.browser import why_no_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page, Route
@@ -90,15 +89,6 @@ class Watch:
                 ran = page.evaluate("window.planted !== undefined || localStorage.planted !== undefined")
                 found += [f"reached {page.url}"] if ran else []
         return found
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    from playwright.sync_api import expect
-
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

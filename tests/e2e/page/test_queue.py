@@ -14,20 +14,13 @@ from tests.e2e.test_page import signed_in
 from tests.service.identity.test_quotas import asking, set_quota
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, running_service
-from tests.support.browser import open_browser, why_no_browser
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.browser import why_no_browser
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @dataclass(frozen=True)

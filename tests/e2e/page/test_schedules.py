@@ -12,20 +12,13 @@ from pai_sdk._wire.pai.request import SCHEDULE_LABEL
 from tests.e2e.test_page import signed_in
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service, session_on
-from tests.support.browser import open_browser, why_no_browser
+from tests.support.browser import why_no_browser
 from tests.support.waiting import PATIENCE_S
 
 pytestmark = [
     pytest.mark.timeout(300),
     pytest.mark.skipif(why_no_browser() is not None, reason=str(why_no_browser())),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

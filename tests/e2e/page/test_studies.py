@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +13,7 @@ from pai_sdk import Estimator, LogUniform, Session, TrainingJob, Tuner
 from pai_sdk._client.tune.template import OBJECTIVE_LABEL, PRUNED_LABEL, STUDY_LABEL, TRIAL_LABEL, TRIALS_LABEL
 from pai_sdk.errors import JobFailed
 from tests.e2e.test_page import show, signed_in
-from tests.support.browser import open_browser, why_no_browser
-from tests.support.waiting import PATIENCE_S
+from tests.support.browser import why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -33,13 +31,6 @@ if os.environ["PAI_HPS_END"] == "wait":
     time.sleep(600)
 sys.exit(os.environ["PAI_HPS_END"] == "fail")
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 def estimator(session: Session, name: str, lr: float, end: str = "succeed", **labels: str) -> Estimator:

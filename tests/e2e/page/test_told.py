@@ -16,8 +16,8 @@ from tests.e2e.test_page import live, signed_in
 from tests.service.services import Client, job_body, running_service
 from tests.service.test_rules import PACE
 from tests.service.test_rules import watched as job_with_rules
-from tests.support.browser import open_browser, why_no_browser
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.browser import why_no_browser
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -35,13 +35,6 @@ window.Notification = class {
   close() {}
 };
 """
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    expect.set_options(timeout=PATIENCE_S * 500)
-    with open_browser() as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

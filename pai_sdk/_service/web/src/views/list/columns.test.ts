@@ -16,6 +16,11 @@ test("usual columns are what differs, and metrics", () => {
   assert.deepEqual(keysOf(list), ["labels.pai-sdk-submission", "labels.team", "hparams.lr", "hparams.note", "hparams.seed", "metrics.eval/acc", "metrics.loss"]);
 });
 
+test("a label that all have with one value tells nothing apart", () => {
+  const runs = ["a", "b"].map((id) => ({ id, v: "1", labels: { team: "nlp", kind: id } }));
+  assert.deepEqual(usualKeys({ ...list, tags: [], runs }), ["labels.kind"]);
+});
+
 test("a cell tells NaN, null and what is missing apart", () => {
   const texts = (key: string): string[] => list.runs.map(columnOf(key, list).text);
   assert.deepEqual(texts("metrics.loss"), ["NaN", "0.25"]);

@@ -81,19 +81,17 @@ function jobKeysOf({ runs }: RunList): string[] {
 /** The columns of a list that nobody has chosen: labels, what differs between the runs, and the metrics that most have. */
 export function usualKeys(list: RunList): string[] {
   const owners = new Set(list.runs.map((run) => run.owner));
-  const labels = new Map<string, number>();
-  const values = new Map<string, { known: Set<string>; runs: number }>();
+  const labels: Values = new Map();
+  const values: Values = new Map();
   let configured = 0; // runs that have hyperparameters at all
   for (const run of list.runs) {
-    for (const name of Object.keys(run.labels ?? {})) if (!OURS.test(name)) labels.set(name, (labels.get(name) ?? 0) + 1);
+    for (const [name, value] of Object.entries(run.labels ?? {})) if (!OURS.test(name)) addTo(labels, name, value);
     if (run.hparams) configured += 1;
-    for (const [name, value] of Object.entries(run.hparams ?? {})) {
-      const one = values.get(name) ?? { known: new Set(), runs: 0 };
-      one.known.add(written(value));
-      values.set(name, { known: one.known, runs: one.runs + 1 });
-    }
+    for (const [name, value] of Object.entries(run.hparams ?? {})) addTo(values, name, written(value));
   }
-  const common = [...labels].sort(([, one], [, other]) => other - one);
+  // What is the same in all rows tells nothing apart.
+  const common = [...labels].filter(([, { known, runs }]) => known.size > 1 || runs < list.runs.length || runs === 1);
+  common.sort(([, one], [, other]) => other.runs - one.runs);
   const differing = [...values].filter(([, { known, runs }]) => known.size > 1 || runs < configured);
   const counts = list.tags.map((tag, at) => ({
     tag,
@@ -101,11 +99,20 @@ export function usualKeys(list: RunList): string[] {
   }));
   counts.sort((one, other) => other.runs - one.runs || Number(JUDGING.test(other.tag)) - Number(JUDGING.test(one.tag)));
   return [
-    ...jobKeysOf(list).filter((key) => key !== "owner" || owners.size > 1),
+    ...jobKeysOf(list).filter((key) => key !== "note" && (key !== "owner" || owners.size > 1)),
     ...common.slice(0, MOST_LABELS).map(([name]) => `labels.${name}`),
     ...counts.filter(({ runs }) => runs > 0).slice(0, MOST_METRICS).map(({ tag }) => `metrics.${tag}`),
     ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),
   ];
+}
+
+type Values = Map<string, { known: Set<string>; runs: number }>;
+
+/** Counts a run that has a value, and the different values. */
+function addTo(values: Values, name: string, value: string): void {
+  const one = values.get(name) ?? { known: new Set(), runs: 0 };
+  one.known.add(value);
+  values.set(name, { known: one.known, runs: one.runs + 1 });
 }
 
 export function columnOf(key: string, list: RunList): Column {
