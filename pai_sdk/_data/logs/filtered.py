@@ -101,8 +101,8 @@ class FilteredLog:
             trouble = self._read(log, time.monotonic() + time_limit_s, check)
             numbers, is_match = self._numbers(log, total.total)
         first = max(0, len(numbers) + start) if start < 0 else start
-        wanted = numbers[first : first + limit]
-        matching = dict(zip(wanted.tolist(), is_match[first : first + limit].tolist(), strict=True))
+        page = numbers[first : first + limit]
+        matching = dict(zip(page.tolist(), is_match[first : first + limit].tolist(), strict=True))
         lines = [FilteredLine(line, matching[line.number]) for line in _lines(log, [*matching])]
         return FilteredPage(first, len(numbers), lines, total.is_final and not trouble, trouble)
 
@@ -237,11 +237,11 @@ def _split(content: bytes, cuts: Sequence[int]) -> bytes:
 
 
 def _lines(log: LogReader, numbers: Sequence[int]) -> Iterator[StoredLine]:
-    """Reads lines by their numbers, in ascending order; those that are near each other at once.
+    """Reads lines by their numbers, in ascending order; neighbouring lines in one read.
 
     Stops after `_MAX_PAGE_TEXT`, but not before the first line.
     """
-    wanted = set(numbers)
+    requested = set(numbers)
     at, length = 0, 0
     while at < len(numbers):
         end = at + 1
@@ -250,7 +250,7 @@ def _lines(log: LogReader, numbers: Sequence[int]) -> Iterator[StoredLine]:
         page = log.page(numbers[at], numbers[end - 1] - numbers[at] + 1)
         got = 0
         for line in page.lines():
-            if line.number in wanted:
+            if line.number in requested:
                 got += 1
                 length += len(line.text)
                 yield line

@@ -158,7 +158,7 @@ class MergedOrder:
         return starts, numbers[: len(starts)]
 
     def _new(self, counts: Sequence[int], *, is_open: bool) -> list[_Stretch]:
-        """Returns the lines that are not in order yet, by time; without those that wait for other instances."""
+        """Returns the lines that are not in order yet, by time, except lines that wait for other instances."""
         grown = [instance for instance, count in enumerate(counts) if count > self._merged_counts[instance]]
         # While a log is open, the others can get earlier lines after they were counted.
         if not grown or (len(grown) == 1 and not is_open):
@@ -204,7 +204,7 @@ class MergedOrder:
         return stretches
 
     def _times_of_lines(self, instance: int, count: int, times: LogTimes) -> list[float]:
-        """Returns the times of the new lines of a log, ascending; infinity for those that are not recorded yet."""
+        """Returns the times of the new lines of a log, ascending; infinity where none is recorded yet."""
         moments: list[float] = []
         line, last, stamp = self._merged_counts[instance], self._merged_times[instance], 0.0
         is_traceback = False

@@ -27,7 +27,7 @@ class LogTimes:
 
     @classmethod
     def read(cls, path: Path, after: int = 0) -> LogTimes:
-        """Reads the records of a file, at least those that the times of the bytes from `after` on depend on."""
+        """Reads the records of a file, at least as many as the times of the bytes from `after` on depend on."""
         try:
             with open_plain(path) as file:
                 if after and file.seek(0, os.SEEK_END) > _TAIL_BYTES:

@@ -116,7 +116,7 @@ def page_of(
 
 
 def _statuses(briefs: Iterable[RunBrief], run_filter: RunFilter, matches: Iterable[RunBrief]) -> dict[str, int]:
-    """Counts runs by status: those that the other conditions of the filter match."""
+    """Counts by status the runs that the other conditions of the filter match."""
     without_status = run_filter.without("status")
     counted = matches if without_status == run_filter else filter(without_status.matches, briefs)
     return dict(Counter(brief.status for brief in counted))

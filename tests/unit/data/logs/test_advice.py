@@ -80,7 +80,7 @@ def test_an_image_that_cannot_be_pulled_has_advice(message: str) -> None:
 
 def test_an_error_before_another_exception_has_no_advice() -> None:
     assert log_advice("KeyError: 3", ["Connection: Max retries exceeded, trying again", "Killed"], JOB) == ""
-    assert log_advice("", ["cat: /root/a: Permission denied", "loss 0.3"], JOB) == ""
+    assert log_advice("", ["cat: /data/a: Permission denied", "loss 0.3"], JOB) == ""
 
 
 def test_below_an_exception_of_a_launcher_the_lines_are_searched() -> None:
