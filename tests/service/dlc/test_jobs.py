@@ -103,11 +103,12 @@ def test_logs_and_events_of_a_window(dlc: DlcClient) -> None:
     # Windows whose seconds adjoin share no line, and lose none.
     first, last = (int(seconds_of(job[f"Gmt{name}Time"]) or 0) for name in ("Create", "Finish"))
     counts = set()
-    for second in range(first, last + 2):
+    for second in range(first - 1, last + 2):
         before = lines(EndTime=wire_time(second))
         assert before + lines(StartTime=wire_time(second + 1)) == numbers
         counts.add(len(before))
-    assert counts == {0, 5, 9}
+    # The numbers of one `seq` may lie on both sides of a second, so other counts are possible, too.
+    assert counts >= {0, 5, 9}
     assert lines(StartTime="1970-01-01T00:00:00Z", EndTime=job["GmtFinishTime"]) == numbers
     assert lines(StartTime=int((time.time() + 60) * 1000)) == []
     assert lines(PodUid=job["Pods"][0]["PodUid"]) == numbers
