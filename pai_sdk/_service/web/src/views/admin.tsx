@@ -3,10 +3,10 @@ import { useEffect, useState } from "preact/hooks";
 import { change, field, linkTo } from "../address.ts";
 import { ask } from "../api.ts";
 import { bytes, moment, number } from "../format.ts";
+import { useAnswer } from "../parts/answer.ts";
 import { Age } from "../parts/basics.tsx";
+import { Pending, Table } from "../parts/table.tsx";
 import { chinese, t } from "../words.ts";
-import { useAnswer } from "./job/answer.ts";
-import { Pending, Table } from "./job/table.tsx";
 
 type Amounts = Record<"cpus" | "gpus" | "running" | "queued", number | null>;
 

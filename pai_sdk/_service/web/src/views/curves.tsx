@@ -8,6 +8,7 @@ import { count, duration, moment, number } from "../format.ts";
 import { copyText, Notice, save } from "../parts/basics.tsx";
 import { Chart, type ChartHandle, type Curve, type Range } from "../parts/chart.tsx";
 import { countNotAboveZero, limitedRangeOfY, rangeOfX } from "../parts/curve_data.ts";
+import { wordsOf } from "../parts/dialog.tsx";
 import { svgOf } from "../parts/picture.ts";
 import { about } from "../place.ts";
 import { filter, list, listError, names, pick, picked, shown, sort } from "../runs.ts";
@@ -20,7 +21,6 @@ import { CurveControls } from "./curve_controls.tsx";
 import { Legend } from "./curve_legend.tsx";
 import { bandOf, followWidth, groupBy, hiding, isHidden, isLogX, isLogY, isTrimmed, keepPins, limitsOf, pin, pins, question, tag, words, xAxis, zoom, zoomTo } from "./curve_state.ts";
 import { CurveTable } from "./curve_table.tsx";
-import { wordsOf } from "./job/dialog.tsx";
 import { FilterBox } from "./list/filter_box.tsx";
 import "./curves.css";
 

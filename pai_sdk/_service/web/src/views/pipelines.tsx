@@ -5,11 +5,11 @@ import { useEffect } from "preact/hooks";
 import { field, linkTo } from "../address.ts";
 import { ask } from "../api.ts";
 import { duration, moment } from "../format.ts";
+import { useAnswer } from "../parts/answer.ts";
 import { Age, Copyable, Notice, Status } from "../parts/basics.tsx";
+import { Pending, Table } from "../parts/table.tsx";
 import { about } from "../place.ts";
 import { chinese, t } from "../words.ts";
-import { useAnswer } from "./job/answer.ts";
-import { Pending, Table } from "./job/table.tsx";
 import "./pipelines.css";
 
 interface PipelineRun {

@@ -5,12 +5,12 @@ import { useEffect } from "preact/hooks";
 import { linkTo } from "../address.ts";
 import { ask } from "../api.ts";
 import { bytes, duration, number } from "../format.ts";
+import { useAnswer } from "../parts/answer.ts";
 import { Age, Status } from "../parts/basics.tsx";
+import { Pending, Table } from "../parts/table.tsx";
 import { said } from "../service_texts.ts";
 import { follow } from "../stream.ts";
 import { chinese, t } from "../words.ts";
-import { useAnswer } from "./job/answer.ts";
-import { Pending, Table } from "./job/table.tsx";
 import "./queue.css";
 
 interface Amounts {

@@ -4,13 +4,13 @@ import { useEffect } from "preact/hooks";
 import { linkTo } from "../address.ts";
 import { ask } from "../api.ts";
 import { duration, moment } from "../format.ts";
+import { useAnswer } from "../parts/answer.ts";
 import { Age, Copyable, Notice, Status } from "../parts/basics.tsx";
+import { wordsOf } from "../parts/dialog.tsx";
+import { Pending, Table } from "../parts/table.tsx";
 import { can } from "../place.ts";
 import type { RunList } from "../runs.ts";
 import { chinese, t } from "../words.ts";
-import { useAnswer } from "./job/answer.ts";
-import { wordsOf } from "./job/dialog.tsx";
-import { Pending, Table } from "./job/table.tsx";
 
 interface Schedule {
   ScheduleId: string;

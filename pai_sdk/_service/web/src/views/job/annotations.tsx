@@ -4,8 +4,8 @@ import { linkTo } from "../../address.ts";
 import { Refusal } from "../../api.ts";
 import { annotate, NewTag, type Annotations, type Changes } from "../../parts/annotations.tsx";
 import { Notice } from "../../parts/basics.tsx";
+import { wordsOf } from "../../parts/dialog.tsx";
 import { chinese, t } from "../../words.ts";
-import { wordsOf } from "./dialog.tsx";
 import { word } from "./job_head.tsx";
 
 interface Draft {

@@ -3,12 +3,12 @@ import { useMemo, useState } from "preact/hooks";
 import { askColumns } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { count, moment } from "../../format.ts";
+import { useAnswer } from "../../parts/answer.ts";
 import { Chart, MarkList, type Curve, type Mark as ChartMark, type Range } from "../../parts/chart.tsx";
+import { Pending } from "../../parts/table.tsx";
 import { FAILED } from "../../statuses.ts";
 import { chinese, t } from "../../words.ts";
 import { readAnswers } from "../compared.ts";
-import { useAnswer } from "./answer.ts";
-import { Pending } from "./table.tsx";
 import type { JobDetail, Mark, RunDetail } from "./wire.ts";
 
 const BUCKETS = 300;

@@ -3,14 +3,14 @@ import { useEffect, useState } from "preact/hooks";
 import { address, change, field, linkTo } from "../../address.ts";
 import { ask, send } from "../../api.ts";
 import { bytes, count, moment } from "../../format.ts";
+import { useAnswer } from "../../parts/answer.ts";
 import { Age, Notice, useCopy } from "../../parts/basics.tsx";
+import { wordsOf } from "../../parts/dialog.tsx";
+import { Pending } from "../../parts/table.tsx";
 import { about } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
-import { useAnswer } from "./answer.ts";
-import { wordsOf } from "./dialog.tsx";
 import { download } from "./download.ts";
 import { previewOf, type Preview } from "./preview.ts";
-import { Pending } from "./table.tsx";
 import type { Entry, Files as FilesOf } from "./wire.ts";
 
 const path = field("path");

@@ -8,13 +8,13 @@ import { Star } from "../../parts/annotations.tsx";
 import { Age, Status, useCopy } from "../../parts/basics.tsx";
 import { Bell } from "../../parts/bell.tsx";
 import { isPhone, now } from "../../parts/clock.ts";
+import { Confirm } from "../../parts/dialog.tsx";
 import { Menu } from "../../parts/menu.tsx";
 import { can, type Can } from "../../place.ts";
 import { said } from "../../service_texts.ts";
 import { ENDED } from "../../statuses.ts";
 import { chinese, t } from "../../words.ts";
 import { Annotated, Archive } from "./annotations.tsx";
-import { Confirm } from "./dialog.tsx";
 import { Rerun } from "./rerun.tsx";
 import type { JobDetail, RunDetail } from "./wire.ts";
 

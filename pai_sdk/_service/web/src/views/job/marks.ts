@@ -1,6 +1,6 @@
 // What happened to a run: statuses, events, checkpoints, the first values that are not finite.
 import { ask } from "../../api.ts";
-import { useAnswer } from "./answer.ts";
+import { useAnswer } from "../../parts/answer.ts";
 import type { JobDetail, Mark, RunDetail } from "./wire.ts";
 
 const NONE: Mark[] = [];

@@ -2,11 +2,11 @@
 import { useId } from "preact/hooks";
 import { change, field, linkTo } from "../../address.ts";
 import { ask } from "../../api.ts";
+import { useAnswer } from "../../parts/answer.ts";
 import { Copyable } from "../../parts/basics.tsx";
+import { Pending, Table } from "../../parts/table.tsx";
 import { names } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
-import { useAnswer } from "./answer.ts";
-import { Pending, Table } from "./table.tsx";
 import type { Difference } from "./wire.ts";
 
 const other = field("with");

@@ -2,12 +2,12 @@
 import { useId, useRef, useState } from "preact/hooks";
 import { go } from "../../address.ts";
 import { ask, Refusal } from "../../api.ts";
+import { useAnswer } from "../../parts/answer.ts";
 import { Notice } from "../../parts/basics.tsx";
+import { Dialog, wordsOf } from "../../parts/dialog.tsx";
+import { Pending } from "../../parts/table.tsx";
 import { chinese, t } from "../../words.ts";
-import { useAnswer } from "./answer.ts";
-import { Dialog, wordsOf } from "./dialog.tsx";
 import { changesOf, entered, nameWith, newToken, problemsByField, twice, type Entered, type Pair } from "./rerun_changes.ts";
-import { Pending } from "./table.tsx";
 import type { FormValue, RerunForm } from "./wire.ts";
 
 export function Rerun({ id, close }: { id: string; close: () => void }) {

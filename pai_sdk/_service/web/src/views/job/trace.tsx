@@ -3,11 +3,11 @@ import { useState } from "preact/hooks";
 import { change, field } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { count, number } from "../../format.ts";
+import { useAnswer } from "../../parts/answer.ts";
 import { Copyable } from "../../parts/basics.tsx";
+import { Dialog } from "../../parts/dialog.tsx";
+import { Pending, Table } from "../../parts/table.tsx";
 import { chinese, t } from "../../words.ts";
-import { useAnswer } from "./answer.ts";
-import { Dialog } from "./dialog.tsx";
-import { Pending, Table } from "./table.tsx";
 import type { TraceRows } from "./wire.ts";
 
 const PAGE = 100;

@@ -3,9 +3,9 @@ import { useEffect, useMemo } from "preact/hooks";
 import { ask } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
 import { moment, number } from "../../format.ts";
+import { useAnswer } from "../../parts/answer.ts";
 import { Chart, type Curve } from "../../parts/chart.tsx";
 import { chinese, t } from "../../words.ts";
-import { useAnswer } from "./answer.ts";
 import type { JobDetail, Usage, UsageOfInstance } from "./wire.ts";
 
 const EVERY_MS = 5000;

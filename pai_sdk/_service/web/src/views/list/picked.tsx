@@ -4,10 +4,10 @@ import { address, linkTo } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { Notice } from "../../parts/basics.tsx";
 import { Bell } from "../../parts/bell.tsx";
+import { Dialog, wordsOf } from "../../parts/dialog.tsx";
 import { about, can } from "../../place.ts";
 import { isPart, list, names, pick, picked, readList, shown } from "../../runs.ts";
 import { chinese, t } from "../../words.ts";
-import { Dialog, wordsOf } from "../job/dialog.tsx";
 import { AnnotatePicked } from "./annotations.tsx";
 import { isOver } from "./columns.ts";
 

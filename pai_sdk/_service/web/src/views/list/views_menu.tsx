@@ -5,10 +5,10 @@ import { useEffect } from "preact/hooks";
 import { linkTo, readFields, viewFields, writeFields } from "../../address.ts";
 import { ask, send } from "../../api.ts";
 import { Notice, useCopy } from "../../parts/basics.tsx";
+import { wordsOf } from "../../parts/dialog.tsx";
+import { Menu } from "../../parts/menu.tsx";
 import { about } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
-import { wordsOf } from "../job/dialog.tsx";
-import { Menu } from "../../parts/menu.tsx";
 
 interface View {
   name: string;

@@ -1,9 +1,9 @@
 // A line that is too long for its row, or a progress bar with the states it had: all of it, wrapped.
 import { count } from "../../format.ts";
 import { Copyable } from "../../parts/basics.tsx";
+import { Dialog } from "../../parts/dialog.tsx";
 import { plainText } from "../../parts/sgr.ts";
 import { chinese, t } from "../../words.ts";
-import { Dialog } from "../job/dialog.tsx";
 import { statesOf, visible } from "./line_text.ts";
 
 const MOST_STATES = 2000; // the last ones

@@ -2,8 +2,8 @@
 import { useEffect, useRef, useState } from "preact/hooks";
 import { Refusal, send } from "../../api.ts";
 import { number } from "../../format.ts";
+import { Dialog } from "../../parts/dialog.tsx";
 import { chinese, t } from "../../words.ts";
-import { Dialog } from "../job/dialog.tsx";
 import { itemAt, type Item } from "./media_data.ts";
 
 const SMALL = 128; // pixels: below, a picture is enlarged without smoothing

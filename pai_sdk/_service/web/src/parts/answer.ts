@@ -1,6 +1,6 @@
 // A hook that reads something of the service, and reads it again when it is told to.
 import { useCallback, useEffect, useRef, useState } from "preact/hooks";
-import { Refusal } from "../../api.ts";
+import { Refusal } from "../api.ts";
 
 const RETRY_MS = 2000;
 const BUSY = [429, 502, 503, 504];

@@ -1,7 +1,7 @@
-// Parts that the tabs of a job share: a table that scrolls sideways, and what is shown until there is something.
+// Parts that several views share: a table that scrolls sideways, and what is shown until there is something.
 import type { ComponentChildren } from "preact";
-import { Notice } from "../../parts/basics.tsx";
-import { chinese, t } from "../../words.ts";
+import { Notice } from "./basics.tsx";
+import { chinese, t } from "../words.ts";
 import type { Answer } from "./answer.ts";
 
 interface TableOf {

@@ -1,9 +1,9 @@
 // A dialog over the page: the rest cannot be reached until it is closed, and the focus goes back to where it was.
 import { useEffect, useId, useRef, useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { Refusal } from "../../api.ts";
-import { Notice } from "../../parts/basics.tsx";
-import { chinese, t } from "../../words.ts";
+import { Refusal } from "../api.ts";
+import { Notice } from "./basics.tsx";
+import { chinese, t } from "../words.ts";
 
 export function Dialog({ title, close, children }: { title: string; close: () => void; children: ComponentChildren }) {
   const id = useId();
