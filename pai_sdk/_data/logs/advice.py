@@ -14,8 +14,9 @@ _LAST_LINES = 14  # of a log without a traceback
 # Later entries are more general, so the order matters. Groups of a pattern are parts of its text.
 _HINTS = [
     (
-        r"CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|ALLOC_FAILED|NPU out of memory"
-        r"|\btorch\.(?:cuda\.)?OutOfMemoryError|RESOURCE_EXHAUSTED: Out of memory|ResourceExhaustedError.*OOM",
+        r"CUDA out of memory|CUDA error: out of memory|CUDA_ERROR_OUT_OF_MEMORY|ALLOC_FAILED|NPU out of memory"
+        r"|\btorch\.(?:cuda\.)?OutOfMemoryError|ResourceExhaustedError.*OOM"
+        r"|RESOURCE_EXHAUSTED: (?:Out of memory while|Failed to allocate request)",
         "the memory of the GPU ran out: use a smaller batch, bfloat16 or gradient checkpointing, or an instance "
         "type with larger GPUs",
     ),
@@ -28,6 +29,7 @@ _HINTS = [
     (
         r"\bMemoryError\b|Unable to allocate \S+ \S+ for an array|can't allocate memory|Cannot allocate memory"
         r"|std::bad_alloc|java\.lang\.OutOfMemoryError|killed by signal: Killed"
+        r"|RESOURCE_EXHAUSTED: Out of memory allocating"  # JAX on CPUs
         r"|^\s*(?:\S+: line \d+: .*)?Killed\b",
         "the memory of the instance ran out: read the data in parts, use a smaller batch or fewer data loaders, "
         "or an instance type with more memory",

@@ -6,11 +6,55 @@ import pytest
 
 from pai_sdk._core.reasons import disk_full_message, exit_reason, memory_limit_message, split_advice
 from pai_sdk._data.logs.advice import log_advice
+from pai_sdk._data.logs.tracebacks import find_traceback, root_cause
 from pai_sdk._wire.requests import RecordedRequest
 
 JOB = RecordedRequest.model_validate({"InputChannels": [{"Name": "train", "InputUri": "oss://b/train/"}]})
 GPU, HOST, SHARED, DISK = "memory of the GPU", "memory of the instance", "shared_memory", "disk is full"
 NCCL = "RuntimeError: [Rank 0] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE)"
+
+# As torch 2.9 prints it below torchrun; earlier versions name PYTORCH_CUDA_ALLOC_CONF.
+TORCH = """\
+step 12 loss 2.31
+[rank0]: Traceback (most recent call last):
+[rank0]:   File "/ml/usercode/train.py", line 40, in <module>
+[rank0]:     loss.backward()
+[rank0]:   File "/usr/lib/python3.12/site-packages/torch/_tensor.py", line 630, in backward
+[rank0]:     torch.autograd.backward(
+[rank0]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 1.50 GiB. GPU 0 has a total capacity of \
+21.98 GiB of which 812.44 MiB is free. Including non-PyTorch memory, this process has 21.18 GiB memory in use. Of \
+the allocated memory 19.87 GiB is allocated by PyTorch, with 46.00 MiB allocated in private pools (e.g., CUDA \
+Graphs), and 1.03 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try \
+setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation.  See documentation for Memory \
+Management  (https://pytorch.org/docs/stable/notes/cuda.html#environment-variables)
+"""
+JAX = """\
+2026-11-29 10:00:00.000000: W external/xla/xla/tsl/framework/bfc_allocator.cc:501] Allocator (GPU_0_bfc) ran out \
+of memory trying to allocate 19.59GiB (rounded to 21034588160)requested by op
+Traceback (most recent call last):
+  File "/ml/usercode/train.py", line 5, in <module>
+    step(batch).block_until_ready()
+    ^^^^^^^^^^^
+jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory {what}
+--------------------
+For simplicity, JAX has removed its internal frames from the traceback of the following exception. Set \
+JAX_TRACEBACK_FILTERING=off to include these.
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "part"),
+    [
+        (TORCH, GPU),
+        (JAX.format(what="while trying to allocate 19.59GiB. [executable_name='jit_step']"), GPU),
+        (JAX.format(what="while trying to allocate 21034588160 bytes."), GPU),
+        (JAX.format(what="allocating 16000000000000 bytes."), HOST),  # on CPUs
+    ],
+)
+def test_a_framework_without_memory_has_advice(log: str, part: str) -> None:
+    lines = log.splitlines()
+    assert part in log_advice(root_cause(find_traceback(lines)), lines, JOB)
+    assert part in log_advice("", lines, JOB)
 
 
 @pytest.mark.parametrize(
@@ -18,7 +62,8 @@ NCCL = "RuntimeError: [Rank 0] Watchdog caught collective operation timeout: Wor
     [
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.", GPU),
         ("torch.cuda.OutOfMemoryError: HIP out of memory.", GPU),
-        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 1 bytes.", GPU),
+        ("torch.AcceleratorError: CUDA error: out of memory", GPU),
+        ("jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 2.0GiB", GPU),
         ("MemoryError", HOST),
         ("numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB for an array", HOST),
         ("RuntimeError: DataLoader worker (pid 7) is killed by signal: Killed. ", HOST),
