@@ -136,7 +136,7 @@ def test_jobs_of_others_are_left_out_of_a_deletion(
         expect(picked).to_contain_text("1 belong to others")
         picked.get_by_role("button", name="Delete…").click()
         expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_text(["to-be-deleted"])
-        page.get_by_role("dialog").get_by_role("button", name="Delete 1 jobs").click()
+        page.get_by_role("dialog").get_by_role("button", name="Delete 1 job").click()
         expect(page.get_by_role("link", name="to-be-deleted")).to_have_count(0)
         expect(page.locator(".picked [role=alert]")).to_have_count(0)
         assert watched.faults == []

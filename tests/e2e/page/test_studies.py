@@ -144,7 +144,7 @@ def test_a_running_search_marks_pruned_trials_and_its_jobs_are_stopped(browser: 
         expect(trials.locator("tr.best")).to_contain_text("digits-1")
         page.get_by_role("button", name="Stop running trials…").click()
         expect(page.locator(".notice")).to_contain_text("submits the next trials")
-        page.get_by_role("button", name="Stop 1 jobs").click()
+        page.get_by_role("button", name="Stop 1 job").click()
         expect(page.locator("h1")).to_have_text("digits succeeded")
         expect(trials.locator("tr", has_text="digits-4")).to_contain_text("Terminated")
         assert running.refresh().status == "Terminated"

@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { globSync, readFileSync } from "node:fs";
 import test from "node:test";
+import { about } from "./place.ts";
+import { t } from "./words.ts";
 
 const sources = globSync("**/*.{ts,tsx}", { exclude: ["node_modules/**", "**/*.test.ts"] }).map((file) => ({
   file,
@@ -36,4 +38,18 @@ test("each text has its Chinese", () => {
     [...text.matchAll(/\bt\(\s*"((?:[^"\\]|\\.)*)"/g)].map((match) => match[1] ?? "").filter((key) => !known.has(key)).map((key) => `${file}: ${key}`),
   );
   assert.deepEqual(missing, []);
+});
+
+test("a word is singular for one, and the page's word for jobs", () => {
+  assert.equal(t("Delete {n} {n|job|jobs}", { n: 1 }), "Delete 1 job");
+  assert.equal(t("Delete {n} {n|job|jobs}", { n: 0 }), "Delete 0 jobs");
+  assert.equal(t("{n} of {m} {m|run|runs} {n|lacks|lack} this metric", { n: "1", m: "1,001" }), "1 of 1,001 runs lacks this metric");
+  about.value = { kind: "service" } as never;
+  assert.equal(t("{n} {n|run|runs}", { n: 1 }) + t(", {n} {n|run|runs}", { n: 2 }), "1 job, 2 jobs");
+});
+
+test("a count stands before a word that fits it", () => {
+  const fixed = /(?<!buckets of )\{(?:n|m|all|values)\} (?:\w+ )?(?:jobs|\{runs\}|instances|lines|points|rows|files|groups|curves|hits|rules|changes|views)\b/;
+  const wrong = sources.flatMap(({ file, text }) => [...text.matchAll(/\bt\(\s*"((?:[^"\\]|\\.)*)"/g)].map((match) => match[1] ?? "").filter((key) => fixed.test(key)).map((key) => `${file}: ${key}`));
+  assert.deepEqual(wrong, []);
 });

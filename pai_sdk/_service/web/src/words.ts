@@ -38,11 +38,14 @@ export function translated(): ReadonlyMap<string, string> {
 
 /**
  * A text in the language of the page; `{name}` stands for a value. `{run}`, `{runs}` and `{Runs}` are a service's
- * jobs, or the runs of a folder.
+ * jobs, or the runs of a folder. `{n|run|runs}` is the first word where the value `n` is 1, else the second.
  */
 export function t(english: string, values: Readonly<Record<string, string | number>> = {}): string {
   const text = (language.value === "zh" && known.value > 0 && translations.get(english)) || english;
-  return text.replace(/\{(\w+)\}/g, (whole, name: string) => String(values[name] ?? noun(name) ?? whole));
+  return text.replace(/\{(\w+)(?:\|([^|}]+)\|([^}]+))?\}/g, (whole, name: string, one?: string, several?: string) => {
+    const word = String(values[name]) === "1" ? one : several;
+    return word ? (noun(word) ?? word) : String(values[name] ?? noun(name) ?? whole);
+  });
 }
 
 function noun(name: string): string | undefined {

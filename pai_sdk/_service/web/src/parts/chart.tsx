@@ -113,7 +113,7 @@ export function MarkList({ marks, ...axis }: { marks: readonly Mark[] } & AxisTe
   if (marks.length === 0) return null;
   return (
     <details class="chart-marks">
-      <summary>{t("{n} marks", { n: marks.length })}</summary>
+      <summary>{t("{n} {n|mark|marks}", { n: marks.length })}</summary>
       <ul>
         {marks.slice(0, MOST_MARKS).map((mark) => (
           <li key={`${mark.x}${mark.text}`}>
@@ -560,6 +560,6 @@ export function textOf(point: { value: number; low: number; high: number }, curv
 
 chinese({
   "Arrow keys move the cursor, + and - zoom, Escape shows all, Enter picks.": "方向键移动光标，+ 和 - 缩放，Esc 显示全部，回车选中。",
-  "{n} marks": "{n} 个标记",
+  "{n} {n|mark|marks}": "{n} 个标记",
   "and {n} more": "另有 {n} 个",
 });

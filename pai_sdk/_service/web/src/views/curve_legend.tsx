@@ -48,7 +48,7 @@ export function Legend({ entries }: { entries: readonly Entry[] }) {
   const rows = found.slice(first, Math.ceil((top.value + height.value) / ROW) + AROUND);
   return (
     <details class="legend" open={window.innerWidth > PHONE}>
-      <summary>{drawn < entries.length ? t("{n} of {m} shown", { n: count(drawn), m: count(entries.length) }) : entries[0]?.runs ? t("{n} groups", { n: count(entries.length) }) : entries.length === 1 ? t("1 {run}") : t("{n} {runs}", { n: count(entries.length) })}</summary>
+      <summary>{drawn < entries.length ? t("{n} of {m} shown", { n: count(drawn), m: count(entries.length) }) : entries[0]?.runs ? t("{n} {n|group|groups}", { n: count(entries.length) }) : t("{n} {n|run|runs}", { n: count(entries.length) })}</summary>
       <input type="search" value={typed.value} aria-label={t("Search these names")} placeholder={t("Search these names")} spellcheck={false} onInput={({ currentTarget }) => (typed.value = currentTarget.value)} />
       <div class="legend-acts">
         <button disabled={found.length === 0} onClick={() => set(({ name }) => off.has(name) && !foundNames.has(name))}>{typed.value ? t("Show") : t("Show all")}</button>
@@ -90,9 +90,8 @@ function Eye({ isOff }: { isOff: boolean }) {
 
 chinese({
   "{n} of {m} shown": "显示 {m} 个中的 {n} 个",
-  "{n} groups": "{n} 组",
-  "1 {run}": "1 个{run}",
-  "{n} {runs}": "{n} 个{run}",
+  "{n} {n|group|groups}": "{n} 组",
+  "{n} {n|run|runs}": "{n} 个{run}",
   "Search these names": "搜索名称",
   "Show": "显示",
   "Show all": "全部显示",

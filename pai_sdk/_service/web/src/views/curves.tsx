@@ -234,26 +234,25 @@ function addCondition(condition: string): void {
 function factsOf(answer: Answer, view: Range | undefined, hidden: number, outside: number | undefined): string[] {
   const { curves, points, buckets, isExact, nan, inf, leftOut } = answer;
   const isGrouped = curves.some((curve) => curve.runs);
-  const one = isGrouped ? t("1 group") : t("1 curve");
-  const several = isGrouped ? t("{n} groups", { n: count(curves.length) }) : t("{n} curves", { n: count(curves.length) });
-  const facts = [curves.length === 1 ? one : several];
+  const n = count(curves.length);
+  const facts = [isGrouped ? t("{n} {n|group|groups}", { n }) : t("{n} {n|curve|curves}", { n })];
   const values = { b: count(buckets), n: count(points) };
-  if (isExact) facts.push(t("all {n} points", values));
+  if (isExact) facts.push(t("all {n} {n|point|points}", values));
   else if (isGrouped) facts.push(bandOf.value === "quantile" ? t("medians in {b} buckets of {n} points", values) : t("means in {b} buckets of {n} points", values));
   else facts.push(t("{b} buckets of {n} points, extremes exact", values));
   const having = isGrouped ? curves.reduce((sum, curve) => sum + (curve.runs?.length ?? 0), 0) : curves.length;
   const asked = shown.value.length;
-  if (having < asked) facts.push(t("{n} of {m} {runs} lack this metric", { n: count(asked - having), m: count(asked) }));
+  if (having < asked) facts.push(t("{n} of {m} {m|run|runs} {n|lacks|lack} this metric", { n: count(asked - having), m: count(asked) }));
   if (hidden > 0) facts.push(t("{n} hidden", { n: count(hidden) }));
-  if (leftOut > 0) facts.push(t("{n} points without a value of {x} at their step", { n: count(leftOut), x: xAxis.value.slice(METRIC.length) }));
+  if (leftOut > 0) facts.push(t("{n} {n|point|points} without a value of {x} at {n|its|their} step", { n: count(leftOut), x: xAxis.value.slice(METRIC.length) }));
   if (outside) facts.push(isTrimmed.value ? t("outliers beyond the y axis: {n}", { n: count(outside) }) : t("values beyond the y axis: {n}", { n: count(outside) }));
   const range = view ?? rangeOfX(curves);
   if (isLogY.value && range) {
     const dropped = countNotAboveZero(curves, range);
-    if (dropped > 0) facts.push(t("{n} values are not above 0 and not on the logarithmic axis", { n: count(dropped) }));
+    if (dropped > 0) facts.push(t("{n} {n|value is|values are} not above 0 and not on the logarithmic axis", { n: count(dropped) }));
   }
   if (range) facts.splice(1, 0, t("x from {from} to {to}", { from: xText(range[0]), to: xText(range[1]) }));
-  if (nan + inf > 0) facts[0] += `, ${t("{n} values that are no numbers", { n: count(nan + inf) })}`;
+  if (nan + inf > 0) facts[0] += `, ${t("{n} {n|value that is no number|values that are no numbers}", { n: count(nan + inf) })}`;
   return [facts.slice(0, 2).join(", "), ...facts.slice(2)];
 }
 
@@ -352,7 +351,7 @@ chinese({
   "Pin {metric}": "置顶 {metric}",
   "Pinned metrics stand first": "置顶的指标排在最前",
   "{n} hidden": "已隐藏 {n} 条",
-  "{n} points without a value of {x} at their step": "{n} 个点在其步数处没有 {x} 的值",
+  "{n} {n|point|points} without a value of {x} at {n|its|their} step": "{n} 个点在其步数处没有 {x} 的值",
   "outliers beyond the y axis: {n}": "图外的离群值：{n} 个",
   "values beyond the y axis: {n}": "y 轴范围外的值：{n} 个",
   "Enlarge": "放大此图",
@@ -362,19 +361,17 @@ chinese({
   "Show the {runs} that have such values": "显示含有此类值的{run}",
   "{n} NaN": "{n} 个 NaN",
   "{n} infinite": "{n} 个无穷值",
-  "1 group": "1 组",
-  "1 curve": "1 条曲线",
-  "{n} groups": "{n} 组",
-  "{n} curves": "{n} 条曲线",
-  "all {n} points": "全部 {n} 个点",
+  "{n} {n|group|groups}": "{n} 组",
+  "{n} {n|curve|curves}": "{n} 条曲线",
+  "all {n} {n|point|points}": "全部 {n} 个点",
   "means in {b} buckets of {n} points": "均值，{n} 个点分为 {b} 个桶",
   "medians in {b} buckets of {n} points": "中位数，{n} 个点分为 {b} 个桶",
   "The list has {m} {runs}; the charts show the first {n} of its order.": "列表有 {m} 个{run}；图表显示排序最前的 {n} 个。",
   "{b} buckets of {n} points, extremes exact": "{n} 个点分为 {b} 个桶，极值精确",
-  "{n} of {m} {runs} lack this metric": "{m} 个{run}中有 {n} 个没有该指标",
-  "{n} values are not above 0 and not on the logarithmic axis": "{n} 个值不大于 0，未显示在对数轴上",
+  "{n} of {m} {m|run|runs} {n|lacks|lack} this metric": "{m} 个{run}中有 {n} 个没有该指标",
+  "{n} {n|value is|values are} not above 0 and not on the logarithmic axis": "{n} 个值不大于 0，未显示在对数轴上",
   "x from {from} to {to}": "x 从 {from} 到 {to}",
-  "{n} values that are no numbers": "{n} 个非数值",
+  "{n} {n|value that is no number|values that are no numbers}": "{n} 个非数值",
   "Copied: paste it into a notebook.": "已复制，可粘贴到笔记本中。",
   "Copy as Python": "复制为 Python",
 });

@@ -95,7 +95,7 @@ export function Hparams() {
             {FACTS.map((one) => <option key={one}>{one}</option>)}
           </select>
         </label>
-        <span class="soft">{t("{n} {runs}", { n: ids.length })}</span>
+        <span class="soft">{t("{n} {n|run|runs}", { n: ids.length })}</span>
         <FilterBox />
       </div>
       {problem.value && <Notice kind="bad">{problem.value}</Notice>}
@@ -238,7 +238,7 @@ function Constants({ constant }: { constant: Record<string, unknown> }) {
   if (entries.length === 0) return null;
   return (
     <details>
-      <summary>{t("{n} are the same in all {runs}", { n: entries.length })}</summary>
+      <summary>{t("{n} {n|is|are} the same in all {runs}", { n: entries.length })}</summary>
       <dl class="constants">{entries.map(([name, value]) => <div key={name}><dt>{name}</dt><dd><code>{written(value)}</code></dd></div>)}</dl>
     </details>
   );
@@ -303,7 +303,7 @@ chinese({
   "{n} without": "{n} 个没有",
   "{name} from": "{name} 从",
   "{name} to": "{name} 到",
-  "{n} are the same in all {runs}": "{n} 个在所有{run}中相同",
+  "{n} {n|is|are} the same in all {runs}": "{n} 个在所有{run}中相同",
   "All values": "所有值",
   "The first {n} of {total}; a filter narrows them.": "前 {n} 个，共 {total} 个；可用筛选缩小范围。",
   "These {runs} have the same hyperparameters.": "这些{run}的超参数相同。",

@@ -140,7 +140,7 @@ function ReadingState({ run }: { run: RunDetail }) {
     <Notice kind={run.error ? "bad" : "info"}>
       {run.error && <p>{t("Its metrics cannot be read: {error}", { error: run.error })}</p>}
       {run.is_loading && <p>{t("Its metrics are still being read.")}</p>}
-      {run.damaged ? <p>{t("{n} damaged parts of its event files were skipped.", { n: count(run.damaged) })}</p> : null}
+      {run.damaged ? <p>{t("{n} damaged {n|part of its event files was|parts of its event files were} skipped.", { n: count(run.damaged) })}</p> : null}
     </Notice>
   );
 }
@@ -165,7 +165,7 @@ chinese({
   "Parts of the job": "作业的各部分",
   "Its metrics cannot be read: {error}": "无法读取其指标：{error}",
   "Its metrics are still being read.": "其指标仍在读取中。",
-  "{n} damaged parts of its event files were skipped.": "已跳过其事件文件中 {n} 处损坏的部分。",
+  "{n} damaged {n|part of its event files was|parts of its event files were} skipped.": "已跳过其事件文件中 {n} 处损坏的部分。",
   "It was deleted, or the address has a mistake.": "它已被删除，或地址有误。",
   "All jobs": "全部作业",
 });

@@ -84,7 +84,7 @@ function withSorted(keys: string[], found: RunList): string[] {
 
 function countText({ total, all, runs, loading }: RunList): string {
   const n = count(total);
-  const found = filter.value ? t("{n} of {all} {runs}", { n, all: count(all) }) : t("{n} {runs}", { n });
+  const found = filter.value ? t("{n} of {all} {all|run|runs}", { n, all: count(all) }) : t("{n} {n|run|runs}", { n });
   const part = runs.length < total && !isPart.value ? `${found}, ${t("the first {n} are shown", { n: count(runs.length) })}` : found;
   return loading ? `${part}, ${t("more are being read")}` : part;
 }
@@ -142,8 +142,8 @@ chinese({
   "Show more": "显示更多",
   "No {run} matches this filter so far; more are being read.": "目前没有符合此筛选条件的{run}；更多正在读取。",
   "No {run} matches this filter.": "没有符合此筛选条件的{run}。",
-  "{n} {runs}": "{n} 个{run}",
-  "{n} of {all} {runs}": "{all} 个{run}中的 {n} 个",
+  "{n} {n|run|runs}": "{n} 个{run}",
+  "{n} of {all} {all|run|runs}": "{all} 个{run}中的 {n} 个",
   "the first {n} are shown": "显示前 {n} 个",
   "more are being read": "更多正在读取",
   "For example:": "例如：",

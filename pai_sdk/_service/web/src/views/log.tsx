@@ -219,7 +219,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
         )}
       </div>
       <p class="log-foot soft">
-        {t("{n} lines", { n: count(sizes.total) })}
+        {t("{n} {n|line|lines}", { n: count(sizes.total) })}
         {mine.trouble && (mine.trouble === "time" ? " …" : ` (${t("incomplete")}: ${mine.trouble})`)}
         {isOpen && lostSince.value ? <span class="bad"> · {t("The service does not answer; new lines come when it is back.")}</span> : null}
         {notice && <span aria-hidden="true"> · {notice}</span>}
@@ -551,7 +551,7 @@ export function Log({ run, time, onLine, marks, status }: Props) {
       texts.push(...lines.map(({ text }) => plainText(statesOf(text).at(-1) ?? "")));
     }
     await copyText(texts.join("\n"));
-    say(t("Copied {n} lines", { n: count(texts.length) }));
+    say(t("Copied {n} {n|line|lines}", { n: count(texts.length) }));
   }
 
   async function saveLog(gzip: boolean): Promise<void> {
@@ -626,10 +626,10 @@ chinese({
   "Copy text": "复制文本",
   "Clear": "清除",
   "Copied": "已复制",
-  "Copied {n} lines": "已复制 {n} 行",
+  "Copied {n} {n|line|lines}": "已复制 {n} 行",
   "new lines ↓ {n}": "新行 ↓ {n}",
   "to the end ↓": "到末尾 ↓",
-  "{n} lines": "{n} 行",
+  "{n} {n|line|lines}": "{n} 行",
   "No output yet.": "尚无输出。",
   "The service does not answer; new lines come when it is back.": "服务无响应；恢复后会显示新行。",
   "/ search, n N next, g line, f follow": "/ 搜索，n N 下一处，g 转到行，f 跟随",

@@ -78,7 +78,7 @@ export function MediaOf({ runs }: { runs: readonly RunPart[] }) {
           <Card key={run.id} run={run} media={media} choice={choice} step={step} range={range} isAlone={runs.length === 1} />
         ))}
       </div>
-      {!isLoading && lacking > 0 && <p class="soft">{t("{n} of these {runs} have nothing under this name.", { n: lacking })}</p>}
+      {!isLoading && lacking > 0 && <p class="soft">{t("{n} of these {runs} {n|has|have} nothing under this name.", { n: lacking })}</p>}
     </>
   );
 }
@@ -185,7 +185,7 @@ function Nothing() {
 
 chinese({
   "The first {n} of {total} {runs}; a filter or a selection in the list narrows them.": "前 {n} 个{run}，共 {total} 个；可用筛选或在列表中选择来缩小范围。",
-  "{n} of these {runs} have nothing under this name.": "其中 {n} 个{run}没有这个名称的内容。",
+  "{n} of these {runs} {n|has|have} nothing under this name.": "其中 {n} 个{run}没有这个名称的内容。",
   "Images": "图像",
   "Histograms": "直方图",
   "Texts": "文本",

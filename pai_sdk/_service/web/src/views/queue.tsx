@@ -160,7 +160,7 @@ function Nodes({ started, of, named }: { started: Started[]; of: Queue; named: (
       {nodes.map((node) => {
         const here = rows.filter((row) => row.node === node);
         return [
-          <tr key={node}><th scope="rowgroup" class="node" colSpan={heads.length}>{node || t("node not known")} <span class="soft">{here.length === 1 ? t("1 instance") : t("{n} instances", { n: here.length })}</span></th></tr>,
+          <tr key={node}><th scope="rowgroup" class="node" colSpan={heads.length}>{node || t("node not known")} <span class="soft">{t("{n} {n|instance|instances}", { n: here.length })}</span></th></tr>,
           ...here.map(({ job, one }) => (
             <tr key={one.name} class={of.users.length > 1 && job.owner === of.user ? "mine" : ""}>
               <th scope="row"><JobLink job={job} /></th>
@@ -189,11 +189,11 @@ function percent(value: number | null | undefined, unit = " %"): string {
 
 function amounts({ instances, cpus, memory_gib, gpus }: Amounts): string {
   return [
-    instances > 1 && t("{n} instances", { n: instances }),
-    cpus && t("{n} CPUs", { n: number(cpus) }),
-    gpus && t("{n} GPUs", { n: gpus }),
+    instances > 1 && t("{n} {n|instance|instances}", { n: instances }),
+    cpus && t("{n} {n|CPU|CPUs}", { n: number(cpus) }),
+    gpus && t("{n} {n|GPU|GPUs}", { n: gpus }),
     memory_gib && t("{n} GiB", { n: number(memory_gib) }),
-  ].filter(Boolean).join(" · ") || t("1 instance");
+  ].filter(Boolean).join(" · ") || t("{n} {n|instance|instances}", { n: 1 });
 }
 
 chinese({
@@ -231,9 +231,8 @@ chinese({
   "Memory": "内存",
   "GPU %": "GPU %",
   "node not known": "节点未知",
-  "{n} instances": "{n} 个实例",
-  "1 instance": "1 个实例",
-  "{n} CPUs": "{n} CPU",
-  "{n} GPUs": "{n} GPU",
+  "{n} {n|instance|instances}": "{n} 个实例",
+  "{n} {n|CPU|CPUs}": "{n} CPU",
+  "{n} {n|GPU|GPUs}": "{n} GPU",
   "{n} GiB": "{n} GiB",
 });

@@ -133,7 +133,7 @@ function StopTrials({ group, onStopped }: { group: Group; onStopped: () => void 
       {isAsked.value && (
         <Notice>
           <p>{t("The program that runs the search goes on, and submits the next trials: end it first, with Ctrl-C.")}</p>
-          <button class="danger" onClick={() => void stop()}>{t("Stop {n} jobs", { n: active.length })}</button> <button onClick={() => (isAsked.value = false)}>{t("Cancel")}</button>
+          <button class="danger" onClick={() => void stop()}>{t("Stop {n} {n|job|jobs}", { n: active.length })}</button> <button onClick={() => (isAsked.value = false)}>{t("Cancel")}</button>
         </Notice>
       )}
       {problem.value && <Notice kind="bad">{problem.value}</Notice>}

@@ -90,7 +90,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, hint, onRange }: Pr
           <canvas
             ref={canvas}
             role="img"
-            aria-label={t("{n} {runs} as lines through {m} axes; the tables below have the same values", { n: runs.length, m: axes.length })}
+            aria-label={t("{n} {n|run|runs} as lines through {m} {m|axis|axes}; the tables below have the same values", { n: runs.length, m: axes.length })}
             style={{ width: `${width.value}px`, height: `${HEIGHT}px`, cursor: near.value ? "pointer" : "default" }}
             onPointerMove={find}
             onPointerLeave={() => (near.value = undefined)}
@@ -142,6 +142,6 @@ function short(text: string): string {
 
 chinese({
   "Parallel coordinates": "平行坐标",
-  "{n} {runs} as lines through {m} axes; the tables below have the same values": "{n} 个{run}，穿过 {m} 条轴的折线；下方表格有相同的值",
+  "{n} {n|run|runs} as lines through {m} {m|axis|axes}; the tables below have the same values": "{n} 个{run}，穿过 {m} 条轴的折线；下方表格有相同的值",
   "Drag along an axis to filter; click a line to open its {run}. The lowest places are of {runs} without the value.": "沿轴拖动可筛选；点击线条打开该{run}。最低处是没有该值的{run}。",
 });

@@ -37,7 +37,7 @@ export function Scatter({ across, up, runs, part, line, hint, nameOf, hrefOf }: 
   };
   return (
     <figure class="scatter">
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} {runs}", { x: across.name, y: up.name, n: points.length })} onKeyDown={moved}>
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} {n|run|runs}", { x: across.name, y: up.name, n: points.length })} onKeyDown={moved}>
         {across.ticks.map((tick) => (
           <g key={tick.at} transform={`translate(${LEFT + tick.at * (WIDTH - LEFT - RIGHT)} 0)`}>
             <line y1={TOP} y2={HEIGHT - BOTTOM} class="axis-grid" />
@@ -61,7 +61,7 @@ export function Scatter({ across, up, runs, part, line, hint, nameOf, hrefOf }: 
       </svg>
       <figcaption class="soft" aria-live="polite">
         {correlation !== undefined && !line && `${t("rank correlation")} ${number(correlation, 2)}. `}
-        {near.value ? textOf(near.value) : missing > 0 ? t("{n} {runs} lack one of the two values.", { n: missing }) : hint}
+        {near.value ? textOf(near.value) : missing > 0 ? t("{n} {n|run|runs} {n|lacks|lack} one of the two values.", { n: missing }) : hint}
       </figcaption>
     </figure>
   );
@@ -72,6 +72,6 @@ export function Scatter({ across, up, runs, part, line, hint, nameOf, hrefOf }: 
 }
 
 chinese({
-  "{y} against {x}: {n} {runs}": "{y} 对 {x}：{n} 个{run}",
-  "{n} {runs} lack one of the two values.": "{n} 个{run}缺少其中一个值。",
+  "{y} against {x}: {n} {n|run|runs}": "{y} 对 {x}：{n} 个{run}",
+  "{n} {n|run|runs} {n|lacks|lack} one of the two values.": "{n} 个{run}缺少其中一个值。",
 });

@@ -108,7 +108,7 @@ function OneChart({ tag, curves, summary, marks, whole, x, zoom, setZoom, height
 
 function summaryOf({ points, shown, isExact, nan, inf }: { points: number; shown: number; isExact: boolean; nan: number; inf: number }): string {
   const odd = nan + inf > 0 ? ` · ${t("{n} not finite", { n: count(nan + inf) })}` : "";
-  return (isExact ? t("all {n} points", { n: count(points) }) : t("{n} of {total} points, extremes exact", { n: count(shown), total: count(points) })) + odd;
+  return (isExact ? t("all {n} {n|point|points}", { n: count(points) }) : t("{n} of {total} points, extremes exact", { n: count(shown), total: count(points) })) + odd;
 }
 
 /** The marks as a chart has them; of the values that are not finite those of its own metric, or all without one. */
@@ -135,6 +135,6 @@ function rangeWith(curves: readonly Curve[], job: JobDetail | null | undefined):
 }
 
 chinese({
-  "all {n} points": "全部 {n} 个点",
+  "all {n} {n|point|points}": "全部 {n} 个点",
   "{n} of {total} points, extremes exact": "{total} 个点中的 {n} 个，极值精确",
 });

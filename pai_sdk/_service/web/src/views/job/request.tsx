@@ -45,11 +45,11 @@ function Diff({ id, other }: { id: string; other: string }) {
       <Rows ids={[id, other]} rows={rows.filter(({ group }) => group !== "unique")} />
       {unique.length > 0 && (
         <details>
-          <summary>{t("{n} more that always differ", { n: unique.length })}</summary>
+          <summary>{t("{n} more that always {n|differs|differ}", { n: unique.length })}</summary>
           <Rows ids={[id, other]} rows={unique} />
         </details>
       )}
-      <p class="soft">{rows.length === unique.length ? t("The requests are the same.") : t("{n} other fields are the same.", { n: same })}</p>
+      <p class="soft">{rows.length === unique.length ? t("The requests are the same.") : t("{n} other {n|field is|fields are} the same.", { n: same })}</p>
     </>
   );
 }
@@ -81,12 +81,12 @@ chinese({
   "Compare with": "对比",
   "Name or id of a job": "作业的名称或 ID",
   "Compare their curves": "对比曲线",
-  "{n} more that always differ": "另有 {n} 个总是不同的字段",
+  "{n} more that always {n|differs|differ}": "另有 {n} 个总是不同的字段",
   "only there": "仅在对方",
   "only here": "仅在本作业",
   "differs": "不同",
   "Differences": "差异",
   "Field": "字段",
   "The requests are the same.": "两个请求相同。",
-  "{n} other fields are the same.": "另有 {n} 个字段相同。",
+  "{n} other {n|field is|fields are} the same.": "另有 {n} 个字段相同。",
 });

@@ -69,7 +69,7 @@ function Form({ id, fields, short, close }: FormOf) {
       ))}
       {problems[""]?.map((text) => <Notice key={text} kind="bad">{text}</Notice>)}
       <div class="buttons">
-        <button class="main" disabled={isBusy}>{changed === 1 ? t("Run with 1 change") : changed > 0 ? t("Run with {n} changes", { n: changed }) : t("Run it again")}</button>
+        <button class="main" disabled={isBusy}>{changed > 0 ? t("Run with {n} {n|change|changes}", { n: changed }) : t("Run it again")}</button>
         <button type="button" onClick={close}>{t("Cancel")}</button>
       </div>
     </form>
@@ -147,8 +147,7 @@ function titleOf(name: string): string {
 chinese({
   "Re-run with changes": "修改后重新运行",
   "{name} is there more than once.": "{name} 重复出现。",
-  "Run with 1 change": "以 1 处修改运行",
-  "Run with {n} changes": "以 {n} 处修改运行",
+  "Run with {n} {n|change|changes}": "以 {n} 处修改运行",
   "Run it again": "再次运行",
   "changed here": "已修改",
   "Value of {name}": "{name} 的值",

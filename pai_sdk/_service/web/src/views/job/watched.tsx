@@ -30,7 +30,7 @@ export function Watched({ rules }: { rules: Rule[] | undefined }) {
       {open.map(({ code, finding }) => <Notice key={`${code}${finding.since}`} kind="bad"><One code={code} finding={finding} isOpen /></Notice>)}
       {past.map(({ code, finding }) => <Notice key={`${code}${finding.since}`}><One code={code} finding={finding} /></Notice>)}
       <details>
-        <summary>{t("{n} rules watch this job", { n: rules.length })}</summary>
+        <summary>{t("{n} {n|rule watches|rules watch} this job", { n: rules.length })}</summary>
         <dl class="rules">
           {rules.map(({ code, action, settings }) => [
             <dt key={code}>{code}</dt>,
@@ -75,7 +75,7 @@ chinese({
   "a nearly full disk": "快满的磁盘",
   "an end that is too late or too dear": "超时或超预算",
   "Watched": "监视",
-  "{n} rules watch this job": "{n} 条规则监视此作业",
+  "{n} {n|rule watches|rules watch} this job": "{n} 条规则监视此作业",
   "cleared after {time}": "{time} 后解除",
   "Evidence": "依据",
 });

@@ -50,9 +50,9 @@ export function Picked() {
           {about.value?.kind === "service" && runningOf(picked.value).length > 0 && <Bell jobs={runningOf(picked.value).map((id) => ({ id, name: nameOf(id) }))} />}
           {can("delete") && <button disabled={changeable.length === 0 || left.value > 0} onClick={() => (asked.value = "remove")}>{t("Delete…")}</button>}
           {about.value?.kind === "service" && <AnnotatePicked each={(call, isChange) => void each(isChange ? changeable : picked.value, call)} isBusy={left.value > 0} />}
-          {left.value > 0 && <span class="soft" role="status">{t("{n} jobs left", { n: left.value })}</span>}
-          {can("stop") && foreign > 0 && <span class="soft">{t("{n} belong to others and stay as they are", { n: foreign })}</span>}
-          {hidden > 0 && <span class="soft">{t("{n} of them are not in this list", { n: hidden })}</span>}
+          {left.value > 0 && <span class="soft" role="status">{t("{n} {n|job|jobs} left", { n: left.value })}</span>}
+          {can("stop") && foreign > 0 && <span class="soft">{t("{n} {n|belongs|belong} to others and {n|stays as it is|stay as they are}", { n: foreign })}</span>}
+          {hidden > 0 && <span class="soft">{t("{n} of them {n|is|are} not in this list", { n: hidden })}</span>}
         </>
       )}
       {asked.value && <Question what={asked.value} ids={asked.value === "stop" ? running : changeable} onNo={() => (asked.value = undefined)} onYes={act} />}
@@ -69,13 +69,13 @@ export function Picked() {
 function Question({ what, ids, onYes, onNo }: { what: Action; ids: readonly string[]; onYes: (what: Action) => Promise<void>; onNo: () => void }) {
   const n = ids.length;
   return (
-    <Dialog title={what === "stop" ? t("Stop {n} jobs?", { n }) : t("Delete {n} jobs for good, with their logs and metrics?", { n })} close={onNo}>
+    <Dialog title={what === "stop" ? t("Stop {n} {n|job|jobs}?", { n }) : t("Delete {n} {n|job|jobs} for good, with {n|its log|their logs} and metrics?", { n })} close={onNo}>
       <ul>
         {ids.slice(0, MOST_NAMES).map((id) => <li key={id}>{nameOf(id)}</li>)}
         {n > MOST_NAMES && <li>{t("and {n} more", { n: n - MOST_NAMES })}</li>}
       </ul>
       <div class="buttons">
-        <button class="danger" onClick={() => void onYes(what)}>{what === "stop" ? t("Stop {n} jobs", { n }) : t("Delete {n} jobs", { n })}</button>
+        <button class="danger" onClick={() => void onYes(what)}>{what === "stop" ? t("Stop {n} {n|job|jobs}", { n }) : t("Delete {n} {n|job|jobs}", { n })}</button>
         <button onClick={onNo} autofocus>{t("Cancel")}</button>
       </div>
     </Dialog>
@@ -123,14 +123,14 @@ chinese({
   "Compare hyperparameters": "比较超参数",
   "Stop…": "停止…",
   "Delete…": "删除…",
-  "{n} jobs left": "还剩 {n} 个作业",
-  "{n} belong to others and stay as they are": "{n} 个属于他人，保持不变",
-  "{n} of them are not in this list": "其中 {n} 个不在此列表中",
+  "{n} {n|job|jobs} left": "还剩 {n} 个作业",
+  "{n} {n|belongs|belong} to others and {n|stays as it is|stay as they are}": "{n} 个属于他人，保持不变",
+  "{n} of them {n|is|are} not in this list": "其中 {n} 个不在此列表中",
   "Close": "关闭",
-  "Stop {n} jobs?": "停止 {n} 个作业？",
-  "Delete {n} jobs for good, with their logs and metrics?": "永久删除 {n} 个作业及其日志和指标？",
+  "Stop {n} {n|job|jobs}?": "停止 {n} 个作业？",
+  "Delete {n} {n|job|jobs} for good, with {n|its log|their logs} and metrics?": "永久删除 {n} 个作业及其日志和指标？",
   "and {n} more": "另有 {n} 个",
   "Cancel": "取消",
-  "Stop {n} jobs": "停止 {n} 个作业",
-  "Delete {n} jobs": "删除 {n} 个作业",
+  "Stop {n} {n|job|jobs}": "停止 {n} 个作业",
+  "Delete {n} {n|job|jobs}": "删除 {n} 个作业",
 });

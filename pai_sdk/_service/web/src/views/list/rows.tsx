@@ -144,7 +144,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
       {!run.group && about.value?.kind === "service" && <Star id={run.id} name={nameOf(run)} isOn={run.star ?? false} tab={tab} />}
       {run.group ? <Fold row={run} tab={tab} /> : <i class="dot" style={{ background: colourOf(run.id) }} />}
       <a tabIndex={tab} href={linkOf(run)} title={run.group ? undefined : run.id}>{nameOf(run)}</a>
-      {!run.group && (run.error || run.damaged) && <Warning text={run.error || t("{n} damaged ranges were skipped", { n: run.damaged ?? 0 })} />}
+      {!run.group && (run.error || run.damaged) && <Warning text={run.error || t("{n} damaged {n|range was|ranges were} skipped", { n: run.damaged ?? 0 })} />}
     </>
   );
   /** The rows on the screen, and for all rows above, below and between them a gap as high as they are. */
@@ -283,5 +283,5 @@ chinese({
   "Pick all": "全选",
   "At most {n} can be picked at once; a filter narrows the list": "一次最多选择 {n} 个；可用筛选缩小列表",
   "Sort by {name}": "按 {name} 排序",
-  "{n} damaged ranges were skipped": "跳过了 {n} 处损坏的数据",
+  "{n} damaged {n|range was|ranges were} skipped": "跳过了 {n} 处损坏的数据",
 });

@@ -7,7 +7,7 @@ export function Value({ column, run }: { column: Column; run: Run }) {
   const odd = column.isOdd?.(run) ? 0 : (column.oddPoints?.(run) ?? 0);
   return (
     <>
-      {odd > 0 && <Warning text={t("{n} values of this metric are NaN or infinite", { n: odd })} />}
+      {odd > 0 && <Warning text={t("{n} {n|value of this metric is|values of this metric are} NaN or infinite", { n: odd })} />}
       {column.text(run)}
     </>
   );
@@ -18,5 +18,5 @@ export function Warning({ text }: { text: string }) {
 }
 
 chinese({
-  "{n} values of this metric are NaN or infinite": "此指标有 {n} 个值为 NaN 或无穷",
+  "{n} {n|value of this metric is|values of this metric are} NaN or infinite": "此指标有 {n} 个值为 NaN 或无穷",
 });

@@ -87,7 +87,7 @@ export function ViewsMenu() {
           </li>
         ))}
       </ul>
-      {isService && Object.keys(local.value).length > 0 && <button onClick={() => void move()}>{t("Move {n} views of this browser to the service", { n: Object.keys(local.value).length })}</button>}
+      {isService && Object.keys(local.value).length > 0 && <button onClick={() => void move()}>{t("Move {n} {n|view|views} of this browser to the service", { n: Object.keys(local.value).length })}</button>}
       <button onClick={() => copy(new URL(linkTo(viewFields()), location.href).href)}>{isCopied ? t("Copied") : t("Copy the link to this view")}</button>
     </Menu>
   );
@@ -111,7 +111,7 @@ chinese({
   "by {owner}": "所有者 {owner}",
   "the service": "服务",
   "Delete the view {name}": "删除视图 {name}",
-  "Move {n} views of this browser to the service": "将此浏览器中的 {n} 个视图移到服务",
+  "Move {n} {n|view|views} of this browser to the service": "将此浏览器中的 {n} 个视图移到服务",
   "Copied": "已复制",
   "Copy the link to this view": "复制此视图的链接",
 });

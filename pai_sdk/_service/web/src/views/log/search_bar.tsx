@@ -50,7 +50,7 @@ export function SearchBar({ input, search, number, begin, next, close, only }: P
 }
 
 function found(search: LogSearch, number: number): string {
-  const hits = search.count === 1 ? t("1 hit") : t("{n} hits", { n: count(search.count) });
+  const hits = t("{n} {n|hit|hits}", { n: count(search.count) });
   const at = number >= 0 ? t("{n} of {hits}", { n: count(number + 1), hits }) : hits;
   if (!search.isDone) return `${at} …`;
   return search.trouble ? `${at} (${t("incomplete")}: ${t(search.trouble)})` : at;
@@ -62,8 +62,7 @@ chinese({
   "Regular expression": "正则表达式",
   "Hit before": "上一处",
   "Next hit": "下一处",
-  "1 hit": "1 处匹配",
-  "{n} hits": "{n} 处匹配",
+  "{n} {n|hit|hits}": "{n} 处匹配",
   "{n} of {hits}": "第 {n} 处，共 {hits}",
   "incomplete": "不完整",
   "Stop": "停止",

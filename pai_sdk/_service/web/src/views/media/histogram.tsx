@@ -59,7 +59,7 @@ export function Histogram({ name, items, step, range }: Props) {
           <canvas
             ref={canvas}
             role="img"
-            aria-label={t("{name}: {n} histograms from step {from} to {to}, values from {least} to {largest}; the table below has the numbers of one", {
+            aria-label={t("{name}: {n} {n|histogram|histograms} from step {from} to {to}, values from {least} to {largest}; the table below has the numbers of one", {
               name,
               n: items.length,
               from: items[0]?.step ?? 0,
@@ -96,7 +96,7 @@ function summary(item: Item): string {
   const filled = binsOf(item).filter(([, , inside]) => inside > 0);
   if (filled.length === 0) return t("step {n}: no value", { n: item.step });
   const total = filled.reduce((sum, [, , inside]) => sum + inside, 0);
-  return t("step {n}: {values} values from {least} to {largest}", {
+  return t("step {n}: {values} {values|value|values} from {least} to {largest}", {
     n: item.step,
     values: count(total),
     least: number(filled[0]?.[0], 4),
@@ -107,7 +107,7 @@ function summary(item: Item): string {
 function wordsOf(item: Item, value: number): string {
   const bin = binAt(item, value);
   if (!bin) return t("step {n}: no value near {value}", { n: item.step, value: number(value, 3) });
-  return t("step {n}: {values} values from {least} to {largest}", { n: item.step, values: count(bin[2]), least: number(bin[0], 4), largest: number(bin[1], 4) });
+  return t("step {n}: {values} {values|value|values} from {least} to {largest}", { n: item.step, values: count(bin[2]), least: number(bin[0], 4), largest: number(bin[1], 4) });
 }
 
 function Numbers({ item }: { item: Item }) {
@@ -142,9 +142,9 @@ function Numbers({ item }: { item: Item }) {
 }
 
 chinese({
-  "{name}: {n} histograms from step {from} to {to}, values from {least} to {largest}; the table below has the numbers of one": "{name}：第 {from} 步到第 {to} 步的 {n} 个直方图，值从 {least} 到 {largest}；下方表格有其中一个的数字",
+  "{name}: {n} {n|histogram|histograms} from step {from} to {to}, values from {least} to {largest}; the table below has the numbers of one": "{name}：第 {from} 步到第 {to} 步的 {n} 个直方图，值从 {least} 到 {largest}；下方表格有其中一个的数字",
   "step {n}: no value": "第 {n} 步：没有值",
-  "step {n}: {values} values from {least} to {largest}": "第 {n} 步：{values} 个值，从 {least} 到 {largest}",
+  "step {n}: {values} {values|value|values} from {least} to {largest}": "第 {n} 步：{values} 个值，从 {least} 到 {largest}",
   "step {n}: no value near {value}": "第 {n} 步：{value} 附近没有值",
   "Numbers of step {n}": "第 {n} 步的数字",
   "from": "从",
