@@ -139,6 +139,42 @@ def test_of_two_who_edit_a_note_the_second_sees_the_text_of_the_first(
         assert [fault for fault in second.faults if "409" not in fault] == first.faults == []
 
 
+def test_a_draft_of_a_note_is_there_again_until_it_is_saved_or_dropped(
+    browser: Browser, operator: Client, alice: Client
+) -> None:
+    job_id, other = new_job(alice, "drafted"), new_job(alice, "other")
+    with page_of(browser, alice, f"run={job_id}", is_checked=True) as watched:
+        page = watched.page
+        box = page.get_by_role("textbox", name="Note")
+        page.get_by_role("button", name="Add a note").click()
+        page.keyboard.type("half a tho")
+        page.reload()
+        expect(box).to_have_value("half a tho")
+        assert not box.evaluate("box => box === document.activeElement")  # the page is read from its top
+        box.focus()
+        page.keyboard.press("End")
+        page.keyboard.type("ught")
+        page.evaluate(f"location.hash = 'run={other}'")
+        expect(page.get_by_role("button", name="Add a note")).to_be_visible()
+        page.go_back()
+        expect(box).to_have_value("half a thought")
+        assert watched.accessibility_faults() == []
+        # Another user of this browser gets nothing of it.
+        page.goto(operator.call("POST", "/pagelinks").json()["Url"] + f"&run={job_id}")
+        expect(page.get_by_role("button", name="Add a note")).to_be_visible()
+        page.goto(alice.call("POST", "/pagelinks").json()["Url"] + f"&run={job_id}")
+        expect(box).to_have_value("half a thought")
+        page.get_by_role("button", name="Save").click()
+        expect(page.locator(".note")).to_have_text("half a thought")
+        page.get_by_role("button", name="Edit the note").click()
+        box.fill("worse")
+        page.get_by_role("button", name="Cancel").click()
+        page.reload()
+        expect(page.locator(".note")).to_have_text("half a thought")
+        expect(box).to_have_count(0)
+        assert watched.faults == []
+
+
 def test_jobs_are_archived_tagged_and_starred_together(browser: Browser, alice: Client) -> None:
     ids = [new_job(alice, f"many-{number}") for number in range(3)]
     with page_of(browser, alice, "q=name~many") as watched:

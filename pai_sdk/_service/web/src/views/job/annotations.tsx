@@ -1,10 +1,11 @@
 // The tags and the note of a job, and its archive. Users who may only see the job see them as text.
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { linkTo } from "../../address.ts";
 import { Refusal } from "../../api.ts";
 import { annotate, NewTag, type Annotations, type Changes } from "../../parts/annotations.tsx";
 import { Notice } from "../../parts/basics.tsx";
 import { wordsOf } from "../../parts/dialog.tsx";
+import { about } from "../../place.ts";
 import { chinese, t } from "../../words.ts";
 import { word } from "./job_head.tsx";
 
@@ -18,7 +19,13 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
   // What the service responds to a change is shown at once; the job is read again a moment later.
   const [now, setNow] = useState(annotations);
   useEffect(() => setNow(annotations), [JSON.stringify(annotations)]);
-  const [draft, setDraft] = useState<Draft | undefined>();
+  // A draft outlives its page, in this tab and for this user.
+  const place = `pai-ui-note ${about.value?.user} ${id}`;
+  const [draft, setDraft] = useState<Draft | undefined>(() => JSON.parse(sessionStorage.getItem(place) ?? "null") ?? undefined);
+  useLayoutEffect(() => {
+    if (draft && draft.note !== now.note) sessionStorage.setItem(place, JSON.stringify(draft));
+    else sessionStorage.removeItem(place);
+  }, [draft]);
   const [refused, setRefused] = useState("");
   const change = async (changes: Changes): Promise<boolean> => {
     setRefused("");
@@ -35,7 +42,11 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
     }
   };
   const box = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => box.current?.focus(), [draft === undefined]);
+  const isRestored = useRef(draft !== undefined);
+  useEffect(() => {
+    if (!isRestored.current) box.current?.focus();
+    isRestored.current = false;
+  }, [draft === undefined]);
   const save = async (event: Event): Promise<void> => {
     event.preventDefault();
     if (draft && (await change({ note: draft.note, v: draft.v }))) setDraft(undefined);
