@@ -157,14 +157,17 @@ class JobOfRun(ExtensionBody):
 
 
 class InstanceUsageSeries(ExtensionBody):
-    """Processor (in cores) and memory of an instance at some times."""
+    """Processor (in cores), memory, and GPUs (in percent) of an instance at some times.
+
+    The lists of GPUs are empty if none was measured.
+    """
 
     name: str
     times: list[float]
     cpu: list[float]
     memory_bytes: list[int]
-    gpu: list[float]
-    gpu_memory_bytes: list[int]
+    gpu: list[float | None]
+    gpu_memory: list[float | None]
 
 
 class UsageLimits(ExtensionBody):

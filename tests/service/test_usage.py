@@ -7,10 +7,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,12 @@ from pai_sdk._data.rules.rules import IdleGpu
 from pai_sdk._service.background import gpu_use, usage
 from pai_sdk._service.background.usage import UsageMeter
 from pai_sdk._service.background.watch.job_signals import JobSignals, JobTimes
-from pai_sdk._service.services.usage import read_usage
+from pai_sdk._service.services.usage import last_sample, read_usage, sample_line
+from pai_sdk._service.settings import Pace
+from pai_sdk.cli.instances.queue_tables import queue_tables
+from pai_sdk.cli.selection.backend import session_on
+from tests.service.services import job_body
+from tests.support.nvidia import FakeNvidiaSmi, pid_of
 from tests.support.waiting import until
 
 
@@ -106,12 +112,13 @@ def test_a_look_that_takes_long_makes_nobody_use_more_than_there_is(  # noqa: C9
 
 def test_a_job_that_has_an_idle_gpu_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = subprocess.Popen(["sleep", "600"], env={**os.environ, "PAI_INSTANCE_NAME": "job-master-0"})
-    percent = fake_nvidia_smi(tmp_path, monkeypatch, job.pid)
-    percent.write_text("37")
+    driver = FakeNvidiaSmi(tmp_path, monkeypatch)
+    driver.set_processes(job.pid)
+    driver.set_use("37", "250")
     log = tmp_path / "job-master-0.log"
     evaluator = RuleEvaluator([IdleGpu(minutes=0.001)])
     signals = JobSignals(tmp_path, {"job-master-0": log})
-    meter = UsageMeter(every_s=0.05, first_s=0.05, gpu_every_s=0.05)
+    meter = UsageMeter(every_s=0.05, first_s=0.05)
     meter.start()
     meter.watch("job", {"job-master-0": log})
 
@@ -126,16 +133,69 @@ def test_a_job_that_has_an_idle_gpu_is_reported(tmp_path: Path, monkeypatch: pyt
         until(lambda: use() == [37.0])
         codes()
         assert codes() == []
-        percent.write_text("2")
+        driver.set_use("2", "250")
         until(codes)
         assert codes() == ["IdleGpu"]
-        percent.write_text("[N/A]")
+        driver.set_use("[N/A]", "250")
         until(lambda: use() == [None])
         assert codes() == []
     finally:
         meter.close()
         job.kill()
         job.wait()
+
+
+def test_users_see_the_gpus_of_their_jobs(
+    start: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    driver = FakeNvidiaSmi(tmp_path, monkeypatch)
+    driver.set_use("37", "250")
+    with start("process", pace=Pace(watch_interval_s=0.1)) as client:
+        job_id = client.create(job_body("sleep 600", ComputeResource={"EcsSpec": "local", "EcsCount": 2}))
+        client.until(job_id, "Running")
+        driver.set_processes(until(lambda: pid_of(f"{job_id}-worker-0")))
+
+        def used(metric: str) -> list[float | None]:
+            (job,) = client.get("/queue")["started"]
+            return [instance.get(metric) for instance in job["instances"]]
+
+        until(lambda: used("gpu_percent") == [None, 37.0])
+        assert used("gpu_memory_percent") == [None, 25.0]
+        with session_on(client.info) as session:
+            (job,) = session.runs.queue().started
+            *_, started = queue_tables(session.runs.queue(), 0)
+            usage = session.get_job(job_id).usage()
+        assert [(each.gpu_percent, each.gpu_memory_percent) for each in job.instances] == [(None, None), (37, 25)]
+        assert [row[-2:] for row in started.rows] == [("-", "-"), ("37.0", "25.0")]
+        assert [(each.gpu_percent, each.gpu_memory_percent) for each in usage] == [(None, None), (37, 25)]
+        without, one = client.get(f"/runs/{job_id}/usage")["instances"]
+        assert (without["gpu"], without["gpu_memory"]) == ([], [])
+        assert len(one["gpu"]) == len(one["gpu_memory"]) == len(one["times"])
+        assert one["gpu_memory"][-1] == 25
+        # A divided GPU has no such number; its memory is known.
+        driver.set_use("[N/A]", "500")
+        until(lambda: used("gpu_memory_percent") == [None, 50.0])
+        assert used("gpu_percent") == [None, None]
+        driver.set_processes()
+        until(lambda: used("gpu_memory_percent") == [None, None])
+        client.call("POST", f"/runs/{job_id}/stop", body={})
+        client.until(job_id)
+
+
+def test_samples_of_earlier_versions_have_no_gpus(tmp_path: Path) -> None:
+    log = tmp_path / "job-master-0.log"
+    log.with_suffix(".usage").write_bytes(
+        b"1.000 1.0000 2.0000 3.0000 4.0000\n" + sample_line(2.0, (5, 6, 7, 8, None, 9)) + b"3.000 1.0000 2.0"
+    )
+    assert last_sample(log, after=0.0) == {
+        "CpuCoreUsage": 5,
+        "MemoryUsage": 6,
+        "DiskReadRate": 7,
+        "DiskWriteRate": 8,
+        "GpuMemoryUsage": 9,
+    }
+    series = [read_usage(log, metric, start=0, end=9, step_s=1) for metric in ("MemoryUsage", "GpuMemoryUsage")]
+    assert series == [[(1, 2), (2, 6)], [(2, 9)]]
 
 
 def test_a_driver_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,18 +217,3 @@ def test_a_driver_that_hangs_delays_nothing(tmp_path: Path, monkeypatch: pytest.
         job.kill()
         job.wait()
     assert not meter.task.is_alive
-
-
-def fake_nvidia_smi(folder: Path, monkeypatch: pytest.MonkeyPatch, pid: int) -> Path:
-    """A program of that name on PATH: one GPU, which this process has; returns the file with its use."""
-    program, percent = folder / "nvidia-smi", folder / "percent"
-    program.write_text(
-        "#!/bin/sh\n"
-        'case "$1" in\n'
-        f'  --query-compute-apps=*) echo "{pid}, GPU-1"; echo "[N/A], GPU-2" ;;\n'
-        f'  --query-gpu=*) echo "GPU-1, $(cat {percent})"; echo "GPU-2, 99" ;;\n'
-        "esac\n"
-    )
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
-    return percent

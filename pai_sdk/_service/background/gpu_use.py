@@ -7,18 +7,25 @@ import math
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from pai_sdk._service.periodic_task import PeriodicTask
 
 logger = logging.getLogger(__name__)
 
 _PROGRAM = "nvidia-smi"
-GPU_EVERY_S = 30.0
 _TIMEOUT_S = 5.0
 _AFTER_TIMEOUT_S = 600.0  # a program that waits for a broken driver cannot be killed: not many of these
 _CLOSE_S = 1.0
+
+
+class GpuUse(NamedTuple):
+    """Use of the GPUs of a process: the largest values of any of them, None where there is none."""
+
+    percent: float | None = None  # of its time
+    memory_percent: float | None = None  # of its memory, by all its processes
 
 
 class GpuMeter:
@@ -27,7 +34,7 @@ class GpuMeter:
     def __init__(self, has_jobs: Callable[[], bool], *, every_s: float) -> None:
         self._has_jobs, self._every_s = has_jobs, every_s
         self._next_at_s = -math.inf  # on the monotonic clock
-        self._percent: Mapping[int, float] = {}
+        self._uses: Mapping[int, GpuUse] = {}
         self._task = PeriodicTask("gpus", self._pause_s, self._run)
 
     def start(self) -> None:
@@ -44,9 +51,9 @@ class GpuMeter:
             self._task.close(_CLOSE_S)
 
     @property
-    def percent(self) -> Mapping[int, float]:
-        """Returns the use of the busiest GPU of each process that has any, by process id."""
-        return self._percent
+    def uses(self) -> Mapping[int, GpuUse]:
+        """Returns the use of the GPUs of each process that has any, by process id."""
+        return self._uses
 
     def _pause_s(self) -> float | None:
         return max(0.0, self._next_at_s - time.monotonic()) if self._has_jobs() else None
@@ -54,33 +61,43 @@ class GpuMeter:
     def _run(self) -> None:
         if time.monotonic() < self._next_at_s or not self._has_jobs():
             return
-        self._percent = {}
+        uses: Mapping[int, GpuUse] = {}
         pause_s = self._every_s
         try:
-            self._percent = _percent_by_process()
+            uses = _use_by_process()
         except FileNotFoundError:  # a machine without GPUs
             pause_s = _AFTER_TIMEOUT_S
         except (OSError, ValueError, subprocess.SubprocessError) as error:
             logger.warning("the use of GPUs cannot be read: %s", type(error).__name__)
             pause_s = _AFTER_TIMEOUT_S
-        self._next_at_s = time.monotonic() + pause_s
+        self._uses, self._next_at_s = uses, time.monotonic() + pause_s
 
 
-def _percent_by_process() -> dict[int, float]:
+def largest(uses: Iterable[GpuUse]) -> GpuUse:
+    """Returns the largest values of several GPUs or processes."""
+    columns = [*zip(*uses, strict=True)] or [(), ()]
+    return GpuUse(*(max((value for value in column if value is not None), default=None) for column in columns))
+
+
+def _use_by_process() -> dict[int, GpuUse]:
     gpus = [(int(pid), gpu) for pid, gpu in _rows("--query-compute-apps=pid,gpu_uuid") if pid.isdigit()]
     if not gpus:
         return {}
-    # A GPU that is divided (MIG) has no such number.
-    uses = {gpu: float(use) for gpu, use in _rows("--query-gpu=uuid,utilization.gpu") if use.isdigit()}
-    percent: dict[int, float] = {}
+    query = "--query-gpu=uuid,utilization.gpu,memory.used,memory.total"
+    uses = {gpu: GpuUse(_percent(use, "100"), _percent(used, total)) for gpu, use, used, total in _rows(query)}
+    by_process: dict[int, GpuUse] = {}
     for pid, gpu in gpus:
-        if gpu in uses:
-            percent[pid] = max(percent.get(pid, 0.0), uses[gpu])
-    return percent
+        by_process[pid] = largest([by_process.get(pid, GpuUse()), uses.get(gpu, GpuUse())])
+    return by_process
 
 
-def _rows(query: str) -> Iterator[tuple[str, str]]:
-    """Yields the two columns of a query."""
+def _percent(used: str, total: str) -> float | None:
+    # A GPU that is divided (MIG) has no such number.
+    return 100 * int(used) / int(total) if used.isdigit() and total.isdigit() and int(total) else None
+
+
+def _rows(query: str) -> Iterator[Sequence[str]]:
+    """Yields the columns of a query."""
     program = shutil.which(_PROGRAM)
     if program is None:
         raise FileNotFoundError(_PROGRAM)
@@ -98,6 +115,8 @@ def _rows(query: str) -> Iterator[tuple[str, str]]:
         with suppress(subprocess.TimeoutExpired):  # it waits for the driver, and is left behind
             process.communicate(timeout=1.0)
         raise
+    count = query.count(",") + 1
     for line in output.splitlines():
-        first, _, second = line.partition(",")
-        yield first.strip(), second.strip()
+        columns = [column.strip() for column in line.split(",")]
+        if len(columns) == count:  # not a message, such as "No devices were found"
+            yield columns

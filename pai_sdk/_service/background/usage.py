@@ -16,14 +16,15 @@ from pathlib import Path
 import psutil
 
 from pai_sdk._core.files import append_to
-from pai_sdk._service.background.gpu_use import GPU_EVERY_S, GpuMeter
+from pai_sdk._service.background.gpu_use import GpuMeter, GpuUse, largest
 from pai_sdk._service.background.watch.process_states import ProcessState, state_of
 from pai_sdk._service.periodic_task import PeriodicTask
-from pai_sdk._service.services.usage import usage_file
+from pai_sdk._service.services.usage import sample_line, usage_file
 
 logger = logging.getLogger(__name__)
 
 _EVERY_S = 10.0
+_SAMPLES_PER_GPU_READ = 3  # each starts a program
 _FIRST_S = 1.0  # new jobs are sampled earlier: many finish within ten seconds
 _NEW_S = 60.0  # an instance without processes for so long is not starting any more
 _MARK = "PAI_INSTANCE_NAME"  # a variable in the environment of all processes of an instance
@@ -64,15 +65,13 @@ class _Watched:
 class UsageMeter:
     """Samples the processes of running jobs in one thread, which sleeps without jobs."""
 
-    def __init__(
-        self, *, every_s: float = _EVERY_S, first_s: float = _FIRST_S, gpu_every_s: float = GPU_EVERY_S
-    ) -> None:
+    def __init__(self, *, every_s: float = _EVERY_S, first_s: float = _FIRST_S) -> None:
         self._every_s = every_s
         self._first_s = first_s
         self._watched: dict[str, dict[str, _Watched]] = {}
         self._lock = threading.Lock()
         self._sample_at = math.inf  # on the monotonic clock
-        self._gpus = GpuMeter(lambda: bool(self._watched), every_s=gpu_every_s)
+        self._gpus = GpuMeter(lambda: bool(self._watched), every_s=_SAMPLES_PER_GPU_READ * every_s)
         self.task = PeriodicTask(
             "usage",
             self._pause_s,
@@ -117,7 +116,7 @@ class UsageMeter:
             return
         with self._lock:
             instances = self._instances()
-        _sample(instances, self._gpus.percent)
+        _sample(instances, self._gpus.uses)
         with self._lock:
             instances = self._instances()  # again: a job may have been added during the sample
             # From the end of a sample, so that slow samples have a pause between them.
@@ -133,7 +132,7 @@ class UsageMeter:
         return {name: instance for job in self._watched.values() for name, instance in job.items()}
 
 
-def _sample(instances: Mapping[str, _Watched], gpu_percent: Mapping[int, float]) -> None:
+def _sample(instances: Mapping[str, _Watched], gpus: Mapping[int, GpuUse]) -> None:
     started_s = time.monotonic()
     usages: dict[str, list[_Used]] = {}
     memory_bytes: Counter[str] = Counter()
@@ -152,8 +151,8 @@ def _sample(instances: Mapping[str, _Watched], gpu_percent: Mapping[int, float])
     for name, processes in usages.items():
         elapsed_s = max(finished_s - instances[name].polled_at_s, 0.001)
         instances[name].polled_at_s, instances[name].has_processes = started_s, True
-        gpus = [gpu_percent[used.process[0]] for used in processes if used.process[0] in gpu_percent]
-        _append_sample(instances[name], processes, memory_bytes[name], elapsed_s, max(gpus, default=None))
+        gpu = largest(gpus[used.process[0]] for used in processes if used.process[0] in gpus)
+        _append_sample(instances[name], processes, memory_bytes[name], elapsed_s, gpu)
 
 
 def _used_by(process: psutil.Process) -> _Used:
@@ -174,7 +173,7 @@ def _append_sample(
     processes: Sequence[_Used],
     memory_bytes: int,
     elapsed_s: float,
-    gpu_percent: float | None,
+    gpu: GpuUse,
 ) -> None:
     """Appends the usage since the last sample; for new processes, since their start."""
     cpu_s = read_bytes = written_bytes = 0.0
@@ -186,14 +185,14 @@ def _append_sample(
         written_bytes += used.written_bytes - before.written_bytes
     instance.used = {used.process: used for used in processes}
     states = tuple(used.state for used in processes if used.state is not None)
-    instance.use = InstanceUse(cpu_s / elapsed_s, (read_bytes + written_bytes) / elapsed_s, states, gpu_percent)
+    instance.use = InstanceUse(cpu_s / elapsed_s, (read_bytes + written_bytes) / elapsed_s, states, gpu.percent)
     values = (
         100 * cpu_s / elapsed_s / (os.cpu_count() or 1),
         100 * memory_bytes / psutil.virtual_memory().total,
         read_bytes / elapsed_s,
         written_bytes / elapsed_s,
+        *gpu,
     )
     # A sample is lost if the disk is full, or the job was deleted.
-    line = f"{time.time():.3f} {' '.join(f'{value:.4f}' for value in values)}\n"
     with suppress(OSError):
-        append_to(instance.file, line.encode("ascii"))
+        append_to(instance.file, sample_line(time.time(), values))

@@ -22,7 +22,7 @@ from pai_sdk._wire.users import JobToken
 
 router = APIRouter(prefix="/api/v1", route_class=ActionRoute)
 
-_METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
+_METRICS = (*MEASURED, "NetworkInputRate", "NetworkOutputRate")
 _STEP = re.compile(r"([1-9][0-9]{0,5})([smh])")
 _SECONDS = {"s": 1, "m": 60, "h": 3600}
 _NO_TERMINALS = (
@@ -42,7 +42,7 @@ def list_training_job_instance_metrics(
 ) -> InstanceMetricsList:
     """ListTrainingJobInstanceMetrics: the mean of each step, in percent of the machine or bytes per second.
 
-    GPU and network are not measured: they have no values.
+    GPUs are measured where the service has `nvidia-smi`; the network is not, and has no values.
     """
     job = context.jobs.get(job_id)
     logs = context.logs.instance_logs(job, instance)

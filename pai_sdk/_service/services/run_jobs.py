@@ -38,7 +38,7 @@ from pai_sdk._service.services.jobs.rerun import (
 from pai_sdk._service.services.runs.dlc_rows import hyperparameters_of
 from pai_sdk._service.services.runs.responses import json_bytes
 from pai_sdk._service.services.training_jobs import create_job
-from pai_sdk._service.services.usage import CPU_USAGE, MEMORY_USAGE, read_usage
+from pai_sdk._service.services.usage import CPU_USAGE, GPU_MEMORY_USAGE, GPU_USAGE, MEMORY_USAGE, read_usage
 from pai_sdk._service.state.models import Event, Job
 from pai_sdk._wire.base import wire_names
 from pai_sdk._wire.dlc.jobs import NewJob
@@ -139,7 +139,7 @@ def _abilities(principal: Principal, job: Job) -> list[str]:
 
 
 def usage_of_run(context: ServiceContext, work: Work, run_id: str) -> UsageOfRun:
-    """Returns processor and memory of each instance of a job, over its life."""
+    """Returns processor, memory and GPUs of each instance of a job, over its life."""
     job = context.jobs.get(run_id)
     end = job.ended_at or time.time()
     start = job.started_at or job.created_at
@@ -149,15 +149,16 @@ def usage_of_run(context: ServiceContext, work: Work, run_id: str) -> UsageOfRun
     for log in context.logs.instance_logs(job, None):
         work.check()
         usage_of = partial(read_usage, log.path, start=start - 1, end=end + step_s, step_s=step_s)
-        cpu, memory = dict(usage_of(CPU_USAGE)), dict(usage_of(MEMORY_USAGE))
+        metrics = CPU_USAGE, MEMORY_USAGE, GPU_USAGE, GPU_MEMORY_USAGE
+        cpu, memory, gpu, gpu_memory = (dict(usage_of(metric)) for metric in metrics)
         instances.append(
             InstanceUsageSeries(
                 name=log.name,
                 times=[*cpu],
                 cpu=[round(value * cores / 100, 4) for value in cpu.values()],
                 memory_bytes=[round(memory.get(time_s, 0) * memory_bytes / 100) for time_s in cpu],
-                gpu=[],
-                gpu_memory_bytes=[],
+                gpu=[gpu.get(time_s) for time_s in cpu] if gpu else [],
+                gpu_memory=[gpu_memory.get(time_s) for time_s in cpu] if gpu_memory else [],
             )
         )
     return UsageOfRun(instances=instances, limits=UsageLimits(cpu=cores, memory_bytes=memory_bytes))

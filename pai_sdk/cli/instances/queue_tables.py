@@ -77,7 +77,7 @@ def usages_of(job: StartedJob) -> list[InstanceUsage]:
 def _started(jobs: list[StartedJob], now: float) -> Table:
     columns = (
         *map(Column, ("NODE", "JOB", "INSTANCE", "USER", "STATUS")),
-        *(Column(title, align="right") for title in ("FOR", "CPU %", "MEM", "GPU %")),
+        *(Column(title, align="right") for title in ("FOR", "CPU %", "MEM", "GPU %", "GPU MEM %")),
     )
     rows = [
         (
@@ -87,14 +87,19 @@ def _started(jobs: list[StartedJob], now: float) -> Table:
             job.owner,
             instance.status,
             duration_text(now - job.since),
-            "-" if instance.cpu_percent is None else f"{instance.cpu_percent:.1f}",
+            _percent(instance.cpu_percent),
             "-" if instance.memory_bytes is None else size_text(instance.memory_bytes),
-            "-" if instance.gpu_percent is None else f"{instance.gpu_percent:.1f}",
+            _percent(instance.gpu_percent),
+            _percent(instance.gpu_memory_percent),
         )
         for job in jobs
         for instance in job.instances
     ]
     return Table(columns, sorted(rows))
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1f}"
 
 
 def _amounts(amounts: ResourceAmounts) -> str:

@@ -54,7 +54,8 @@ def top(
     """Show CPU, memory and GPU use of each instance of the running jobs.
 
     CPU is in percent of all cores of the machine. `-` means that a value is not measured there, or not yet:
-    services measure every ten seconds; Docker has no values of GPUs.
+    services measure every ten seconds, and GPUs every 30 where their machine has nvidia-smi; Docker on this
+    machine has no values of GPUs. GPU figures are those of the busiest GPU that the instance has open.
 
     With --queue: who holds what, shares and quotas of users, and what each waiting job waits for.
 

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from pai_sdk._service.settings import Pace
 from pai_sdk.cli.selection.backend import session_on
 from tests.e2e.test_page import signed_in
 from tests.service.identity.test_quotas import asking, set_quota
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, running_service
 from tests.support.browser import why_no_browser
+from tests.support.nvidia import FakeNvidiaSmi, pid_of
 from tests.support.waiting import until
 
 pytestmark = [
@@ -42,19 +44,25 @@ def _job(name: str, cpus: int, **fields: Any) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    with running_service(tmp_path_factory.mktemp("team") / "data", "process", slots=4, cpus=8) as operator:
-        alice, bob = user(operator, "alice"), user(operator, "bob")
-        set_quota(operator, "alice", RunningJobs=1)
-        running = alice.create(_job("of-alice", 2, count=2))
-        alice.until(running, "Running")
-        at_quota = alice.create(_job("second-of-alice", 2))
-        large = bob.create(_job("large-of-bob", 8))
-        until(lambda: [each["code"] for each in operator.get("/queue")["queued"]] == ["Quota", "Capacity"])
-        until(lambda: operator.get("/queue")["started"][0]["instances"][0]["cpu_percent"] is not None)
-        yield Team(operator, alice, bob, running, at_quota, large)
-        for job_id in (running, at_quota, large):
-            operator.call("PUT", f"/trainingjobs/{job_id}/stop")
-        operator.until(running)
+    folder = tmp_path_factory.mktemp("team")
+    settings: dict[str, Any] = {"slots": 4, "cpus": 8, "pace": Pace(watch_interval_s=1.0)}
+    with pytest.MonkeyPatch.context() as patch:
+        driver = FakeNvidiaSmi(folder, patch)
+        driver.set_use("37", "250")
+        with running_service(folder / "data", "process", **settings) as operator:
+            alice, bob = user(operator, "alice"), user(operator, "bob")
+            set_quota(operator, "alice", RunningJobs=1)
+            running = alice.create(_job("of-alice", 2, count=2))
+            alice.until(running, "Running")
+            at_quota = alice.create(_job("second-of-alice", 2))
+            large = bob.create(_job("large-of-bob", 8))
+            until(lambda: [each["code"] for each in operator.get("/queue")["queued"]] == ["Quota", "Capacity"])
+            driver.set_processes(until(lambda: pid_of(f"{running}-worker-0")))
+            until(lambda: operator.get("/queue")["started"][0]["instances"][1].get("gpu_percent"))
+            yield Team(operator, alice, bob, running, at_quota, large)
+            for job_id in (running, at_quota, large):
+                operator.call("PUT", f"/trainingjobs/{job_id}/stop")
+            operator.until(running)
 
 
 def _rows(page: Page, name: str) -> list[list[str]]:
@@ -78,6 +86,7 @@ def test_an_administrator_sees_all_with_the_figures_of_the_command(browser: Brow
             [f"{role}-0", "alice", "Running"] for role in ("master", "worker")
         ]
         assert all(float(row[5]) >= 0 for row in instances)
+        assert [row[7:] for row in instances] == [["", ""], ["37.0", "25.0"]]
         users = {row[0]: row[1:] for row in _rows(page, "Shares and quotas")}
         assert users["alice"][2:5] == ["1 of 1", "1", "4"]
         assert users["bob"][2:5] == ["0", "1", "0"]

@@ -67,6 +67,7 @@ def test_nothing_runs(pai: Pai, memory: FakeBackend, entry: Recorded) -> None:
 def test_the_queue_of_a_service(pai: Pai, memory: FakeBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     nothing = {"running": 1, "queued": 1, "allocated": {"gpus": 2}, "quota": {"gpus": 2, "running": 1}}
     job = {"id": "train2", "name": "second", "owner": "alice", "needs": {"instances": 1, "gpus": 2}}
+    used = {"cpu_percent": 50.0, "gpu_percent": 99.5, "gpu_memory_percent": 12.34}
     state = {
         "user": "alice",
         "capacity": [{"resource": "gpus", "total": 4, "used": 2}, {"resource": "cpus", "total": None, "used": 0}],
@@ -80,7 +81,7 @@ def test_the_queue_of_a_service(pai: Pai, memory: FakeBackend, monkeypatch: pyte
                 "status": "Running",
                 "since": 0.0,
                 "resources": {"gpus": 2},
-                "instances": [{"name": "train1-master-0", "status": "Running", "node": "n1", "cpu_percent": 50.0}],
+                "instances": [{"name": "train1-master-0", "status": "Running", "node": "n1", **used}],
             }
         ],
         "queued": [
@@ -96,7 +97,7 @@ def test_the_queue_of_a_service(pai: Pai, memory: FakeBackend, monkeypatch: pyte
     assert ["alice", "50.0%", "10.0%", "1/1", "1", "0", "2/2"] in lines
     instance = next(line for line in lines if line[:1] == ["n1"])
     assert instance[1:5] == ["train1", "master-0", "alice", "Running"]
-    assert instance[-3:] == ["50.0", "-", "-"]
+    assert instance[-4:] == ["50.0", "-", "99.5", "12.3"]
     waiting = next(line for line in lines if line[:2] == ["1", "train2"])
     assert waiting[2:6] == ["alice", "1", "instance,", "2"]
     assert waiting[-3:] == ["quota", "of", "alice"]

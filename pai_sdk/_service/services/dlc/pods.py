@@ -28,7 +28,7 @@ from pai_sdk._wire.dlc.resources.checks import event_query_problems
 from pai_sdk._wire.dlc.times import milliseconds, seconds_of, wire_time
 from pai_sdk.errors import Problem
 
-METRICS = ("GpuCoreUsage", "GpuMemoryUsage", *MEASURED, "NetworkInputRate", "NetworkOutputRate")
+METRICS = (*MEASURED, "NetworkInputRate", "NetworkOutputRate")
 """What GetJobMetrics can be asked for."""
 
 _MAX_LINES = 100_000

@@ -22,7 +22,13 @@ from pai_sdk._service.services.jobs.host_resources import Capacity, Need, need_o
 from pai_sdk._service.services.jobs.queueing.fair_share import Allocation, Use, all_uses, allocated_at, share_of
 from pai_sdk._service.services.jobs.queueing.quota_checks import ACTIVE, NO_QUOTA, QUEUED, Quota, all_quotas
 from pai_sdk._service.services.jobs.queueing.waiting import WaitingJob, queue_positions
-from pai_sdk._service.services.usage import CPU_USAGE, MEMORY_USAGE, last_sample
+from pai_sdk._service.services.usage import (
+    CPU_USAGE,
+    GPU_MEMORY_USAGE,
+    GPU_USAGE,
+    MEMORY_USAGE,
+    last_sample,
+)
 from pai_sdk._service.state.models import Job
 from pai_sdk._wire.pai.request import TrainingJobRequest
 from pai_sdk._wire.resources.queue import (
@@ -161,6 +167,8 @@ def _instance(log: InstanceLog, state: Mapping[str, Any], node: str | None) -> I
         cpu_percent=used.get(CPU_USAGE),
         memory_percent=memory,
         memory_bytes=None if memory is None else round(psutil.virtual_memory().total * memory / 100),
+        gpu_percent=used.get(GPU_USAGE),
+        gpu_memory_percent=used.get(GPU_MEMORY_USAGE),
     )
 
 

@@ -32,6 +32,7 @@ interface Started {
     cpu_percent?: number | null;
     memory_bytes?: number | null;
     gpu_percent?: number | null;
+    gpu_memory_percent?: number | null;
   }[];
 }
 
@@ -154,7 +155,7 @@ function Nodes({ started, of, named }: { started: Started[]; of: Queue; named: (
   const nodes = [...new Set(rows.map(({ node }) => node))].sort();
   const now = Date.now() / 1000;
   const hasGpus = rows.some(({ one }) => one.gpu_percent != null);
-  const heads = [t("Job"), t("Instance"), ...(named ? [t("User")] : []), t("Status"), [t("Duration")] as const, [t("CPU %")] as const, [t("Memory")] as const, ...(hasGpus ? [[t("GPU %")] as const] : [])];
+  const heads = [t("Job"), t("Instance"), ...(named ? [t("User")] : []), t("Status"), [t("Duration")] as const, [t("CPU %")] as const, [t("Memory")] as const, ...(hasGpus ? [[t("GPU %")] as const, [t("GPU memory %")] as const] : [])];
   return (
     <Table name={t("Running, by node")} heads={heads}>
       {nodes.map((node) => {
@@ -170,7 +171,7 @@ function Nodes({ started, of, named }: { started: Started[]; of: Queue; named: (
               <td class="number">{duration(now - job.since)}</td>
               <td class="number">{percent(one.cpu_percent, "")}</td>
               <td class="number">{bytes(one.memory_bytes)}</td>
-              {hasGpus && <td class="number">{percent(one.gpu_percent, "")}</td>}
+              {hasGpus && [one.gpu_percent, one.gpu_memory_percent].map((value, at) => <td key={at} class="number">{percent(value, "")}</td>)}
             </tr>
           )),
         ];
@@ -230,6 +231,7 @@ chinese({
   "CPU %": "CPU %",
   "Memory": "内存",
   "GPU %": "GPU %",
+  "GPU memory %": "显存 %",
   "node not known": "节点未知",
   "{n} {n|instance|instances}": "{n} 个实例",
   "{n} {n|CPU|CPUs}": "{n} CPU",

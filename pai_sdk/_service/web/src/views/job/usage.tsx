@@ -29,7 +29,7 @@ export function UsageOfJob({ id, job }: { id: string; job: JobDetail }) {
         <Used title={t("CPU, cores")} of={instances} column="cpu" limit={limits.cpu} />
         <Used title={t("Memory, GB")} of={instances} column="memory_bytes" unit={GIGA} limit={limits.memory_bytes} />
         <Used title={t("GPU, %")} of={instances} column="gpu" limit={null} />
-        <Used title={t("GPU memory, GB")} of={instances} column="gpu_memory_bytes" unit={GIGA} limit={null} />
+        <Used title={t("GPU memory, %")} of={instances} column="gpu_memory" limit={null} />
       </div>
     </>
   );
@@ -46,7 +46,7 @@ interface UsedOf {
 function Used({ title, of, column, unit = 1, limit }: UsedOf) {
   const curves = useMemo(() => of.flatMap((one) => curveOf(one, column, unit)), [of]);
   if (curves.length === 0) return null;
-  const most = curves.reduce((peak, { values = [] }) => Math.max(peak, ...Array.from(values)), 0);
+  const most = curves.reduce((peak, { values = [] }) => Math.max(peak, ...Array.from(values).filter((value) => !Number.isNaN(value))), 0);
   const said = limit === null ? t("{most} at most", { most: number(most, 3) }) : t("{most} at most, of {limit}", { most: number(most, 3), limit: number(limit / unit, 3) });
   return (
     <figure class="one-chart">
@@ -67,7 +67,7 @@ chinese({
   "CPU, cores": "CPU（核）",
   "Memory, GB": "内存（GB）",
   "GPU, %": "GPU（%）",
-  "GPU memory, GB": "显存（GB）",
+  "GPU memory, %": "显存（%）",
   "{most} at most": "最高 {most}",
   "{most} at most, of {limit}": "最高 {most}，上限 {limit}",
 });

@@ -111,7 +111,7 @@ export interface UsageOfInstance {
   cpu: (number | null)[];
   memory_bytes: (number | null)[];
   gpu: (number | null)[];
-  gpu_memory_bytes: (number | null)[];
+  gpu_memory: (number | null)[];
 }
 
 export interface Usage {
