@@ -62,6 +62,7 @@ from pai_sdk._service.services.dlc.records import Records
 from pai_sdk._service.services.experiments import ExperimentTable
 from pai_sdk._service.services.job_metrics import MetricPages
 from pai_sdk._service.services.jobs.changes import Changes
+from pai_sdk._service.services.jobs.details.costs import record_price
 from pai_sdk._service.services.jobs.host_resources import capacity_now
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
@@ -165,6 +166,8 @@ class Service:
             database, store = open_state(settings, folder, leadership.lease, stack)
             store.create_bucket(settings.bucket)
             jobs = Jobs(database, changes := Changes(), dedupes=settings.foreign is None)
+            if settings.prices is not None:
+                jobs.record_start = partial(record_price, settings.prices)
             announcing = _, page = _open_notifications(jobs, keys, settings, info)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
             tables = TableStore(folder.tables_dir)

@@ -11,6 +11,7 @@ from typing import Literal
 from pai_sdk._core.paths import EMBEDDED_SERVICE_DIR
 from pai_sdk._data.rules.codec import WatchConfig
 from pai_sdk._data.storage.base import Store
+from pai_sdk._service.prices import PriceList
 
 DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
 
@@ -41,6 +42,7 @@ class Pace:
     batch_s: float = 0.25  # between two polls of the topics of an event stream
     comment_s: float = 15.0  # of a quiet event stream
     refresh_s: float = 0.5  # of the runs of jobs
+    cost_s: float = 30.0  # between two updates of the costs of running jobs
     retry_after_error_s: float = 1.0  # of the scheduler
     upload_interval_s: float = 30.0  # of the live outputs of a job
     watch_interval_s: float = 10.0  # between two samples of running jobs, for rules
@@ -119,6 +121,7 @@ class ServiceSettings:
     notify_allow: tuple[str, ...] = ()
     log_format: Literal["text", "json"] = "text"  # `json`: one object per line
     watch: WatchConfig = field(default_factory=WatchConfig)  # rules about running jobs
+    prices: PriceList | None = None  # of instances; None: the costs of new jobs are unknown
     foreign: ForeignCloud | None = None  # for tests
     pace: Pace = Pace()
     tunnels: TunnelLimits = TunnelLimits()

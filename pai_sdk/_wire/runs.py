@@ -67,6 +67,8 @@ class RunRow(ExtensionBody):
     instance_count: int | None = None
     cause: str | None = None
     sub_status: str | None = None
+    cost: float | None = None
+    currency: str | None = None
     queue_place: int | None = None
     waits_for: str | None = None
     media: list[str] | None = None

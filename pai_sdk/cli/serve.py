@@ -25,7 +25,7 @@ from pai_sdk.cli import exit_codes
 from pai_sdk.cli.options import OBJECTS_KEY_VARIABLE, Json, duration_s, host_names, objects_uri, token_in
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, running_service
 from pai_sdk.cli.service import team_command, user_commands, workspace_commands
-from pai_sdk.cli.service.watch_config import read_watch_config
+from pai_sdk.cli.service.serve_files import read_price_list, read_watch_config
 from pai_sdk.cli.tables import print_json, print_properties, print_table
 from pai_sdk.cli.usage.help import Commands
 from pai_sdk.errors import PaiError, ServiceStartError
@@ -150,6 +150,13 @@ def serve(
             help="A file with rules about running jobs, for all workspaces and for some; YAML or JSON.",
         ),
     ] = None,
+    prices: Annotated[
+        Path | None,
+        _where(
+            metavar="FILE",
+            help="A file with the prices of instances per hour, for the costs of jobs; YAML or JSON.",
+        ),
+    ] = None,
     log_format: Annotated[
         Literal["text", "json"], _where(help="Log lines of text, or JSON objects, one per line, to stderr.")
     ] = "text",
@@ -229,6 +236,7 @@ def serve(
         access_log=access_log,
         log_format=log_format,
         watch=read_watch_config(watch_config),
+        prices=read_price_list(prices),
         metrics_token=None if metrics_token_file is None else token_in(expanded(metrics_token_file)),
     )
     try:

@@ -47,7 +47,7 @@ def test_other_users_cannot_read_the_database(tmp_path: Path) -> None:
 # ---- versions ---------------------------------------------------------------------------------------------
 
 
-ANNOTATIONS = ("job_annotations", "job_stars", "saved_views")
+ANNOTATIONS = ("job_annotations", "job_prices", "job_stars", "saved_views")
 
 
 def as_the_first_build_left_it(path: Path) -> None:

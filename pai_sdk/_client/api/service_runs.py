@@ -199,6 +199,8 @@ def _brief(row: Mapping[str, Any], tags: Sequence[str]) -> RunBrief:
         instance_count=row.get("instance_count"),
         cause=row.get("cause", ""),
         sub_status=row.get("sub_status", ""),
+        cost=row.get("cost"),
+        currency=row.get("currency", ""),
         annotations=RunAnnotations(tuple(row.get("tags", ())), row.get("note", ""), row.get("archived", False)),
     )
 

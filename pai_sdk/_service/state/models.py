@@ -221,6 +221,16 @@ class JobAnnotation(Base):
     archived: Mapped[bool]
 
 
+class JobPrice(Base):
+    """The price of all instances of a job per hour, as it was when the job started."""
+
+    __tablename__ = "job_prices"
+
+    job_id: Mapped[str] = mapped_column(ForeignKey("jobs.id", ondelete="CASCADE"), primary_key=True)
+    per_hour: Mapped[float]
+    currency: Mapped[str]
+
+
 class JobStar(Base):
     """A star that a user has put on a job; `user` as the owner in jobs."""
 

@@ -28,7 +28,10 @@ logger = logging.getLogger(__name__)
 
 _LOCK_S = 0.05  # a pass skips a run that a query reads for longer than this
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
-_FIELDS_OF_JOB = ("owner", "started_at", "instance_type", "instance_count", "cause", "sub_status", "annotations")
+_FIELDS_OF_JOB = (
+    *("owner", "started_at", "instance_type", "instance_count", "cause", "sub_status", "annotations"),
+    *("cost", "currency"),
+)
 _START_TIME = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
 
 

@@ -12,6 +12,7 @@ value, or one word that the id or the name must contain.
 | `created`, `started`, `updated`, `ended` | `2026-11-22`, `2026-11-22T09:30`, or `-2h`: two hours ago (as below) |
 | `damaged`, `nan`, `inf` | the number of damaged ranges, of NaN values, of infinite values |
 | `instance_count` | the number of instances of the job |
+| `cost` | what the instances of the job have cost, if a run has such a price; else a metric of this name |
 | `duration` | seconds, or `90m` (s, m, h, d, w) |
 | `tags`, `note`, `archived`, `starred_by` | text, of a job on a service; it may have several tags |
 | `hparams.NAME`, `labels.NAME` | numbers are compared as numbers |
@@ -43,10 +44,10 @@ from pai_sdk.errors import InvalidInputError, Problem
 _STRING_KEYS = ("id", "name", "uri", "status", "error", "owner", "instance_type", "cause", "sub_status")
 _TIME_KEYS = ("created", "started", "updated", "ended")
 _COUNT_KEYS = ("damaged", "nan", "inf", "instance_count")
-_DURATION = "duration"
+_DURATION, _COST = "duration", "cost"
 _ANNOTATION = "annotation"
 _ANNOTATION_KEYS = ("tags", "note", "archived", "starred_by")
-PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS, _DURATION, *_ANNOTATION_KEYS)
+PLAIN_KEYS = (*_STRING_KEYS, *_TIME_KEYS, *_COUNT_KEYS, _DURATION, _COST, *_ANNOTATION_KEYS)
 """The keys that every run has."""
 
 _GROUPS = ("hparams", "labels", "metrics")
@@ -88,7 +89,7 @@ def metric_value(brief: RunBrief, name: str) -> float | None:
 class RunKey:
     """The key of a condition or of a sort order."""
 
-    group: str  # `text`, `time`, `count`, `duration`, `annotation`, `hparams`, `labels` or `metrics`
+    group: str  # `text`, `time`, `count`, `duration`, `cost`, `annotation`, `hparams`, `labels` or `metrics`
     name: str
 
     def value(self, brief: RunBrief) -> Any:
@@ -145,6 +146,9 @@ def parse_key(text: str, briefs: Collection[RunBrief] = ()) -> RunKey:
     for group, names in groups_of_names:
         if text in names:
             return RunKey(group, text)
+    # Metrics of this name are more common than prices.
+    if text == _COST and any(brief.cost is not None for brief in briefs):
+        return RunKey(_COST, _COST)
     group, dot, name = text.partition(".")
     if dot and group in _GROUPS and name:
         return RunKey(group, name)

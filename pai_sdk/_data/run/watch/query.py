@@ -19,7 +19,7 @@ from pai_sdk._data.run.watch.snapshot import Snapshot
 from pai_sdk.errors import InvalidInputError, Problem
 
 _MAX_RUNS = 100_000
-_SORTED_BY = ("id", "name", "created", "started", "updated", "status", "owner", "duration")
+_SORTED_BY = ("id", "name", "created", "started", "updated", "status", "owner", "duration", "cost")
 
 
 @dataclass(frozen=True)

@@ -49,6 +49,8 @@ class RunRecord:
         cause: of a failure, in one line.
         sub_status: the code of the reason of a status that is not the last one, such as a wait.
         annotations: its tags, note and stars on a service.
+        cost: of its instances so far; None where no price is known.
+        currency: of the cost.
 
     Example:
         >>> RunRecord("train-x7k2", status="Running", hparams={"lr": "0.1"}).hparams["lr"]
@@ -70,6 +72,8 @@ class RunRecord:
     cause: str = ""
     sub_status: str = ""
     annotations: RunAnnotations = NOT_ANNOTATED
+    cost: float | None = None
+    currency: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
@@ -103,6 +107,8 @@ class RunBrief:
         cause: of a failure, in one line.
         sub_status: the code of the reason of a status that is not the last one, such as a wait.
         annotations: its tags, note and stars on a service.
+        cost: of its instances so far; None where no price is known.
+        currency: of the cost.
     """
 
     id: str
@@ -126,6 +132,8 @@ class RunBrief:
     cause: str = ""
     sub_status: str = ""
     annotations: RunAnnotations = NOT_ANNOTATED
+    cost: float | None = None
+    currency: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))

@@ -50,6 +50,8 @@ class Jobs:
         self.finish_times = FinishTimes()  # since the service started
         # Called after the commit of a new status: a listener never learns of a status that is rolled back.
         self.on_status: Callable[[Job], None] = lambda job: None
+        # Called in the transaction in which an attempt starts to run.
+        self.record_start: Callable[[Session, Job], None] = lambda session, job: None
         # Called in the transaction that ends a job, and after its commit.
         self.record_finish: Callable[[Session, Job], None] = lambda session, job: None
         self.on_finish: Callable[[], object] = lambda: None
@@ -171,6 +173,7 @@ class Jobs:
             # `_enter` has set both times to now; the executor may know the exact ones.
             if status == JobStatus.RUNNING:
                 job.started_at = started_at or job.started_at
+                self.record_start(session, job)
             if status.is_terminal:
                 job.ended_at = ended_at or job.ended_at
                 job.cause = cause

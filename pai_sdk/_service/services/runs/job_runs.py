@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakSet
@@ -22,6 +24,7 @@ from pai_sdk._service.identity.visibility import visible_jobs
 from pai_sdk._service.oss.bucket_store import BucketStore
 from pai_sdk._service.oss.store import ObjectStore
 from pai_sdk._service.services.jobs.annotations import annotation_rows, stars
+from pai_sdk._service.services.jobs.details.costs import JobCost, cost_of, price_rows
 from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.waiting import QueueReader, queue_positions
@@ -31,7 +34,7 @@ from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
 from pai_sdk._service.services.runs.source import RunMark, checkpoint_marks, folders_in
 from pai_sdk._service.settings import ServiceSettings
 from pai_sdk._service.state.folder import DataFolder
-from pai_sdk._service.state.models import Event, Job, JobAnnotation
+from pai_sdk._service.state.models import Event, Job, JobAnnotation, JobPrice
 from pai_sdk._wire.pai.status import JobStatus
 from pai_sdk._wire.requests import instance_type_of, output_uris
 
@@ -84,6 +87,8 @@ class JobRuns:
         # The version, the stars and the last record of each job; used by the manager's thread only, hence without
         # the lock.
         self._cached_records: dict[str, tuple[_Version, RunRecord]] = {}
+        self._growing_costs: dict[str, JobCost] = {}
+        self._costs_at = 0.0
 
     @property
     def manager(self) -> RunManager:
@@ -198,6 +203,7 @@ class JobRuns:
 
     def _records(self) -> list[RunRecord]:
         """Returns the record of each run; reads only the jobs whose version has changed."""
+        self._update_costs()
         visible = select(Job.id, Job.version).where(visible_jobs(self._principal))
         with self._jobs.database.read() as session:
             # Stars do not change the version. The manager of administrators is shared: it has all stars.
@@ -206,20 +212,38 @@ class JobRuns:
             changed = [run_id for run_id, version in versions.items() if self._version_of(run_id) != version]
             for start in range(0, len(changed), _JOBS_PER_QUERY):
                 batch = changed[start : start + _JOBS_PER_QUERY]
-                annotations = annotation_rows(session, batch)
+                annotations, prices = annotation_rows(session, batch), price_rows(session, batch)
                 for job in session.scalars(select(Job).where(Job.id.in_(batch))):
                     starred_by = versions[job.id][1]
-                    record = self._record(job, annotations.get(job.id), starred_by)
+                    record = self._record(job, annotations.get(job.id), starred_by, prices.get(job.id))
                     self._cached_records[job.id] = ((job.version, starred_by), record)
         self._cached_records = {
             run_id: entry for run_id, entry in self._cached_records.items() if run_id in versions
         }
         return [record for _, record in self._cached_records.values()]
 
+    def _update_costs(self) -> None:
+        """Updates the costs of running jobs, all at the same times: pages read their lists again after each."""
+        now = time.time() // self.pace.cost_s * self.pace.cost_s
+        if now == self._costs_at:
+            return
+        self._costs_at = now
+        records = self._cached_records
+        self._growing_costs = {run_id: cost for run_id, cost in self._growing_costs.items() if run_id in records}
+        for run_id, cost in self._growing_costs.items():
+            version, record = records[run_id]
+            records[run_id] = version, replace(record, cost=cost.at(now))
+
     def _version_of(self, run_id: str) -> _Version | None:
         return self._cached_records[run_id][0] if run_id in self._cached_records else None
 
-    def _record(self, job: Job, annotations: JobAnnotation | None, starred_by: tuple[str, ...]) -> RunRecord:
+    def _record(
+        self, job: Job, annotations: JobAnnotation | None, starred_by: tuple[str, ...], price: JobPrice | None
+    ) -> RunRecord:
+        cost = None if price is None else cost_of(job, price)
+        self._growing_costs.pop(job.id, None)
+        if cost is not None and cost.since is not None:
+            self._growing_costs[job.id] = cost
         local = Path(RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard)
         # A job that has not started has no files: this avoids scans of the folders of thousands of queued jobs.
         has_files = job.started_at is not None
@@ -240,6 +264,8 @@ class JobRuns:
             cause=_cause(job),
             sub_status="" if JobStatus(job.status).is_terminal else job.reason_code or "",
             annotations=_annotations(annotations, starred_by),
+            cost=None if cost is None else cost.at(time.time()),
+            currency="" if cost is None else cost.currency,
         )
 
     def _job(self, run_id: str) -> Job:

@@ -22,11 +22,13 @@ _TAG_FIELDS: dict[str, Callable[[TagSummary], float | None]] = {
     "nan": lambda summary: summary.nan_count + summary.inf_count,
 }
 _COUNTS = ("step", "count", "nan")
+_COST = "cost"
 _RUN_FIELDS = (
     *("uri", "status", "name", "created_at", "started_at", "updated_at", "ended_at", "labels"),
     *("hparams", "damaged", "is_loading", "error"),
-    *("owner", "instance_type", "instance_count", "cause", "sub_status"),
+    *("owner", "instance_type", "instance_count", "cause", "sub_status", _COST, "currency"),
 )
+_EMPTY: tuple[object, ...] = (None, "", 0, {})
 STAR = "star"
 ANNOTATIONS = (STAR, "tags", "note", "archived")
 """The fields of a row that users change."""
@@ -47,8 +49,10 @@ def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch
     """Returns a run as an object with the requested fields, without empty ones and without the star."""
     row: dict[str, Any] = {"id": brief.id, "v": f"{epoch}.{brief.version}"}
     for name in fields:
-        if name in _RUN_FIELDS and (value := getattr(brief, name)) not in (None, "", 0, {}):
+        if name in _RUN_FIELDS and (value := getattr(brief, name)) not in _EMPTY:
             row[name] = plain(value)
+    if brief.cost == 0 and _COST in fields:  # 0 is a cost
+        row[_COST] = 0
     if brief.annotations is not NOT_ANNOTATED:
         row |= {name: value for name, value in _annotations(brief.annotations).items() if name in fields and value}
     if MEDIA in fields and (media := _media_of(brief)):

@@ -27,7 +27,8 @@ export interface Run {
   instance_type?: string;
   instance_count?: number;
   cause?: string; // of a failure, in one line
-  cost?: number;
+  cost?: number; // so far
+  currency?: string;
   sub_status?: string; // why it waits
   waits_for?: string; // comes with the place
   star?: boolean;
@@ -62,7 +63,7 @@ const PAINT_MS = 50; // the rest is asked for after the first rows were drawn
 const MOST_RUNS = 10_000; // that the service sends
 const PAUSE_MS = 500;
 const FIELDS =
-  "status,name,created_at,started_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan,queue_place,owner,instance_type,instance_count,cause,sub_status,star,tags,note,archived";
+  "status,name,created_at,started_at,updated_at,ended_at,labels,hparams,damaged,is_loading,error,last,min,max,nan,queue_place,owner,instance_type,instance_count,cause,sub_status,cost,currency,star,tags,note,archived";
 
 export const filter = field("q");
 export const sort = field("sort", "-created");

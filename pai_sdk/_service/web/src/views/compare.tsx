@@ -101,7 +101,7 @@ function rowsOf(columns: readonly Compared[]): Row[] {
     [t("Status")]: ({ run }) => run.status,
     [t("Cause")]: ({ run, job }) => run.cause ?? job?.failure?.cause,
     [t("Duration")]: ({ run }) => spanOf(run as unknown as Run),
-    [t("Cost")]: ({ run }) => (run.cost === undefined ? "" : String(run.cost)),
+    [t("Cost")]: ({ run }) => [run.cost, run.currency].join(" ").trim(),
     [t("Owner")]: ({ run }) => run.owner,
     [t("Instances")]: ({ run }) => run.instance_type && `${run.instance_type}${(run.instance_count ?? 1) > 1 ? ` × ${run.instance_count}` : ""}`,
     [t("Image")]: ({ job }) => job?.summary.image,

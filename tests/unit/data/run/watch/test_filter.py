@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -115,6 +117,23 @@ BRIEF = RunBrief(
 )
 def test_conditions_that_hold(text: str) -> None:
     assert parse_filter(text).matches(BRIEF)
+
+
+def test_cost_is_that_of_jobs_if_one_has_it_and_otherwise_a_metric() -> None:
+    metric_only = RunBrief("a", tags={"cost": metric(0.25, 0.2, 1.5)})
+    priced = replace(metric_only, id="b", cost=12.0)
+    free = RunBrief("c", cost=0.0)
+    matches = partial(_ids_that_match, [metric_only, priced, free])
+    assert matches("cost>1") == ["b"]
+    assert matches("cost<1") == ["c"]
+    assert matches("metrics.cost<1") == ["a", "b"]
+    assert _ids_that_match([metric_only], "cost<1") == ["a"]
+    with pytest.raises(InvalidInputError):
+        matches("cost~1")
+
+
+def _ids_that_match(briefs: list[RunBrief], text: str) -> list[str]:
+    return [brief.id for brief in briefs if parse_filter(text, briefs=briefs).matches(brief)]
 
 
 @pytest.mark.parametrize(

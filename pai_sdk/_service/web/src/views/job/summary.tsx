@@ -31,7 +31,7 @@ export function Summary({ run, job }: { run: RunDetail; job: JobDetail }) {
       <Fact name={t("Outputs")} isWide>{channels(outputs)}</Fact>
       <Fact name={t("Owner")}>{job.owner}</Fact>
       <Fact name={t("Workspace")}>{workspace}</Fact>
-      <Fact name={t("Cost")}>{run.cost ? number(run.cost, 4) : ""}</Fact>
+      <Fact name={t("Cost")}>{run.cost !== undefined && `${run.cost < 1 ? number(run.cost, 4) : run.cost.toFixed(2)} ${run.currency ?? ""}`}</Fact>
       <Fact name={t("Priority")}>{priority || ""}</Fact>
       <Fact name={t("Limit")}>{max_runtime_s ? duration(max_runtime_s) : ""}</Fact>
       <Fact name={t("Created")}>{moment(job.created_at)}</Fact>

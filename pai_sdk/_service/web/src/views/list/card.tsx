@@ -11,6 +11,7 @@ const METRICS = 2; // that a card has room for
 /** What stands below the name; `columns` are those of the list. */
 export function Card({ run, columns, head }: { run: Row; columns: readonly Column[]; head: ComponentChildren }) {
   const duration = columns.find(({ key }) => key === "duration");
+  const cost = columns.filter(({ key, text }) => key === "cost" && text(run) !== "");
   const owner = columns.some(({ key }) => key === "owner") && run.owner;
   const metrics = columns.filter(({ key, text }) => key.startsWith("metrics.") && text(run) !== "").slice(0, METRICS);
   const others = columns.filter(({ key, text }) => /^(hparams\.|labels\.|tags$)/.test(key) && text(run) !== "").slice(0, METRICS - metrics.length);
@@ -26,7 +27,7 @@ export function Card({ run, columns, head }: { run: Row; columns: readonly Colum
       <div class="card-line" title={run.cause}>
         {run.cause
           ? <span class="bad">{run.cause}</span>
-          : [...metrics, ...others].map((column) => <span key={column.key}><span class="soft">{column.title}</span> <Value column={column} run={run} /></span>)}
+          : [...metrics, ...others, ...cost].map((column) => <span key={column.key}><span class="soft">{column.title}</span> <Value column={column} run={run} /></span>)}
       </div>
     </>
   );

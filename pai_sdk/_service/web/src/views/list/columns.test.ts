@@ -60,6 +60,10 @@ test("columns of a job are there if a job has the value, and owners if there are
   assert.deepEqual(usualKeys(jobs(failed, { id: "b", owner: "bob", cost: 1.5 })), ["cause", "duration", "owner", "cost", "instance_type"]);
   const row = (key: string): string => columnOf(key, jobs(failed)).text(failed as never);
   assert.deepEqual([row("duration"), row("instance_type"), row("cost")], ["1 min 0 s", "ecs.gn7i × 2", ""]);
+  const cost = (...currencies: (string | undefined)[]): string => columnOf("cost", jobs(...currencies.map((currency) => ({ cost: 1, currency })))).title;
+  const costs = (...all: (number | undefined)[]): string[] => all.map((cost) => columnOf("cost", jobs(...all.map((each) => ({ cost: each })))).text({ cost } as never));
+  assert.deepEqual([costs(0.0125, undefined, 0), costs(12.3456, 0.5)], [["0.0125", "", "0.0000"], ["12.35", "0.50"]]);
+  assert.deepEqual([cost(undefined), cost("CNY", "CNY"), cost("CNY", "EUR")], ["Cost", "Cost (CNY)", "Cost"]);
 });
 
 test("numbers have the same decimals, and their exact value", () => {

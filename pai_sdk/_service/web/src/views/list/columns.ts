@@ -118,7 +118,11 @@ function addTo(values: Values, name: string, value: string): void {
 export function columnOf(key: string, list: RunList): Column {
   const { runs } = list;
   const [group, name] = splitKey(key);
-  if (key === "cost") return numbers({ key, title: titleOf(key) }, runs, (run) => run.cost);
+  if (key === "cost") {
+    const [currency, ...others] = new Set(runs.flatMap((run) => run.currency ?? []));
+    const column = numbers({ key, title: currency && others.length === 0 ? `${titleOf(key)} (${currency})` : titleOf(key) }, runs, (run) => run.cost);
+    return runs.some(({ cost = 0 }) => cost >= 1) ? { ...column, text: ({ cost }) => cost?.toFixed(2) ?? "" } : column;
+  }
   if (Object.hasOwn(JOB, key)) return { key, title: titleOf(key), isNumber: key === "duration", text: JOB[key] as Column["text"] };
   if (group === "hparams") {
     const values = runs.map((run) => run.hparams?.[name]);

@@ -146,7 +146,8 @@ function rowOf(group: Group, all: readonly Run[]): Row {
   const [starts, ends, costs] = [of("started_at"), of("ended_at"), of("cost")];
   if (starts.length > 0) row.started_at = Math.min(...starts);
   if (!isActive && ends.length > 0) row.ended_at = Math.max(...ends);
-  if (costs.length > 0) row.cost = costs.reduce((one, other) => one + other);
+  const currencies = new Set(all.flatMap(({ cost, currency }) => (cost === undefined ? [] : [currency])));
+  if (currencies.size === 1) Object.assign(row, { cost: Number(costs.reduce((one, other) => one + other).toFixed(4)), currency: [...currencies][0] });
   return row;
 }
 
