@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -24,9 +24,9 @@ pytestmark = [
 ]
 
 
-def _job(name: str, type_: str, count: int = 1, **labels: str) -> dict[str, Any]:
+def _job(name: str, type_: str, count: int = 1, labels: Mapping[str, str] | None = None) -> dict[str, Any]:
     compute = {"EcsSpec": type_, "EcsCount": count}
-    rows = [{"Key": key, "Value": value} for key, value in labels.items()]
+    rows = [{"Key": key, "Value": value} for key, value in (labels or {}).items()]
     return job_body(TrainingJobName=name, ComputeResource=compute, Labels=rows)
 
 
@@ -37,7 +37,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     executor.begun_before_s = 36_000.0
     prices = PriceList("CNY", {"ecs.small": 2.0, "ecs.large": 5.0})
     with running_service(tmp_path_factory.mktemp("costs") / "data", executor, prices=prices) as client:
-        jobs = [_job(f"trial-{number}", "ecs.small", **{STUDY_LABEL: "digits"}) for number in range(3)]
+        jobs = [_job(f"trial-{number}", "ecs.small", labels={STUDY_LABEL: "digits"}) for number in range(3)]
         jobs += [_job("large", "ecs.large", 2), _job("unpriced", "ecs.other")]
         for job_id in [client.create(job) for job in jobs]:
             client.until(job_id, "Running")

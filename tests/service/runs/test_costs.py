@@ -163,7 +163,7 @@ def test_resources_that_the_list_has_no_price_of(
 
 
 def test_each_role_has_its_own_price_and_spot_terms() -> None:
-    roles = [
+    roles: list[dict[str, Any]] = [
         {"Name": "PS", "Count": 2},
         {"Name": "Worker", "Count": 3, "EcsSpec": "ecs.b"},
         {"Name": "Evaluator", "InstanceSpec": {"CPU": "4"}},
