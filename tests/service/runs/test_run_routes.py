@@ -264,12 +264,19 @@ def test_an_ended_run_is_read_from_where_it_was_published(tmp_path: Path) -> Non
         checkpoint = root / "ml" / "output" / "checkpoints" / "7"
         checkpoint.mkdir(parents=True)
         (checkpoint / "_COMPLETE").write_text('{"files": {}}')
+        until(lambda: points(client, run_id, "loss")["values"] == LOSS)
+        assert "uri" not in client.get("/runs")["runs"][0]
+        assert "uri" not in client.get(f"/runs/{run_id}")
+        folder = str(client.info.data_dir)
+        assert folder not in client.call("GET", "/runs").text + client.call("GET", f"/runs/{run_id}").text
+        assert client.get("/runs", filter=f"uri~{client.info.data_dir.name}")["total"] == 0
         executor.succeed(root)
         client.until(run_id, "Succeed")
         assert points(client, run_id, "loss")["values"] == LOSS
     shutil.rmtree(root / "ml" / "output", ignore_errors=True)
     with running_service(tmp_path / "data", executor) as client:
         assert points(client, run_id, "loss")["values"] == LOSS
+        assert client.get(f"/runs/{run_id}")["uri"] == "oss://pai-local/out/tensorboard"
         marks = client.get(f"/runs/{run_id}/events")["events"]
         assert [mark["step"] for mark in marks if mark["kind"] == "checkpoint"] == [7]
 

@@ -85,7 +85,7 @@ class RunBrief:
 
     Attributes:
         id: the path of its folder below the prefix, or the id of its job.
-        uri: its folder of event files, or the parent of that folder.
+        uri: its folder of event files, or the parent of that folder; empty where only a service can read them.
         status: of its job. A run without a record has the final status of its `ReportSession`.
             Before that it is `Running` while its files grow, else `Unknown`; when it cannot be read, `Failed`.
         name: of its job, or else the path of its folder below the prefix. Two runs may have equal names.

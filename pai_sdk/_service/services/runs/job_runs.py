@@ -29,6 +29,7 @@ from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.jobs.log_reader import JobLogReader
 from pai_sdk._service.services.jobs.queueing.waiting import QueueReader, queue_positions
 from pai_sdk._service.services.runs.dlc_rows import dlc_labels, hyperparameters_of
+from pai_sdk._service.services.runs.list_responses import SERVICE_FOLDER
 from pai_sdk._service.services.runs.on_demand_manager import OnDemandManager
 from pai_sdk._service.services.runs.responses import ResponseCache, RowCache
 from pai_sdk._service.services.runs.source import RunMark, checkpoint_marks, folders_in
@@ -199,7 +200,10 @@ class JobRuns:
         """Opens the folder of a record: the local one, or the published one."""
         if uri.startswith("oss://"):
             return BucketStore(self._store, OssUri.parse(uri))
-        return LocalStore(uri, links="inside")  # a job can put any link into its folder
+        # A job can put any link into its folder.
+        store = LocalStore(self._event_folder(uri.removeprefix(SERVICE_FOLDER)), links="inside")
+        store.uri = f"{uri}/"  # users see URIs in rows, filters and errors, hence no path of this machine
+        return store
 
     def _records(self) -> list[RunRecord]:
         """Returns the record of each run; reads only the jobs whose version has changed."""
@@ -244,10 +248,9 @@ class JobRuns:
         self._growing_costs.pop(job.id, None)
         if cost is not None and cost.since is not None:
             self._growing_costs[job.id] = cost
-        local = Path(RunLayout(str(self._sandbox(job.id).ml / "output")).tensorboard)
         # A job that has not started has no files: this avoids scans of the folders of thousands of queued jobs.
         has_files = job.started_at is not None
-        is_published = has_files and JobStatus(job.status).is_terminal and not local.is_dir()
+        is_published = has_files and JobStatus(job.status).is_terminal and not self._event_folder(job.id).is_dir()
         return RunRecord(
             job.id,
             status=job.status,
@@ -256,7 +259,9 @@ class JobRuns:
             hparams=hyperparameters_of(job),
             created_at=job.created_at,
             ended_at=job.ended_at,
-            uri=((_published(job, "tensorboard") if is_published else None) or str(local)) if has_files else "",
+            uri=((_published(job, "tensorboard") if is_published else None) or f"{SERVICE_FOLDER}{job.id}")
+            if has_files
+            else "",
             owner=job.owner,
             started_at=job.started_at,
             instance_type=instance_type_of(job.request),
@@ -271,6 +276,9 @@ class JobRuns:
     def _job(self, run_id: str) -> Job:
         self._jobs.require_visible(run_id, self._principal)
         return self._jobs.get(run_id)
+
+    def _event_folder(self, job_id: str) -> Path:
+        return Path(RunLayout(str(self._sandbox(job_id).ml / "output")).tensorboard)
 
     def _sandbox(self, job_id: str) -> Sandbox:
         return Sandbox(self._folder.job_dir(job_id))

@@ -33,6 +33,9 @@ STAR = "star"
 ANNOTATIONS = (STAR, "tags", "note", "archived")
 """The fields of a row that users change."""
 
+SERVICE_FOLDER = "job://"
+"""The scheme of folders that only the service can read; rows do not have their URIs."""
+
 QUEUE_POSITION = "queue_place"
 WAITS_FOR = "waits_for"  # comes with the position
 MEDIA = "media"
@@ -53,6 +56,8 @@ def brief_row(brief: RunBrief, tags: Sequence[str], fields: Sequence[str], epoch
             row[name] = plain(value)
     if brief.cost == 0 and _COST in fields:  # 0 is a cost
         row[_COST] = 0
+    if brief.uri.startswith(SERVICE_FOLDER):
+        row.pop("uri", None)
     if brief.annotations is not NOT_ANNOTATED:
         row |= {name: value for name, value in _annotations(brief.annotations).items() if name in fields and value}
     if MEDIA in fields and (media := _media_of(brief)):
