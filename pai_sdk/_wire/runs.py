@@ -281,9 +281,10 @@ class FileEntry(ExtensionBody):
 
 
 class FileList(ExtensionBody):
-    """A folder of the files of a run."""
+    """A folder of the files of a run; `uri` is where it is published in OSS."""
 
     path: str
+    uri: str | None = None
     entries: list[FileEntry]
     truncated: bool
 

@@ -64,6 +64,9 @@ def test_folders_have_the_size_of_their_files(client: Client) -> None:
     assert (top["model"]["size_bytes"], top["model"]["is_folder"]) == (15, True)
     (deep,) = client.get(f"/runs/{job_id}/files?path=model")["entries"]
     assert (deep["size_bytes"], deep.get("is_partial")) == (15, None)
+    assert "uri" not in client.get(
+        f"/runs/{job_id}/files?path=model"
+    )  # the folder is on the service's machine only
 
 
 def test_a_folder_with_too_many_files_has_a_lower_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +222,7 @@ def test_objects_whose_names_are_no_paths_are_left_out_of_an_archive(client: Cli
     for key in ("a.txt", "b//c.txt", "../up.txt", "b/../../up.txt"):
         client.bucket().put_object(f"odd/{key}", b"content")
     shutil.rmtree(client.info.data_dir / "jobs" / job_id / "ml" / "output", ignore_errors=True)
+    assert client.get(f"/runs/{job_id}/files?path=model")["uri"] == uri
     archive = archive_of(download(client, job_id, path="model", kind="folder"))
     assert archive.namelist() == ["model/a.txt", "NOT-IN-THIS-ARCHIVE.txt"]
     assert archive.read("NOT-IN-THIS-ARCHIVE.txt").count(b"\n") == 2

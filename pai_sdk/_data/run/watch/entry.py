@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -14,7 +15,7 @@ from pai_sdk._data.run.events.reader import Entry, ImageEntry, RunReader
 from pai_sdk._data.run.events.run_files import RunEnd
 from pai_sdk._data.run.events.series import Series
 from pai_sdk._data.run.watch.names import folder_of
-from pai_sdk._data.run.watch.records import RunBrief, RunRecord
+from pai_sdk._data.run.watch.records import RunBrief, RunOfJob, RunRecord
 from pai_sdk._data.run.watch.scan import LIVE_S
 from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
@@ -28,10 +29,7 @@ logger = logging.getLogger(__name__)
 
 _LOCK_S = 0.05  # a pass skips a run that a query reads for longer than this
 _FIRST_PAUSE_S, _MAX_PAUSE_S = 1.0, 60.0
-_FIELDS_OF_JOB = (
-    *("owner", "started_at", "instance_type", "instance_count", "cause", "sub_status", "annotations"),
-    *("cost", "currency"),
-)
+_FIELDS_OF_JOB = [field.name for field in fields(RunOfJob) if field.kw_only]
 _START_TIME = re.compile(r"(?:tfevents|summary)\.([0-9]{9,11})(?:\.|$|_)")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pai_sdk._wire.pai.hyperparameters import mask_hyperparameters
@@ -29,7 +29,24 @@ NOT_ANNOTATED = RunAnnotations()
 
 
 @dataclass(frozen=True)
-class RunRecord:
+class RunOfJob:
+    """A run with the properties that only its job has; `RunRecord` and `RunBrief` describe them."""
+
+    id: str
+    _: KW_ONLY
+    owner: str = ""
+    started_at: float | None = None
+    instance_type: str = ""
+    instance_count: int | None = None
+    cause: str = ""
+    sub_status: str = ""
+    annotations: RunAnnotations = NOT_ANNOTATED
+    cost: float | None = None
+    currency: str = ""
+
+
+@dataclass(frozen=True)
+class RunRecord(RunOfJob):
     """Properties of a run from outside its event files, such as from the table of jobs of a service.
 
     Attributes:
@@ -57,7 +74,6 @@ class RunRecord:
         '0.1'
     """
 
-    id: str
     status: str = ""
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -65,22 +81,13 @@ class RunRecord:
     created_at: float | None = None
     ended_at: float | None = None
     uri: str = ""
-    owner: str = ""
-    started_at: float | None = None
-    instance_type: str = ""
-    instance_count: int | None = None
-    cause: str = ""
-    sub_status: str = ""
-    annotations: RunAnnotations = NOT_ANNOTATED
-    cost: float | None = None
-    currency: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))
 
 
 @dataclass(frozen=True)
-class RunBrief:
+class RunBrief(RunOfJob):
     """The entry of a run in a list of runs; it is in memory for every run.
 
     Attributes:
@@ -111,7 +118,6 @@ class RunBrief:
         currency: of the cost.
     """
 
-    id: str
     uri: str = ""
     status: str = "Unknown"
     name: str = ""
@@ -125,15 +131,6 @@ class RunBrief:
     is_loading: bool = False
     error: str = ""
     version: int = 0
-    owner: str = ""
-    started_at: float | None = None
-    instance_type: str = ""
-    instance_count: int | None = None
-    cause: str = ""
-    sub_status: str = ""
-    annotations: RunAnnotations = NOT_ANNOTATED
-    cost: float | None = None
-    currency: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hparams", mask_hyperparameters(self.hparams))

@@ -58,7 +58,10 @@ def list_files_of_run(
     store, within_store = store_of(stores, folder)
     entries, is_truncated = list_entries(store, within_store, work)
     # No model: the name of a file on a disk can be invalid Unicode.
-    return json_response({"path": folder, "entries": entries, "truncated": is_truncated}, LIVE)
+    body = {"path": folder, "entries": entries, "truncated": is_truncated}
+    if store.uri.startswith("oss://"):  # other programs can read it there
+        body["uri"] = store.uri + within_store
+    return json_response(body, LIVE)
 
 
 @router.get(

@@ -30,6 +30,7 @@ export function Files({ id }: { id: string }) {
     await download(id, { kind, path: from }).catch((error: unknown) => setRefused(wordsOf(error)));
   };
   const base = files.value?.uri?.replace(/\/+$/, "");
+  const uri = base && shown ? `${base}/${shown}` : base;
   const entries = files.value?.entries ?? [];
   const canPack = entries.length > 0 && (folder !== "" || about.value?.kind === "folder");
   const place = folder ? `${folder}/${shown}` : shown;
@@ -38,7 +39,7 @@ export function Files({ id }: { id: string }) {
       <div class="job-bar">
         <Breadcrumb folder={folder} file={shown} />
         <span class="buttons">
-          {base && <button class="plain" aria-live="polite" onClick={() => copy(base)}>{isCopied ? t("Copied") : t("Copy the URI")}</button>}
+          {uri && <button class="plain" aria-live="polite" onClick={() => copy(uri)}>{isCopied ? t("Copied") : t("Copy the URI")}</button>}
           {shown && <button onClick={() => void save("file", place)}>{t("Download")}</button>}
           {!shown && canPack && <button onClick={() => void save("folder", folder)}>{t("Download as ZIP")}</button>}
         </span>

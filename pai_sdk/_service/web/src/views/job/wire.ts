@@ -17,7 +17,6 @@ export interface Tag {
 export interface RunDetail extends Omit<Run, "tags"> {
   tags: Tag[];
   parts?: string[]; // of `log`, `files`, `trace` those that are not empty
-  uri?: string;
 }
 
 export interface Failure {
