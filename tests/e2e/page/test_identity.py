@@ -133,7 +133,7 @@ def test_jobs_of_others_are_left_out_of_a_deletion(
     with _signed_in(browser, mia, f"only={mine},{jobs['li']}") as watched:
         page = watched.page
         picked = page.locator(".picked")
-        expect(picked).to_contain_text("1 belong to others")
+        expect(picked).to_contain_text("1 belongs to others")
         picked.get_by_role("button", name="Delete…").click()
         expect(page.get_by_role("dialog").get_by_role("listitem")).to_have_text(["to-be-deleted"])
         page.get_by_role("dialog").get_by_role("button", name="Delete 1 job").click()
