@@ -19,6 +19,7 @@ from pai_sdk import Estimator, Session, TrainingJob
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.web.ui_app import UiServer, UiSettings
+from tests.service.services import Client, session_on
 from tests.support.browser import AXE, WatchedPage, open_page, why_no_browser
 from tests.support.service_process import wait_until_gone
 from tests.support.training_runs import write_trials
@@ -85,9 +86,10 @@ def trainings(session: Session, tmp_path: Path) -> Trainings:
 
 @contextmanager
 def signed_in(
-    browser: Browser, session: Session, address: str = "", *, job: TrainingJob | None = None, **options: Any
+    browser: Browser, who: Session | Client, address: str = "", *, job: TrainingJob | None = None, **options: Any
 ) -> Iterator[WatchedPage]:
     """A page that was opened by a link, and then shows the address (`view=curves`)."""
+    session = who if isinstance(who, Session) else session_on(who.info)
     link = session.new_page_link(job.id if job is not None else None)
     with open_page(browser, origin_of(link), **options) as watched:
         watched.page.goto(link)

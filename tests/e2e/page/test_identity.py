@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
+from tests.e2e.test_page import signed_in
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body, running_service
-from tests.support.browser import WatchedPage, open_page, why_no_browser
+from tests.service.services import Client, job_body
+from tests.support.browser import why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -24,19 +23,8 @@ _PUBLIC = [{"Key": ACCESSIBILITY_LABEL, "Value": "PUBLIC"}]
 
 
 @pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("identity") / "data") as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def mia(operator: Client) -> Client:
-    return user(operator, "mia")
-
-
-@pytest.fixture(scope="module")
-def li(operator: Client) -> Client:
-    return user(operator, "li", "submit")
+def service_options() -> dict[str, Any]:
+    return {}  # jobs run
 
 
 @pytest.fixture(scope="module")
@@ -45,34 +33,26 @@ def boss(operator: Client) -> Client:
 
 
 @pytest.fixture(scope="module")
-def jobs(mia: Client, li: Client) -> dict[str, str]:
+def jobs(alice: Client, bob: Client) -> dict[str, str]:
     """A job of each of two users, which both can see, after its end."""
     found = {}
-    for name, client in (("mia", mia), ("li", li)):
+    for name, client in (("alice", alice), ("bob", bob)):
         found[name] = client.create(job_body("true", TrainingJobName=f"of-{name}", Labels=_PUBLIC))
         client.until(found[name])
     return found
 
 
 @pytest.fixture(scope="module")
-def refusals(mia: Client, jobs: dict[str, str]) -> int:
+def refusals(alice: Client, jobs: dict[str, str]) -> int:
     """More entries of the audit log than a page has."""
     for _ in range(101):
-        assert mia.call("DELETE", f"/runs/{jobs['li']}").status_code == 403
+        assert alice.call("DELETE", f"/runs/{jobs['bob']}").status_code == 403
     return 101
 
 
 def _link(client: Client) -> str:
     link: str = client.call("POST", "/pagelinks").json()["Url"]
     return link
-
-
-@contextmanager
-def _signed_in(browser: Browser, client: Client, state: str = "", **options: Any) -> Iterator[WatchedPage]:
-    with open_page(browser, client.info.endpoint, **options) as watched:
-        watched.page.goto(f"{_link(client)}&{state}")
-        expect(watched.page.locator(".connection")).to_have_text(re.compile("live|实时"))
-        yield watched
 
 
 def _open_menu(page: Page) -> Any:
@@ -82,22 +62,22 @@ def _open_menu(page: Page) -> Any:
 
 @pytest.mark.parametrize("is_phone", [False, True], ids=["desktop", "phone"])
 def test_the_head_says_who_is_signed_in(
-    browser: Browser, operator: Client, mia: Client, jobs: dict[str, str], is_phone: bool
+    browser: Browser, operator: Client, alice: Client, jobs: dict[str, str], is_phone: bool
 ) -> None:
     looks: dict[str, Any] = {"is_phone": is_phone, "is_checked": True}
-    with _signed_in(browser, mia, **looks) as watched:
+    with signed_in(browser, alice, **looks) as watched:
         menu = _open_menu(watched.page)
-        for text in ("mia", "may submit jobs", "local"):
+        for text in ("alice", "may submit jobs", "local"):
             expect(menu).to_contain_text(text)
         expect(menu.get_by_role("link", name="Administration")).to_have_count(0)
         assert watched.accessibility_faults() == []
         assert watched.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         menu.get_by_role("link", name="My jobs").click()
         expect(menu).to_be_hidden()
-        expect(watched.page.get_by_role("link", name="of-mia")).to_be_visible()
-        expect(watched.page.get_by_role("link", name="of-li")).to_have_count(0)
+        expect(watched.page.get_by_role("link", name="of-alice")).to_be_visible()
+        expect(watched.page.get_by_role("link", name="of-bob")).to_have_count(0)
         assert watched.faults == []
-    with _signed_in(browser, operator, **looks) as watched:
+    with signed_in(browser, operator, **looks) as watched:
         menu = _open_menu(watched.page)
         expect(menu).to_contain_text("key of the service")
         expect(menu).not_to_contain_text("Workspaces")
@@ -107,16 +87,15 @@ def test_the_head_says_who_is_signed_in(
 
 
 def test_only_what_a_user_may_do_is_offered(
-    browser: Browser, operator: Client, mia: Client, li: Client, boss: Client, jobs: dict[str, str]
+    browser: Browser, alice: Client, boss: Client, reader: Client, jobs: dict[str, str]
 ) -> None:
-    reader = user(operator, "eve", "read")
     for client, of, expected in (
-        (mia, "mia", ["Re-run …", "Delete"]),
-        (mia, "li", ["Re-run …"]),
-        (boss, "li", ["Re-run …", "Delete"]),
-        (reader, "li", []),
+        (alice, "alice", ["Re-run …", "Delete"]),
+        (alice, "bob", ["Re-run …"]),
+        (boss, "bob", ["Re-run …", "Delete"]),
+        (reader, "bob", []),
     ):
-        with _signed_in(browser, client, f"run={jobs[of]}") as watched:
+        with signed_in(browser, client, f"run={jobs[of]}") as watched:
             expect(watched.page.get_by_role("heading", level=1)).to_have_text(f"of-{of}")
             buttons = watched.page.locator(".job-title .buttons")
             expect(buttons.get_by_role("link", name="Compare request")).to_be_visible()
@@ -126,11 +105,11 @@ def test_only_what_a_user_may_do_is_offered(
 
 
 def test_jobs_of_others_are_left_out_of_a_deletion(
-    browser: Browser, mia: Client, li: Client, jobs: dict[str, str]
+    browser: Browser, alice: Client, bob: Client, jobs: dict[str, str]
 ) -> None:
-    mine = mia.create(job_body("true", TrainingJobName="to-be-deleted", Labels=_PUBLIC))
-    mia.until(mine)
-    with _signed_in(browser, mia, f"only={mine},{jobs['li']}") as watched:
+    mine = alice.create(job_body("true", TrainingJobName="to-be-deleted", Labels=_PUBLIC))
+    alice.until(mine)
+    with signed_in(browser, alice, f"only={mine},{jobs['bob']}") as watched:
         page = watched.page
         picked = page.locator(".picked")
         expect(picked).to_contain_text("1 belongs to others")
@@ -140,15 +119,15 @@ def test_jobs_of_others_are_left_out_of_a_deletion(
         expect(page.get_by_role("link", name="to-be-deleted")).to_have_count(0)
         expect(page.locator(".picked [role=alert]")).to_have_count(0)
         assert watched.faults == []
-    assert li.call("GET", f"/runs/{jobs['li']}/job").status_code == 200
+    assert bob.call("GET", f"/runs/{jobs['bob']}/job").status_code == 200
 
 
-def test_signing_out_ends_all_tabs(browser: Browser, mia: Client, li: Client) -> None:
-    with _signed_in(browser, mia) as watched:
+def test_signing_out_ends_all_tabs(browser: Browser, alice: Client, bob: Client) -> None:
+    with signed_in(browser, alice) as watched:
         page = watched.page
         other = page.context.new_page()
-        other.goto(f"{mia.info.endpoint}/ui/#q=status=Running")
-        expect(other.locator(".head .menu summary")).to_have_text("mia")
+        other.goto(f"{alice.info.endpoint}/ui/#q=status=Running")
+        expect(other.locator(".head .menu summary")).to_have_text("alice")
         _open_menu(page).get_by_role("button", name="Sign out").click()
         for tab in (page, other):
             expect(tab.get_by_role("heading", name="Sign in")).to_be_visible()
@@ -156,12 +135,12 @@ def test_signing_out_ends_all_tabs(browser: Browser, mia: Client, li: Client) ->
         page.reload()
         expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
         # Another user of this browser: all tabs are theirs.
-        page.goto(_link(li))
+        page.goto(_link(bob))
         for tab in (page, other):
-            expect(tab.locator(".head .menu summary")).to_have_text("li")
-        other.goto(_link(mia))
+            expect(tab.locator(".head .menu summary")).to_have_text("bob")
+        other.goto(_link(alice))
         for tab in (page, other):
-            expect(tab.locator(".head .menu summary")).to_have_text("mia")
+            expect(tab.locator(".head .menu summary")).to_have_text("alice")
         assert [fault for fault in watched.faults if "401" not in fault] == []
 
 
@@ -169,33 +148,33 @@ def test_signing_out_ends_all_tabs(browser: Browser, mia: Client, li: Client) ->
 def test_administrators_see_the_state_of_the_service(
     browser: Browser,
     operator: Client,
-    mia: Client,
+    alice: Client,
     boss: Client,
     jobs: dict[str, str],
     refusals: int,
     is_phone: bool,
 ) -> None:
     quota = {"CPUs": 16, "RunningJobs": 4, "QueuedJobs": 50}
-    assert operator.call("PUT", "/users/mia/quota", body=quota).status_code == 200
-    with _signed_in(browser, boss, is_phone=is_phone, is_checked=True) as watched:
+    assert operator.call("PUT", "/users/alice/quota", body=quota).status_code == 200
+    with signed_in(browser, boss, is_phone=is_phone, is_checked=True) as watched:
         page = watched.page
         _open_menu(page).get_by_role("link", name="Administration").click()
-        row = page.get_by_role("region", name="Users").get_by_role("row", name="mia")
-        expect(row).to_contain_text(mia.info.access_key_id)
+        row = page.get_by_role("region", name="Users").get_by_role("row", name="alice")
+        expect(row).to_contain_text(alice.info.access_key_id)
         expect(row).to_contain_text("0 / 16")
         expect(row).to_contain_text("0 / 50")
         expect(page.get_by_role("region", name="Workspaces").get_by_role("row", name="local")).to_contain_text(
-            "mia"
+            "alice"
         )
         expect(page.get_by_role("region", name="Service")).to_contain_text(str(operator.info.pid))
         expect(page.get_by_role("row", name="job folders")).to_be_visible()
-        page.get_by_label("User", exact=True).fill("mia")
-        page.get_by_label("Request").fill(f"delete /api/v1/runs/{jobs['li']}")
+        page.get_by_label("User", exact=True).fill("alice")
+        page.get_by_label("Request").fill(f"delete /api/v1/runs/{jobs['bob']}")
         page.get_by_role("button", name="Filter").click()
         log = page.get_by_role("region", name="Audit log").locator("tbody tr")
         expect(log).to_have_count(100)
-        expect(log.first).to_contain_text(jobs["li"])
-        expect(page).to_have_url(re.compile("user=mia&action=delete"))
+        expect(log.first).to_contain_text(jobs["bob"])
+        expect(page).to_have_url(re.compile("user=alice&action=delete"))
         newest = log.first.inner_text()
         page.get_by_role("button", name="Older").click()
         expect(log).to_have_count(refusals - 100)
@@ -203,11 +182,11 @@ def test_administrators_see_the_state_of_the_service(
         page.get_by_role("button", name="Newer").click()
         expect(log).to_have_count(100)
         assert log.first.inner_text() == newest
-        assert mia.info.access_key_secret not in page.content()
+        assert alice.info.access_key_secret not in page.content()
         assert watched.accessibility_faults() == []
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         assert watched.faults == []
-    with _signed_in(browser, mia, "view=admin") as watched:
+    with signed_in(browser, alice, "view=admin") as watched:
         expect(watched.page.get_by_role("alert")).to_contain_text("'admin'")
         expect(watched.page.get_by_role("table")).to_have_count(0)
         assert [fault for fault in watched.faults if "403" not in fault] == []

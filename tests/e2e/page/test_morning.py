@@ -15,9 +15,10 @@ from playwright.sync_api import Browser, Page, expect
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._data.run.report.layout import RunLayout
 from pai_sdk._host.agent.sandbox import Sandbox
+from tests.e2e.test_page import signed_in
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body, running_service, session_on
+from tests.service.services import Client, job_body, session_on
 from tests.support.browser import WatchedPage, open_page, why_no_browser
 from tests.support.waiting import until
 
@@ -30,23 +31,25 @@ _CAUSE = "RuntimeError: CUDA out of memory. Tried to allocate 2.50 GiB"
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Client]]:
-    """A service whose users have two running, one failed and four waiting jobs."""
+def service_options() -> dict[str, Any]:
     executor = ScriptedExecutor()
     executor.begun_before_s = 3700
-    with running_service(tmp_path_factory.mktemp("service") / "data", executor, slots=2) as operator:
-        alice, bob = user(operator, "alice"), user(operator, "bob")
-        _begun(executor, alice, "trains", 0.00025)
-        failed = _begun(executor, bob, "fails", 0.1)
-        executor.print(
-            failed, "worker-0", f'Traceback (most recent call last):\n  File "a.py", line 1\n{_CAUSE}\n'
-        )
-        executor.fail(failed, "worker-0", 1)
-        operator.until(failed.name)
-        _begun(executor, bob, "trains-too", 0.1)
-        for number in range(4):
-            alice.create(job_body(TrainingJobName=f"waits-{number}"))
-        yield {"operator": operator, "alice": alice, "bob": bob}
+    return {"executor": executor, "slots": 2}
+
+
+@pytest.fixture(scope="module")
+def team(service_options: dict[str, Any], operator: Client, alice: Client, bob: Client) -> dict[str, Client]:
+    """Users who have two running, one failed and four waiting jobs."""
+    executor = service_options["executor"]
+    _begun(executor, alice, "trains", 0.00025)
+    failed = _begun(executor, bob, "fails", 0.1)
+    executor.print(failed, "worker-0", f'Traceback (most recent call last):\n  File "a.py", line 1\n{_CAUSE}\n')
+    executor.fail(failed, "worker-0", 1)
+    operator.until(failed.name)
+    _begun(executor, bob, "trains-too", 0.1)
+    for number in range(4):
+        alice.create(job_body(TrainingJobName=f"waits-{number}"))
+    return {"operator": operator, "alice": alice, "bob": bob}
 
 
 def _begun(executor: ScriptedExecutor, client: Client, name: str, lr: float) -> Path:
@@ -62,9 +65,7 @@ def _begun(executor: ScriptedExecutor, client: Client, name: str, lr: float) -> 
 @contextmanager
 def _jobs(browser: Browser, client: Client, state: str = "", **options: Any) -> Iterator[WatchedPage]:
     """The list of jobs as a user sees it; `state` is what its address says."""
-    link = session_on(client.info).new_page_link()
-    with open_page(browser, link.partition("/ui/")[0], **options) as watched:
-        watched.page.goto(f"{link}&{state}" if state else link)
+    with signed_in(browser, client, state, **options) as watched:
         expect(watched.page.locator("[data-run]").first).to_be_visible()
         yield watched
 

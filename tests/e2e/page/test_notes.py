@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
-from tests.service.fakes import ScriptedExecutor
-from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body, running_service
-from tests.support.browser import WatchedPage, open_page, why_no_browser
+from tests.e2e.test_page import signed_in
+from tests.service.services import Client, job_body
+from tests.support.browser import why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -24,35 +21,8 @@ PUBLIC = [{"Key": ACCESSIBILITY_LABEL, "Value": "PUBLIC"}]
 ALWAYS = ("Starred", "Archived")  # views of every service
 
 
-@pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("notes") / "data", ScriptedExecutor()) as client:
-        yield client
-
-
-@pytest.fixture(scope="module")
-def alice(operator: Client) -> Client:
-    return user(operator, "alice")
-
-
-@pytest.fixture(scope="module")
-def bob(operator: Client) -> Client:
-    return user(operator, "bob", "read")
-
-
 def new_job(client: Client, name: str) -> str:
     return client.create(job_body(TrainingJobName=name, Labels=PUBLIC))
-
-
-@contextmanager
-def page_of(browser: Browser, client: Client, address: str = "", **options: Any) -> Iterator[WatchedPage]:
-    """The page of the service, signed in for the key of a client."""
-    with open_page(browser, client.info.endpoint, **options) as watched:
-        watched.page.goto(client.call("POST", "/pagelinks").json()["Url"])
-        expect(watched.page.locator(".connection")).to_have_text(re.compile("live|实时"))
-        if address:
-            watched.page.evaluate("address => { location.hash = address }", address)
-        yield watched
 
 
 def row(page: Page, job_id: str) -> Any:
@@ -60,10 +30,10 @@ def row(page: Page, job_id: str) -> Any:
 
 
 def test_a_star_is_in_the_list_at_once_stays_and_is_not_that_of_others(
-    browser: Browser, alice: Client, bob: Client
+    browser: Browser, alice: Client, reader: Client
 ) -> None:
     job_id = new_job(alice, "starred")
-    with page_of(browser, alice) as mine, page_of(browser, bob) as theirs:
+    with signed_in(browser, alice) as mine, signed_in(browser, reader) as theirs:
         star = row(mine.page, job_id).get_by_role("button", name="Star starred")
         expect(star).to_have_attribute("aria-pressed", "false")
         star.click()
@@ -84,11 +54,14 @@ def test_a_star_is_in_the_list_at_once_stays_and_is_not_that_of_others(
 
 
 def test_a_note_and_tags_are_seen_by_all_and_changed_by_those_who_may(
-    browser: Browser, alice: Client, bob: Client
+    browser: Browser, alice: Client, reader: Client
 ) -> None:
     job_id = new_job(alice, "noted")
     address = f"run={job_id}"
-    with page_of(browser, alice, address, is_checked=True) as mine, page_of(browser, bob, address) as theirs:
+    with (
+        signed_in(browser, alice, address, is_checked=True) as mine,
+        signed_in(browser, reader, address) as theirs,
+    ):
         page = mine.page
         page.get_by_role("button", name="Add a note").click()
         expect(page.get_by_role("textbox", name="Note")).to_be_focused()
@@ -122,7 +95,7 @@ def test_of_two_who_edit_a_note_the_second_sees_the_text_of_the_first(
 ) -> None:
     job_id = new_job(alice, "contested")
     address = f"run={job_id}"
-    with page_of(browser, alice, address) as first, page_of(browser, operator, address) as second:
+    with signed_in(browser, alice, address) as first, signed_in(browser, operator, address) as second:
         for watched, text in ((first, "by alice"), (second, "by the operator")):
             watched.page.get_by_role("button", name="Add a note").click()
             watched.page.get_by_role("textbox", name="Note").fill(text)
@@ -143,7 +116,7 @@ def test_a_draft_of_a_note_is_there_again_until_it_is_saved_or_dropped(
     browser: Browser, operator: Client, alice: Client
 ) -> None:
     job_id, other = new_job(alice, "drafted"), new_job(alice, "other")
-    with page_of(browser, alice, f"run={job_id}", is_checked=True) as watched:
+    with signed_in(browser, alice, f"run={job_id}", is_checked=True) as watched:
         page = watched.page
         box = page.get_by_role("textbox", name="Note")
         page.get_by_role("button", name="Add a note").click()
@@ -177,7 +150,7 @@ def test_a_draft_of_a_note_is_there_again_until_it_is_saved_or_dropped(
 
 def test_jobs_are_archived_tagged_and_starred_together(browser: Browser, alice: Client) -> None:
     ids = [new_job(alice, f"many-{number}") for number in range(3)]
-    with page_of(browser, alice, "q=name~many") as watched:
+    with signed_in(browser, alice, "q=name~many") as watched:
         page = watched.page
         expect(page.locator("tr[data-run]")).to_have_count(3)
         for job_id in ids[:2]:
@@ -214,11 +187,11 @@ def open_views(page: Page) -> Any:
 
 
 def test_views_are_shared_by_name_and_by_link(
-    browser: Browser, operator: Client, alice: Client, bob: Client
+    browser: Browser, operator: Client, alice: Client, reader: Client
 ) -> None:
     new_job(alice, "viewed")
     address = "q=name~viewed&sort=name"
-    with page_of(browser, alice, f"{address}&run=gone", is_checked=True) as mine:
+    with signed_in(browser, alice, f"{address}&run=gone", is_checked=True) as mine:
         page = mine.page
         page.evaluate("address => { location.hash = address }", address)
         menu = open_views(page)
@@ -235,7 +208,7 @@ def test_views_are_shared_by_name_and_by_link(
         expect(page.get_by_role("button", name="Copied")).to_be_visible()
         link = page.evaluate("navigator.clipboard.readText()")
         assert link == f"{alice.info.endpoint}/ui/#{address}"
-    with page_of(browser, bob) as theirs:
+    with signed_in(browser, reader) as theirs:
         menu = open_views(theirs.page)
         expect(menu.get_by_role("link")).to_have_text([*ALWAYS, "morning"])
         expect(menu.get_by_role("checkbox")).to_have_count(0)  # who may only read shares nothing
@@ -245,14 +218,14 @@ def test_views_are_shared_by_name_and_by_link(
         theirs.page.goto(link)
         expect(theirs.page.locator("tr[data-run]")).to_have_count(1)
         assert theirs.faults == []
-    with page_of(browser, alice) as mine:
+    with signed_in(browser, alice) as mine:
         open_views(mine.page).get_by_role("button", name="Delete the view morning").click()
         expect(mine.page.locator(".menu[open]").get_by_role("link")).to_have_text([*ALWAYS, "private"])
         assert mine.faults == []
 
 
 def test_views_of_the_browser_are_moved_to_the_service(browser: Browser, alice: Client) -> None:
-    with page_of(browser, alice) as watched:
+    with signed_in(browser, alice) as watched:
         page = watched.page
         place = page.locator(".head .place").inner_text()
         stored = '{"old": "q=name~old&run=x", "private": "q=a"}'

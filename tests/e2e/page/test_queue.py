@@ -13,8 +13,7 @@ from pai_sdk._service.settings import Pace
 from pai_sdk.cli.selection.backend import session_on
 from tests.e2e.test_page import signed_in
 from tests.service.identity.test_quotas import asking, set_quota
-from tests.service.identity.test_two_users import user
-from tests.service.services import Client, running_service
+from tests.service.services import Client
 from tests.support.browser import why_no_browser
 from tests.support.nvidia import FakeNvidiaSmi, pid_of
 from tests.support.waiting import until
@@ -43,26 +42,32 @@ def _job(name: str, cpus: int, **fields: Any) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def team(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Team]:
-    folder = tmp_path_factory.mktemp("team")
-    settings: dict[str, Any] = {"slots": 4, "cpus": 8, "pace": Pace(watch_interval_s=1.0)}
+def driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[FakeNvidiaSmi]:
     with pytest.MonkeyPatch.context() as patch:
-        driver = FakeNvidiaSmi(folder, patch)
+        driver = FakeNvidiaSmi(tmp_path_factory.mktemp("driver"), patch)
         driver.set_use("37", "250")
-        with running_service(folder / "data", "process", **settings) as operator:
-            alice, bob = user(operator, "alice"), user(operator, "bob")
-            set_quota(operator, "alice", RunningJobs=1)
-            running = alice.create(_job("of-alice", 2, count=2))
-            alice.until(running, "Running")
-            at_quota = alice.create(_job("second-of-alice", 2))
-            large = bob.create(_job("large-of-bob", 8))
-            until(lambda: [each["code"] for each in operator.get("/queue")["queued"]] == ["Quota", "Capacity"])
-            driver.set_processes(until(lambda: pid_of(f"{running}-worker-0")))
-            until(lambda: operator.get("/queue")["started"][0]["instances"][1].get("gpu_percent"))
-            yield Team(operator, alice, bob, running, at_quota, large)
-            for job_id in (running, at_quota, large):
-                operator.call("PUT", f"/trainingjobs/{job_id}/stop")
-            operator.until(running)
+        yield driver
+
+
+@pytest.fixture(scope="module")
+def service_options(driver: FakeNvidiaSmi) -> dict[str, Any]:
+    return {"executor": "process", "slots": 4, "cpus": 8, "pace": Pace(watch_interval_s=1.0)}
+
+
+@pytest.fixture(scope="module")
+def team(operator: Client, alice: Client, bob: Client, driver: FakeNvidiaSmi) -> Iterator[Team]:
+    set_quota(operator, "alice", RunningJobs=1)
+    running = alice.create(_job("of-alice", 2, count=2))
+    alice.until(running, "Running")
+    at_quota = alice.create(_job("second-of-alice", 2))
+    large = bob.create(_job("large-of-bob", 8))
+    until(lambda: [each["code"] for each in operator.get("/queue")["queued"]] == ["Quota", "Capacity"])
+    driver.set_processes(until(lambda: pid_of(f"{running}-worker-0")))
+    until(lambda: operator.get("/queue")["started"][0]["instances"][1].get("gpu_percent"))
+    yield Team(operator, alice, bob, running, at_quota, large)
+    for job_id in (running, at_quota, large):
+        operator.call("PUT", f"/trainingjobs/{job_id}/stop")
+    operator.until(running)
 
 
 def _rows(page: Page, name: str) -> list[list[str]]:
@@ -73,7 +78,7 @@ def _rows(page: Page, name: str) -> list[list[str]]:
 
 
 def test_an_administrator_sees_all_with_the_figures_of_the_command(browser: Browser, team: Team) -> None:
-    with signed_in(browser, session_on(team.operator.info), "view=queue") as watched:
+    with signed_in(browser, team.operator, "view=queue") as watched:
         page = watched.page
         waiting = _rows(page, "Waiting")
         state = session_on(team.operator.info).runs.queue()
@@ -97,7 +102,7 @@ def test_an_administrator_sees_all_with_the_figures_of_the_command(browser: Brow
 
 
 def test_a_user_sees_their_own_place_and_reason_and_nothing_of_others(browser: Browser, team: Team) -> None:
-    with signed_in(browser, session_on(team.bob.info), "view=queue") as watched:
+    with signed_in(browser, team.bob, "view=queue") as watched:
         page = watched.page
         reason = "8 CPUs (4 of 8 are free)"
         (row,) = _rows(page, "Waiting")
@@ -115,7 +120,7 @@ def test_a_user_sees_their_own_place_and_reason_and_nothing_of_others(browser: B
 
 
 def test_it_changes_while_it_is_open(browser: Browser, team: Team) -> None:
-    with signed_in(browser, session_on(team.bob.info), "view=queue") as watched:
+    with signed_in(browser, team.bob, "view=queue") as watched:
         page = watched.page
         assert len(_rows(page, "Waiting")) == 1
         small = team.bob.create(_job("small-of-bob", 1))
@@ -130,7 +135,7 @@ def test_it_changes_while_it_is_open(browser: Browser, team: Team) -> None:
 @pytest.mark.parametrize("is_dark", [False, True])
 def test_everybody_can_use_it(browser: Browser, team: Team, is_phone: bool, is_dark: bool) -> None:
     options: dict[str, Any] = {"is_phone": is_phone, "is_dark": is_dark, "is_checked": True}
-    with signed_in(browser, session_on(team.operator.info), "view=queue", **options) as watched:
+    with signed_in(browser, team.operator, "view=queue", **options) as watched:
         _rows(watched.page, "Waiting")
         assert watched.accessibility_faults() == []
         assert watched.page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, expect
 
 from pai_sdk._wire.pai.request import SCHEDULE_LABEL
 from tests.e2e.test_page import signed_in
-from tests.service.identity.test_two_users import user
-from tests.service.services import Client, job_body, running_service, session_on
+from tests.service.services import Client, job_body
 from tests.support.browser import why_no_browser
 from tests.support.waiting import PATIENCE_S
 
@@ -22,9 +21,8 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    with running_service(tmp_path_factory.mktemp("team") / "data") as client:
-        yield client
+def service_options() -> dict[str, Any]:
+    return {}  # jobs run
 
 
 def add(client: Client, name: str, cron: str) -> str:
@@ -32,14 +30,10 @@ def add(client: Client, name: str, cron: str) -> str:
     return str(client.call("POST", "/schedules", body=body).json()["ScheduleId"])
 
 
-def test_schedules_are_paused_and_resumed_by_their_users(browser: Browser, operator: Client) -> None:
-    alice, bob = user(operator, "alice"), user(operator, "bob")
+def test_schedules_are_paused_and_resumed_by_their_users(browser: Browser, alice: Client, bob: Client) -> None:
     nightly = add(alice, "nightly", "0 3 29 2 *")
     add(bob, "secret-of-bob", "0 3 * * *")
-    with (
-        session_on(alice.info) as session,
-        signed_in(browser, session, "view=schedules", is_checked=True) as watched,
-    ):
+    with signed_in(browser, alice, "view=schedules", is_checked=True) as watched:
         page = watched.page
         row = page.locator("tr", has_text="nightly")
         expect(row).to_contain_text(re.compile(r"enabled.*in \d+ d.*0 3 29 2 \* Asia/Shanghai.*alice"))
@@ -56,10 +50,7 @@ def test_schedules_are_paused_and_resumed_by_their_users(browser: Browser, opera
 
 def test_the_last_job_has_its_status(browser: Browser, operator: Client) -> None:
     each_minute = add(operator, "each-minute", "* * * * *")
-    with (
-        session_on(operator.info) as session,
-        signed_in(browser, session, "view=schedules", is_phone=True) as watched,
-    ):
+    with signed_in(browser, operator, "view=schedules", is_phone=True) as watched:
         row = watched.page.locator("tr", has_text="each-minute")
         expect(row).to_contain_text("Succeed", timeout=90_000 + PATIENCE_S * 1000)
         job_id = operator.get(f"/schedules/{each_minute}")["LastJobId"]
