@@ -13,6 +13,9 @@ test("sentences and statuses are Chinese when the page is, the others stay as th
   language.value = "zh";
   assert.equal(said("Instance a-master-0 is Running."), "实例 a-master-0：运行中。");
   assert.equal(said("Attempt 1 begins in 5 s."), "第 1 次尝试将在 5 秒后开始。");
+  assert.equal(said("Instance a ended with exit code 3. The kernel has killed processes meanwhile because memory ran out."), "实例 a 以退出码 3 结束。 其间内核因内存不足终止了进程。");
+  assert.equal(said("Attempt 1 has failed (NonZeroExit): Instance a ended with exit code 3."), "第 1 次尝试失败（NonZeroExit）：实例 a 以退出码 3 结束。");
+  assert.equal(said("Instance a ran out of memory: it reached its limit of 2 GiB and was killed (exit code 137)."), "实例 a 内存不足：达到上限 2 GiB 后被终止（退出码 137）。");
   assert.equal(said("The job succeeded. Something else."), "作业成功。 Something else.");
   assert.equal(said("Something else (5 of 3)."), "Something else (5 of 3).");
   assert.equal(statusText("Queuing"), "排队中");

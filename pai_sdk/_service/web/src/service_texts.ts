@@ -1,7 +1,7 @@
 // The sentences of the service in Chinese: what happened to a job, and why a request is refused.
 //
-// The service writes English. A key that begins with `≈` is such a sentence, where `{1}` stands for any text; one that
-// begins with `!` is the code of a refusal. Sentences without a translation stay English.
+// The service writes English. A key that begins with `≈` is such a sentence, where `{1}` stands for any text, and `…` at the end for
+// the rest; one that begins with `!` is the code of a refusal. Sentences without a translation stay English.
 import { chinese, language, t, translated } from "./words.ts";
 
 const SENTENCE = "≈";
@@ -41,12 +41,12 @@ function whole(text: string): string | undefined {
 
 /** What stands at a place of a sentence: a list of resources that are missing, a word, or a name. */
 function part(text: string): string {
-  return text.endsWith(" are free)") ? text.split(", ").map((one) => whole(one) ?? one).join("、") : statusText(text);
+  return text.endsWith(" are free)") ? text.split(", ").map((one) => whole(one) ?? one).join("、") : (whole(text) ?? statusText(text));
 }
 
-/** A sentence with places as a regular expression. */
+/** A sentence with places, which have no end of a sentence in them, as a regular expression. */
 export function pattern(sentence: string): RegExp {
-  return new RegExp(`^${sentence.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{\d\}/g, "(.+?)")}$`);
+  return new RegExp(`^${sentence.replace(/[.*+?^$()|[\]\\]/g, "\\$&").replace(/\{\d\}/g, "((?:(?!\\. ).)*?)").replace(/…$/, ".*")}$`);
 }
 
 chinese({
@@ -102,11 +102,28 @@ chinese({
   "≈The next attempt starts at {1}.": "下一次尝试将于 {1} 开始。",
   "≈The job is about to start.": "作业即将启动。",
   "≈The job waits for its turn: the user with the smallest share of the service is next.": "作业在等待轮到它：占用份额最小的用户优先。",
+  "≈Instance {1} ended with exit code 127: a program…": "实例 {1} 以退出码 127 结束：找不到命令中的程序；日志的最后几行有其名称。",
+  "≈Instance {1} ended with exit code 126: a program…": "实例 {1} 以退出码 126 结束：命令中的程序不可执行。",
+  "≈Instance {1} ended with exit code {2}, and the disk of {3} is full.": "实例 {1} 以退出码 {2} 结束，{3} 所在的磁盘已满。",
+  "≈Instance {1} ended with exit code {2}, and the disk that…": "实例 {1} 以退出码 {2} 结束，其输出和日志所在的磁盘已满。",
+  "≈Instance {1} ended with exit code {2}, and its log says: {3}.": "实例 {1} 以退出码 {2} 结束，其日志写道：{3}。",
   "≈Instance {1} ended with exit code {2}.": "实例 {1} 以退出码 {2} 结束。",
   "≈Instance {1} was ended by signal {2} (exit code {3}).": "实例 {1} 被信号 {2} 结束（退出码 {3}）。",
-  "≈Instance {1} was killed (exit code 137, SIGKILL), most likely by the kernel since memory ran out: use a smaller batch or a larger instance.": "实例 {1} 被终止（退出码 137，SIGKILL），很可能是内存不足：请减小批大小或使用更大的实例。",
+  "≈Instance {1} was killed (exit code 137, SIGKILL), most…": "实例 {1} 被终止（退出码 137，SIGKILL），很可能是内存不足。",
   "≈Instance {1} ran out of memory: it reached its limit{2} and was killed (exit code {3}).": "实例 {1} 内存不足：达到上限{2}后被终止（退出码 {3}）。",
   "≈The job was stopped: it reached its limit of {1} seconds.": "作业已停止：达到 {1} 秒的时限。",
+  "≈Instance {1} was killed by signal {2} (exit code {3}).": "实例 {1} 被信号 {2} 终止（退出码 {3}）。",
+  "≈It was not killed because memory ran out.": "原因不是内存不足。",
+  "≈The kernel has killed…": "其间内核因内存不足终止了进程。",
+  "≈ of {1}": " {1} ",
+  "≈The Python requirements could not be installed: {1}.": "无法安装 Python requirements：{1}。",
+  "≈pip ended with exit code {1}": "pip 以退出码 {1} 结束",
+  "≈pip's output is in…": "pip 的输出在第一个实例的日志中。",
+  "≈The process that supervised…": "监管此作业的进程被终止或机器停机，因此作业未完成。",
+  "≈The processes of this job were on {1}, and…": "此作业的进程在 {1} 上，而服务已迁移到另一台无法访问它们的机器。",
+  "≈The process that had instance {1} on node {2} was killed.": "节点 {2} 上实例 {1} 的进程被终止。",
+  "≈Instance {1} was lost with its node {2}:…": "实例 {1} 随节点 {2} 丢失：集群已无法访问该节点。",
+  "≈The job was ended; log lines…": "作业已结束；尚未到达的日志行和文件已丢失。",
   "!Forbidden.NoPermission": "你的权限不允许此操作。",
   "!NotForPages": "已登录的浏览器不能执行此操作；需要用访问密钥签名的请求。",
   "!RUN_NOT_FOUND": "没有这个运行。",

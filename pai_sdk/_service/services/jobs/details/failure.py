@@ -39,13 +39,18 @@ def job_failure(context: ServiceContext, job: Job) -> JobFailure:
     return JobFailure(
         cause=title,
         explanation=" ".join(filter(None, (explanation, "" if title == cause else cause))),
-        advice=f"{advice[0].upper()}{advice[1:]}." if advice else advice_of_reason,
+        advice=sentence(advice) or advice_of_reason,
         code=job.reason_code,
         exit_code=job.exit_code,
         instance=job.failed_instance,
         last_lines=_without_traceback(lines, traceback)[-_TAIL_LINES_IN_RESPONSE:],
         traceback=(traceback if len(traceback) <= _MAX_TRACEBACK else _shortened(traceback)) or None,
     )
+
+
+def sentence(advice: str) -> str:
+    """Returns advice as a sentence; a question stays one."""
+    return f"{advice[:1].upper()}{advice[1:]}{'.' if advice and advice[-1] != '?' else ''}"
 
 
 def _without_traceback(lines: list[str], traceback: str) -> list[str]:
