@@ -14,6 +14,7 @@ from pai_sdk import Estimator, Session
 from pai_sdk._service.embedded import find_running
 from pai_sdk._service.services import backup
 from pai_sdk.errors import JobFailed, ServiceStartError
+from tests.cluster.queue_nodes import hosts_of, nodes_in_queue
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_all_reduce import AllReduce, Place
 from tests.docs.conftest import run_page
@@ -83,9 +84,13 @@ def test_wrong_options_are_told_all_at_once_before_the_service_starts(
         Session.embedded(folder, executor="slurm", executor_options={"partitoin": "gpu"})
 
 
-def test_a_stop_frees_the_nodes_within_ten_seconds(session: Session, slurm_cluster: SlurmCluster) -> None:
-    job = estimator(session, "echo up; exec sleep 1000", 3).fit(wait=False, show_logs=False)
-    next(iter(job.logs(follow=True)))
+def test_the_queue_has_the_nodes_and_a_stop_frees_them_within_ten_seconds(
+    session: Session, folder: Path, slurm_cluster: SlurmCluster
+) -> None:
+    job = estimator(session, "hostname; exec sleep 1000", 3).fit(wait=False, show_logs=False)
+    hosts = hosts_of(job, 3)
+    assert nodes_in_queue(folder, job) == hosts
+    assert {*hosts.values()} <= {node.name for node in slurm_cluster.workers}
     job.stop()
     until(lambda: not slurm_cluster.command("squeue", "-h").strip(), "free nodes", within_s=10)
     until(lambda: job.refresh().status == "Terminated", "the end of the job", within_s=10)
