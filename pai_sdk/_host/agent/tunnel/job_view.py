@@ -11,6 +11,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ _NAMESPACES = {
     "mnt": 0x00020000,
 }
 _START_TIME = 19  # index in /proc/PID/stat, counted behind the name
+# A process has no variables while exec replaces its program, as most do when an instance starts.
+_EXEC_S, _EXEC_POLL_S = 1.0, 0.02
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,14 @@ class InstanceView:
     def leader(self, instance: str) -> int:
         """Returns the first process of an instance; 0 if it does not run."""
         instance = instance or self.default
-        recent = self._recent.get(instance, 0)
-        if not (recent and first_process(instance, [recent])):
-            recent = self._recent[instance] = self._find(instance)
-        return recent
+        deadline = time.monotonic() + _EXEC_S
+        while True:
+            recent = self._recent.get(instance, 0)
+            if not (recent and first_process(instance, [recent])):
+                recent = self._recent[instance] = self._find(instance)
+            if recent or time.monotonic() > deadline:
+                return recent
+            time.sleep(_EXEC_POLL_S)
 
     def _find(self, instance: str) -> int:
         candidates: Iterable[int] = (
@@ -85,7 +92,10 @@ def first_process(instance: str, candidates: Iterable[int]) -> int:
 
 def variables_of(process: int) -> dict[str, str]:
     """Returns the variables that a process was started with."""
-    entries = Path(f"/proc/{process}/environ").read_bytes().split(b"\0")
+    file, deadline = Path(f"/proc/{process}/environ"), time.monotonic() + _EXEC_S
+    while not (content := file.read_bytes()) and time.monotonic() < deadline:
+        time.sleep(_EXEC_POLL_S)
+    entries = content.split(b"\0")
     pairs = (entry.partition(b"=") for entry in entries if entry)
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
