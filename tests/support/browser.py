@@ -5,22 +5,27 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import psutil
+
 from tests.support.packages import install_packages
+from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, ConsoleMessage, Page, Request
+    from playwright.sync_api import Browser, ConsoleMessage, Page, Playwright, Request
 
 __all__ = ["AXE", "WatchedPage", "chromium", "open_browser", "open_page", "why_no_browser"]
 
 AXE = Path(__file__).parents[2] / "pai_sdk/_service/web/src/node_modules/axe-core/axe.min.js"
 """The checker of accessibility; `make page` installs it."""
 
+_DRIVER_S = 2 * PATIENCE_S
 _PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 _TELL_VIOLATIONS = """
 addEventListener("securitypolicyviolation", (event) => {
@@ -85,15 +90,42 @@ class WatchedPage:
 @contextmanager
 def open_browser() -> Iterator[Browser]:
     """A browser without a window."""
-    from playwright.sync_api import sync_playwright
-
     arguments = ["--disable-gpu", "--enable-precise-memory-info", "--disable-background-networking"]
     if os.geteuid() == 0:
         arguments.append("--no-sandbox")
-    with sync_playwright() as driver:
+    with _driver() as driver:
         browser = driver.chromium.launch(executable_path=chromium(), args=arguments)
         yield browser
         browser.close()
+
+
+@contextmanager
+def _driver() -> Iterator[Playwright]:
+    """Playwright. Its process was once silent from its start: then it is killed, and started once more."""
+    from playwright.sync_api import sync_playwright
+
+    for is_last in (False, True):
+        watchdog = threading.Timer(_DRIVER_S, _kill_driver)
+        watchdog.start()
+        try:
+            driver = sync_playwright().start()
+            break
+        except Exception:  # a plain one, if the process has ended
+            if is_last:
+                raise
+        finally:
+            watchdog.cancel()
+    try:
+        yield driver
+    finally:
+        driver.stop()
+
+
+def _kill_driver() -> None:
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if "run-driver" in child.cmdline():
+                child.kill()
 
 
 @contextmanager
