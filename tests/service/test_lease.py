@@ -18,6 +18,7 @@ from pai_sdk._service.state.folder import DataFolder
 from pai_sdk._service.state.lease import LASTS_S, Lease
 from pai_sdk._service.state.process_names import ProcessName
 from pai_sdk.errors import ServiceStartError
+from tests.support.waiting import until
 
 
 @dataclass
@@ -130,6 +131,56 @@ def test_one_that_cannot_renew_it_stops_after_6_s_and_is_gone_before_8() -> None
     assert found["stop"] == pytest.approx(6, abs=0.2)
     assert found["exit"] == pytest.approx(7.5, abs=0.2)
     assert (lease.loss, exits) == ("its database could not be reached for 6 seconds", [1])
+
+
+@pytest.mark.parametrize("suspended_s", [6.5, 7.6, 3600.0])
+def test_one_that_was_suspended_goes_on_if_no_other_has_taken_over(suspended_s: float) -> None:
+    table, exits = SimulatedTable(), list[int]()
+    lease = held_lease(table, exits)
+    lease.watch()
+    table.now += suspended_s
+    lease.watch()
+    assert not lease.is_valid
+    assert (lease.loss, exits) == (None, [])
+    lease.renew()
+    lease.watch()
+    assert lease.is_valid
+
+
+def test_one_that_was_suspended_and_cannot_renew_its_lease_ends_within_a_second() -> None:
+    table, exits = SimulatedTable(), list[int]()
+    lease = held_lease(table, exits)
+    table.is_reachable = False
+    table.now += 9
+    lease.watch()
+    lease.renew()
+    assert not exits
+    table.now += 5  # suspended once more, without a renewal
+    lease.watch()
+    assert exits == [1]
+
+
+@pytest.mark.parametrize("pause_s", [1.0, 3.9, 5.0, 7.0])
+def test_one_that_cannot_renew_its_lease_and_gets_little_time_ends_when_it_can(pause_s: float) -> None:
+    table, exits = SimulatedTable(), list[int]()
+    lease = held_lease(table, exits)
+    table.is_reachable = False
+    while table.now + pause_s < 7.5:
+        table.now += pause_s
+        lease.watch()
+    table.now = 7.5
+    lease.watch()
+    assert exits == [1]
+
+
+def test_a_slow_renewal_is_followed_by_the_next_one_at_once() -> None:
+    table = SimulatedTable()
+    lease = held_lease(table)
+    lease.start()
+    table.delays = [(0.0, 4.0)]
+    table.now += 2
+    until(lambda: table.expires_at >= table.skew_s + 6 + LASTS_S, "the renewal after the slow one")
+    lease.close()
 
 
 def test_one_whose_lease_was_taken_ends_at_once() -> None:

@@ -11,7 +11,9 @@ renewal, so by its own clock the lease always expires earlier than by that of th
     8                     another service can acquire the lease
 
 A suspended process cannot watch a clock. So each writing transaction begins with a check of the number, and locks
-the row (FOR KEY SHARE) against a new holder until the transaction is finished.
+the row (FOR KEY SHARE) against a new holder until the transaction is finished. A process that was suspended, or
+got no processor time, starts no work when it resumes, and has one second to renew the lease: this succeeds if no
+other service has acquired it meanwhile.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ LASTS_S = 8.0
 _RENEW_S, _RENEW_AGAIN_S = 2.0, 0.5
 _STOP_AFTER_S, _EXIT_AFTER_S = 6.0, 7.5
 _WATCH_S = 0.1
+_SUSPENDED_S = 4.0  # since the last look at the clock: the process was suspended
+_RESUME_S = 1.0
 _MAX_PAUSE = "5s"  # idle in a transaction: then the server rolls it back, which releases the row
 
 _UNREACHABLE = "its database could not be reached for 6 seconds"
@@ -197,6 +201,10 @@ class Lease:
         self._sent_at = sent_at  # before the acquiring statement was sent, as in `renew`
         self._clock = clock
         self._exit_now = exit_now
+        self._renew_at = sent_at + _RENEW_S
+        self._watched_at = sent_at
+        self._resume_until = sent_at
+        self._resumed_with = -1.0  # `_sent_at` when the process resumed: the second is granted once
         self._closing, self._closed = threading.Event(), threading.Event()
         self._renewing = threading.Thread(target=self._renew_until_closed, name="lease", daemon=True)
         self._watching = threading.Thread(target=self._watch_until_closed, name="lease-watch", daemon=True)
@@ -235,6 +243,7 @@ class Lease:
     def renew(self) -> bool:
         """Renews it once; returns False if the database cannot be reached."""
         sent_at = self._clock()
+        self._renew_at = sent_at + _RENEW_S
         try:
             # From before the statement was sent: a slow response must not make the lease look younger than it is.
             if self._table.renew(self.number):
@@ -243,6 +252,7 @@ class Lease:
                 self.loss = _SUPERSEDED
         except DBAPIError as error:
             logger.warning("the lease of the database cannot be renewed: %s", type(error.orig).__name__)
+            self._renew_at = self._clock() + _RENEW_AGAIN_S
             return False
         return True
 
@@ -255,6 +265,8 @@ class Lease:
 
     def watch(self) -> None:
         """Acts on `verdict`."""
+        if self._has_just_resumed() and self.loss is None:
+            return
         verdict = self.verdict()
         if verdict != "continue" and self.loss is None:
             self.loss = _UNREACHABLE
@@ -264,10 +276,21 @@ class Lease:
             # os._exit(): finally blocks and atexit handlers could still write to what the next holder owns.
             self._exit_now(1)
 
+    def _has_just_resumed(self) -> bool:
+        """Returns True for a second after the process was suspended; once between two renewals."""
+        now, ends_at = self._clock(), self._sent_at + _EXIT_AFTER_S
+        if now - self._watched_at >= _SUSPENDED_S and self._resumed_with != self._sent_at:
+            # Later than `ends_at` only if the process could not exit then.
+            self._resume_until = now + _RESUME_S if now >= ends_at else min(now + _RESUME_S, ends_at)
+            self._resumed_with = self._sent_at
+        self._watched_at = now
+        return now < self._resume_until
+
     def _renew_until_closed(self) -> None:
-        pause_s = _RENEW_S
-        while not self._closing.wait(pause_s) and self.loss is None:
-            pause_s = _RENEW_S if self.renew() else _RENEW_AGAIN_S
+        # Short waits: their clock stops while the machine is suspended.
+        while not self._closing.wait(_WATCH_S) and self.loss is None:
+            if self._clock() >= self._renew_at:
+                self.renew()
 
     def _watch_until_closed(self) -> None:
         while not self._closed.wait(_WATCH_S):
