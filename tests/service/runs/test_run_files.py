@@ -8,14 +8,15 @@ import os
 import shutil
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 from unittest.mock import Mock
 
 import pytest
 import requests
 
+from pai_sdk._data.storage.base import Store
 from pai_sdk._data.storage.stored_file import StoredFile
 from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._service.services.budgets import RUNS, Work
@@ -109,8 +110,11 @@ def test_a_run_of_very_many_empty_files_is_not_searched_to_its_end() -> None:
 
 def test_many_names_that_become_alike_are_archived_in_linear_time(tmp_path: Path) -> None:
     class EmptyFiles(LocalStore):
-        def read(self, path: str, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-            return iter(())
+        def head(self, path: str) -> StoredFile:
+            return StoredFile(path, 0, None, "")
+
+        def open(self, path: str) -> BinaryIO:
+            return Path(os.devnull).open("rb", buffering=0)
 
     names = ["".join(chars) for chars in itertools.product(map(chr, range(1, 13)), repeat=4)]
     listed = [StoredFile(name, 0, None, "") for name in names]
@@ -195,13 +199,136 @@ def test_a_file_that_is_removed_meanwhile_is_named(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).write_text(name)
     store = LocalStore(tmp_path, links="inside")
-    listed = files_of_zip(store, "", Work(RUNS))
+    listed, _ = files_of_zip(store, "", Work(RUNS))
     (tmp_path / "a").unlink()
     (tmp_path / "b").write_text("b and more")
     content = b"".join(zip_chunks(store, listed, "", "all"))
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        assert archive.read("all/b") == b"b"
-        assert b"all/a" in archive.read("NOT-IN-THIS-ARCHIVE.txt")
+        assert archive.read("all/b") == b"b and more"
+        assert archive.read("NOT-IN-THIS-ARCHIVE.txt") == b"all/a: no longer there"
+
+
+MIB = 1 << 20
+
+
+def rewrite(file: Path) -> None:
+    file.write_bytes(b"new" * MIB)
+
+
+def shrink(file: Path) -> None:
+    os.truncate(file, MIB + 1)
+
+
+def rewrite_with_the_same_size(file: Path) -> None:
+    with file.open("r+b") as stream:
+        stream.seek(3 * MIB)
+        stream.write(b"new")
+    os.utime(file)  # the clock of a disk has steps of milliseconds
+
+
+def grow(file: Path) -> None:
+    with file.open("ab") as stream:
+        stream.write(b"new")
+
+
+def replace(file: Path) -> None:
+    file.with_name(".draft").write_bytes(b"new")
+    file.with_name(".draft").replace(file)
+
+
+def make_a_pipe(file: Path) -> None:
+    file.unlink()
+    os.mkfifo(file)
+
+
+def make_a_link(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("/etc/hostname")
+
+
+def make_a_folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
+OLD = b"old." * MIB
+CHANGES = [rewrite, shrink, rewrite_with_the_same_size, grow, replace, make_a_pipe, make_a_link, make_a_folder]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changes_while_it_is_packed_is_whole_or_named(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    file = tmp_path / "b.bin"
+    file.write_bytes(OLD)
+    (tmp_path / "a.bin").write_bytes(OLD)
+    (tmp_path / "c").write_bytes(b"last")
+    store = LocalStore(tmp_path, links="inside")
+    listed, _ = files_of_zip(store, "", Work(RUNS))
+    chunks, content = zip_chunks(store, listed, "", "all"), b""
+    while b"all/b.bin" not in content:
+        content += next(chunks)
+    change(file)
+    content += b"".join(chunks)
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        assert archive.testzip() is None
+        assert (archive.read("all/a.bin"), archive.read("all/c")) == (OLD, b"last")
+        told = archive.read("NOT-IN-THIS-ARCHIVE.txt") if "NOT-IN-THIS-ARCHIVE.txt" in archive.namelist() else b""
+        assert (archive.read("all/b.bin") == OLD) == (told == b"")
+    assert told in (b"", b"all/b.bin: incomplete or damaged: changed while it was read")
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_file_that_changed_before_it_is_packed_is_the_new_one_or_named(
+    tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    file = tmp_path / "b.bin"
+    file.write_bytes(OLD)
+    store = LocalStore(tmp_path, links="inside")
+    listed, _ = files_of_zip(store, "", Work(RUNS))
+    change(file)
+    with zipfile.ZipFile(io.BytesIO(b"".join(zip_chunks(store, listed, "", "all")))) as archive:
+        if file.is_file() and not file.is_symlink():
+            assert archive.namelist() == ["all/b.bin"]
+            assert archive.read("all/b.bin") == file.read_bytes()
+        else:
+            assert archive.namelist() == ["NOT-IN-THIS-ARCHIVE.txt"]
+            assert str(tmp_path) not in archive.read("NOT-IN-THIS-ARCHIVE.txt").decode()
+
+
+def test_what_cannot_be_packed_is_named(tmp_path: Path) -> None:
+    (tmp_path / "top" / "model").mkdir(parents=True)
+    os.mkfifo(tmp_path / "top" / "other")
+    folder = tmp_path / "top" / "model"
+    (folder / "a").write_text("a")
+    (folder / "out").symlink_to("/etc/hostname")
+    os.mkfifo(folder / "pipe")
+    store = LocalStore(tmp_path, links="inside")
+    listed, unlisted = files_of_zip(store, "top/model", Work(RUNS))
+    content = b"".join(zip_chunks(store, listed, "top/model", "model", unlisted=unlisted))
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        told = archive.read("NOT-IN-THIS-ARCHIVE.txt").decode().splitlines()
+    assert [line.partition(":")[0] for line in told] == ["model/out", "model/pipe"]
+
+
+@pytest.mark.parametrize("change", [shrink, rewrite_with_the_same_size])
+def test_the_connection_of_a_file_that_changes_while_it_is_sent_breaks(
+    client: Client, monkeypatch: pytest.MonkeyPatch, change: Callable[[Path], None]
+) -> None:
+    job_id, output = new_job(client)
+    file = output / "model" / "b.bin"
+    file.write_bytes(OLD)
+    read = files.read_version
+
+    def changing(store: Store, path: str) -> Iterator[bytes]:
+        for number, chunk in enumerate(read(store, path)):
+            if number == 1:
+                change(file)
+            yield chunk
+
+    monkeypatch.setattr("pai_sdk._service.routes.runs.files.read_version", changing)
+    with pytest.raises(requests.exceptions.ChunkedEncodingError):
+        download(client, job_id, kind="file", path="model/b.bin")
 
 
 def test_files_of_other_users_do_not_exist(client: Client) -> None:

@@ -19,6 +19,7 @@ from pai_sdk._service.services.runs.files import (
     list_stores,
     no_file,
     read_preview,
+    read_version,
     store_of,
     zip_chunks,
 )
@@ -132,15 +133,16 @@ def _content_of(runs: RunSource, run_id: str, download: NewDownload, work: Work)
     store, path = store_of(runs.files(run_id), download.path)
     name = download.path.rpartition("/")[2] or run_id.rpartition("/")[2]
     if download.kind == "folder":
-        return f"{name}.zip", zip_chunks(store, files_of_zip(store, path, work), path, name)
-    size_bytes = _require_file(store, path, download.path)
-    return name, store.read(path, 0, size_bytes)  # a growing file is sent up to its current size
+        files, unlisted = files_of_zip(store, path, work)
+        return f"{name}.zip", zip_chunks(store, files, path, name, unlisted=unlisted)
+    _require_file(store, path, download.path)
+    return name, read_version(store, path)
 
 
-def _require_file(store: Store, path: str, name: str) -> int:
-    """Returns the size of a file; raises the error for a missing one."""
+def _require_file(store: Store, path: str, name: str) -> None:
+    """Raises the error for a missing file."""
     try:
-        return store.head(path).size_bytes
+        store.head(path)
     except (StorageError, InvalidInputError) as error:
         raise no_file(name) from error
 

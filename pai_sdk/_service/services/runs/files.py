@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pai_sdk._data.storage.base import Store, checked_path
 from pai_sdk._data.storage.stored_file import StoredFile
+from pai_sdk._data.storage.stores.local import LocalStore
 from pai_sdk._service.services.budgets import Work
 from pai_sdk._service.services.runs.source import ROOT_FOLDER
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
-from pai_sdk.errors import InvalidInputError, StorageError
+from pai_sdk.errors import FileChangedError, InvalidInputError, ObjectNotFoundError, StorageError
 
 _MAX_ENTRIES = 2000
 _MAX_FILES = 50_000  # files that one request lists, including subfolders
@@ -27,6 +29,7 @@ _PICTURES = re.compile(rb"\x89PNG\r\n\x1a\n|\xff\xd8\xff|GIF8|RIFF....WEBP", re.
 _DEFLATED = re.compile(r"\.(?:cfg|csv|html?|ini|jsonl?|log|md|py|sh|svg|toml|tsv|txt|xml|ya?ml)$", re.IGNORECASE)
 # A program that unpacks on another system may take `\` and `:` for parts of a path.
 _NOT_IN_ZIP_NAME = re.compile(r"[\x00-\x1f\x7f\\:]")
+_CHUNK_BYTES = 1 << 20
 _UNREADABLE = (StorageError, InvalidInputError, OSError)
 _SKIPPED_NAME = "NOT-IN-THIS-ARCHIVE.txt"
 
@@ -121,13 +124,42 @@ def read_preview(store: Store, path: str) -> bytes:
     return content
 
 
-def files_of_zip(store: Store, folder: str, work: Work) -> list[StoredFile]:
-    """Returns the files of a folder that is to be packed; refuses a folder that is too large."""
+def read_version(store: Store, path: str) -> Iterator[bytes]:
+    """Yields the content of a file; of a growing one, what it has now.
+
+    Raises:
+        FileChangedError: it was changed meanwhile, so that what was read may be of several versions.
+    """
+    if not isinstance(store, LocalStore):
+        yield from store.read(path)  # of one version
+        return
+    with store.open(path) as file:
+        before = os.fstat(file.fileno())
+        remaining = before.st_size
+        while remaining and (chunk := file.read(min(remaining, _CHUNK_BYTES))):
+            remaining -= len(chunk)
+            yield chunk
+        after = os.fstat(file.fileno())
+    if remaining or (after.st_mtime_ns != before.st_mtime_ns and after.st_size <= before.st_size):
+        raise FileChangedError(f"{path} was changed while it was read")
+
+
+def files_of_zip(store: Store, folder: str, work: Work) -> tuple[list[StoredFile], list[str]]:
+    """Returns the files of a folder that is to be packed, and the paths of what cannot be packed.
+
+    Refuses a folder that is too large.
+    """
     files: list[StoredFile] = []
+    unlisted: list[str] = []
     size_bytes = 0
     prefix = f"{folder}/" if folder else ""
+
+    def add_unlisted(path: str, error: Exception) -> None:
+        if path.startswith(prefix) and len(unlisted) < MAX_ZIP_FILES:
+            unlisted.append(path)
+
     try:
-        for file in store.list(prefix, unlisted=lambda path, error: None):
+        for file in store.list(prefix, unlisted=add_unlisted):
             if not file.path.startswith(prefix):
                 break  # it is a file, not a folder
             files.append(file)
@@ -144,7 +176,7 @@ def files_of_zip(store: Store, folder: str, work: Work) -> list[StoredFile]:
         raise no_file(folder) from error
     if not files:
         raise no_file(folder)
-    return files
+    return files, unlisted
 
 
 class _Chunks:
@@ -177,21 +209,30 @@ class _Chunks:
         return content
 
 
-def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) -> Iterator[bytes]:
-    """Yields the files of a folder as a ZIP archive, without a temporary file; they are in the folder `name`."""
+def zip_chunks(
+    store: Store, files: list[StoredFile], folder: str, name: str, *, unlisted: Sequence[str] = ()
+) -> Iterator[bytes]:
+    """Yields the files of a folder as a ZIP archive, without a temporary file; they are in the folder `name`.
+
+    A file in the archive names those that are missing or incomplete, and what else is missing (`unlisted`).
+    """
     sink = _Chunks()
     names: dict[str, int] = {}
-    skipped: list[str] = []
+    skipped = [
+        f"{name}/{path[len(folder) :].lstrip('/')}: no file of this folder, or not readable" for path in unlisted
+    ]
     with zipfile.ZipFile(sink, "w") as archive:
         for file in files:
             info = _zip_info(file, f"{name}/{file.path[len(folder) :].lstrip('/')}", names)
-            chunks = store.read(file.path, 0, file.size_bytes)  # a growing file up to its size
+            chunks = read_version(store, file.path)
             try:
+                # It may have grown since it was listed, which can be an hour ago.
+                size_bytes = store.head(file.path).size_bytes if isinstance(store, LocalStore) else file.size_bytes
                 first = next(chunks, b"")
             except _UNREADABLE as error:  # removed or replaced since it was listed, or an object such as `a//b`
-                skipped.append(f"{info.filename}: {error}")
+                skipped.append(f"{info.filename}: {_reason(error)}")
                 continue
-            with archive.open(info, "w", force_zip64=file.size_bytes >= 1 << 30) as entry:
+            with archive.open(info, "w", force_zip64=size_bytes >= 1 << 30) as entry:
                 entry.write(first)
                 yield sink.take()
                 try:
@@ -199,10 +240,18 @@ def zip_chunks(store: Store, files: list[StoredFile], folder: str, name: str) ->
                         entry.write(chunk)
                         yield sink.take()
                 except _UNREADABLE as error:
-                    skipped.append(f"{info.filename}: incomplete: {error}")
+                    skipped.append(f"{info.filename}: incomplete or damaged: {_reason(error)}")
         if skipped:
             archive.writestr(_SKIPPED_NAME, "\n".join(skipped).encode(errors="replace"))
     yield sink.take()
+
+
+def _reason(error: Exception) -> str:
+    """Returns why a file could not be read; without its path on this machine, which errors have."""
+    if isinstance(error, FileChangedError):
+        return "changed while it was read"
+    is_gone = isinstance(error, (ObjectNotFoundError, FileNotFoundError))
+    return "no longer there" if is_gone else "not readable"
 
 
 def _zip_info(file: StoredFile, name: str, names: dict[str, int]) -> zipfile.ZipInfo:
