@@ -26,7 +26,7 @@ import functools
 import inspect
 import math
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator
 from contextlib import ExitStack, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -145,6 +145,7 @@ class Work:
     is_disconnected: bool = False
     _ends_at: float = field(init=False)
     _spent_bytes: int = field(init=False, default=0)
+    _streams: list[Iterator[bytes]] = field(init=False, default_factory=list)
 
     def __post_init__(self) -> None:
         self._ends_at = self.clock() + self.budget.seconds
@@ -192,9 +193,16 @@ class Work:
 
     async def stream_chunks(self, chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
         """Yields the chunks of a stream, each created in a thread of the share when the one before was sent."""
+        self._streams.append(chunks)
         while (chunk := await self.run(next, chunks, None)) is not None:
             self.spend(len(chunk))
             yield chunk
+
+    async def close_streams(self) -> None:
+        """Closes the generators of streams whose client has left: they hold open files, also deleted ones."""
+        for chunks in self._streams:
+            if self.threads is not None and isinstance(chunks, Generator):
+                await self.threads.run(chunks.close, math.inf)
 
 
 _CURRENT: ContextVar[Work] = ContextVar("work")
@@ -382,5 +390,10 @@ class _Metered(Response):
             return message
 
         timeout_s = self._work.remaining_s if self._work.budget.is_stream else _SEND_TIMEOUT_S
-        with self._stack, suppress(Abandoned), anyio.fail_after(timeout_s):
-            await self._response(scope, receive_and_watch, send)
+        with self._stack:
+            try:
+                with suppress(Abandoned), anyio.fail_after(timeout_s):
+                    await self._response(scope, receive_and_watch, send)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await self._work.close_streams()

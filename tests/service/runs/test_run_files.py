@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import itertools
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 from unittest.mock import Mock
 
+import psutil
 import pytest
 import requests
 
@@ -27,7 +29,7 @@ from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body, running_service
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture(scope="module")
@@ -329,6 +331,27 @@ def test_the_connection_of_a_file_that_changes_while_it_is_sent_breaks(
     monkeypatch.setattr("pai_sdk._service.routes.runs.files.read_version", changing)
     with pytest.raises(requests.exceptions.ChunkedEncodingError):
         download(client, job_id, kind="file", path="model/b.bin")
+
+
+def test_the_files_of_a_reader_that_leaves_are_closed(client: Client) -> None:
+    job_id, output = new_job(client)
+    file = output / "model" / "large.bin"
+    with file.open("wb") as stream:
+        stream.truncate(1 << 30)
+    body = {"kind": "folder", "path": "model"}
+    url = client.info.endpoint + client.call("POST", f"/runs/{job_id}/downloads", body=body).json()["url"]
+
+    def is_open() -> bool:
+        return any(each.path == str(file) for each in psutil.Process().open_files())
+
+    gc.disable()
+    try:
+        with requests.get(url, stream=True, timeout=PATIENCE_S) as answer:
+            next(answer.iter_content(MIB))
+            until(is_open, "the file is open")
+        until(lambda: not is_open(), "the file is closed")
+    finally:
+        gc.enable()
 
 
 def test_files_of_other_users_do_not_exist(client: Client) -> None:
