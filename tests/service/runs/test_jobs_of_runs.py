@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import math
 import os
 import secrets
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 import pytest
 
 from pai_sdk import Session
+from pai_sdk._data.rules.codec import WatchConfig
+from pai_sdk._data.rules.signals import Finding
 from pai_sdk._data.trace.parquet import ParquetSink
 from pai_sdk._data.trace.trace_writer import TraceWriter
+from pai_sdk._service.services.jobs.findings import record_finding, rules_of_job
 from pai_sdk._wire.pai.names import PACKAGE_PREFIX
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
@@ -70,6 +76,36 @@ def test_findings_of_another_program_are_none(service: Client, content: str) -> 
     job_id = ended(service)
     (service.info.data_dir / "jobs" / job_id / "findings.json").write_text(content)
     assert not any(rule["findings"] for rule in service.get(f"/runs/{job_id}/job")["rules"])
+
+
+@pytest.mark.parametrize(
+    "change", [{"code": None}, {"since": []}, {"message": 1}, {"values": {"x": None}}, {"key": ...}]
+)
+def test_a_damaged_finding_hides_no_other(tmp_path: Path, change: dict[str, Any]) -> None:
+    rule = WatchConfig().rules("1", None)[0]
+    found = Finding(rule.code, "raised", "it hangs", rule.action, "worker-0", {})
+    record_finding(tmp_path, found, attempt=1, now=1.0)
+    file = tmp_path / "findings.json"
+    (row,) = json.loads(file.read_text())
+    damaged = {name: value for name, value in {**row, **change}.items() if value is not ...}
+    file.write_text(json.dumps([damaged, row, {name: row[name] for name in row if name != "code"}, None]))
+    rules = rules_of_job(WatchConfig(), tmp_path, "1", None, 1)
+    assert [each.message for each in rules[0].findings] == ["it hangs"]
+
+
+def test_a_finding_that_is_raised_again_after_a_kill_is_one(tmp_path: Path) -> None:
+    rule = WatchConfig().rules("1", None)[0]
+    found = Finding(rule.code, "raised", "it hangs", rule.action, "worker-0", {})
+    for now in (1.0, 2.0):
+        record_finding(tmp_path, found, attempt=1, now=now)
+    record_finding(tmp_path, replace(found, status="cleared"), attempt=1, now=3.0)
+    record_finding(tmp_path, found, attempt=1, now=4.0)
+    (tmp_path / ".findings.json").write_text("of a killed service")
+    record_finding(tmp_path, found, attempt=2, now=5.0)
+    rules = rules_of_job(WatchConfig(), tmp_path, "1", None, 2)
+    times = [(each.since, each.cleared_at, each.is_open) for each in rules[0].findings]
+    assert times == [(5.0, None, True), (4.0, None, False), (1.0, 3.0, False)]
+    assert [file.name for file in tmp_path.iterdir()] == ["findings.json"]
 
 
 def test_findings_are_not_read_from_a_pipe(service: Client) -> None:

@@ -24,15 +24,19 @@ _MAX_POINTS = 20
 def record_finding(folder: Path, finding: Finding, *, attempt: int, now: float) -> None:
     """Adds a finding to the file of a job, or marks the open one as cleared; for one thread only."""
     rows = _rows(folder)
-    if finding.status == "raised":
+    same = [
+        row for row in rows if (row["code"], row["key"], row["attempt"]) == (finding.code, finding.key, attempt)
+    ]
+    is_open = any(row["cleared_at"] is None for row in same)
+    # A service that was killed after it recorded the finding raises it again.
+    if finding.status == "raised" and not is_open:
         row = {"code": finding.code, "key": finding.key, "attempt": attempt, "since": now, "cleared_at": None}
         rows.append({**row, "message": finding.message, "instance": finding.instance, **_evidence(finding)})
-    for row in rows:
-        is_same = (row["code"], row["key"], row["attempt"]) == (finding.code, finding.key, attempt)
-        if finding.status == "cleared" and is_same and row["cleared_at"] is None:
+    for row in same:
+        if finding.status == "cleared" and row["cleared_at"] is None:
             row["cleared_at"] = now
     with suppress(OSError):  # a full disk, or a deleted job: the event has the message
-        replace_file(folder / _FILE, json.dumps(rows[-_MAX_FINDINGS:]))
+        replace_file(folder / _FILE, json.dumps(rows[-_MAX_FINDINGS:]), draft=folder / f".{_FILE}")
 
 
 def rules_of_job(
@@ -58,10 +62,17 @@ def rules_of_job(
 def _rows(folder: Path) -> list[dict[str, Any]]:
     try:
         with open_plain(folder / _FILE) as file:
-            rows: list[dict[str, Any]] = json.load(file)
-        return [row for row in rows if "key" in row and _finding(row, None)]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # none yet, or of another program
+            rows = json.load(file)
+    except (OSError, ValueError, RecursionError):  # none yet, or of another program
         return []
+    return [row for row in rows if _is_valid(row)] if isinstance(rows, list) else []
+
+
+def _is_valid(row: Any) -> bool:
+    try:
+        return isinstance(row["code"], str) and "key" in row and _finding(row, None) is not None
+    except (ValueError, KeyError, TypeError, OverflowError):
+        return False
 
 
 def _settings(rule: Rule) -> dict[str, Any]:
