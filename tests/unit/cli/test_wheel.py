@@ -17,18 +17,33 @@ from pai_sdk._core import extras
 from pai_sdk._core.extras import DISTRIBUTION, install_command
 from pai_sdk.cli.service import wheel_command
 from pai_sdk.errors import PaiError
+from tests.support.waiting import PATIENCE_S
 from tests.unit.cli.conftest import Pai
 
 ROOT = Path(__file__).resolve().parents[3]
+LONGEST_S = 2 * PATIENCE_S
 NAME = f"pai_training_sdk-{__version__}-py3-none-any.whl"
 
 
-def test_the_wheel_is_the_one_that_a_build_makes(pai: Pai, tmp_path: Path) -> None:
+def pip_installed(wheel: Path, folder: Path) -> Distribution:
+    """Returns what pip records of a wheel."""
+    options = ["-qq", "--no-deps", "--no-index", "--target", str(folder)]
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, str(wheel)], check=True, timeout=LONGEST_S)
+    (about,) = folder.glob("*.dist-info")
+    return Distribution.at(about)
+
+
+def test_the_wheel_is_the_one_that_a_build_makes(
+    pai: Pai, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
+    subprocess.run(build, check=True, capture_output=True, timeout=LONGEST_S)
+    # Not what pip has recorded for this environment: that may have been before the last change of the metadata.
+    installed = pip_installed(tmp_path / NAME, tmp_path / "at")
+    monkeypatch.setattr(wheel_command, "installed_distribution", lambda: installed)
     told = pai("wheel", str(tmp_path / "new"))
     assert told.exit_code == 0, told.output
     assert told.stdout.strip() == str(tmp_path / "new" / NAME)
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(tmp_path), str(ROOT)]
-    subprocess.run(build, check=True, capture_output=True, timeout=100)
     with zipfile.ZipFile(tmp_path / "new" / NAME) as packed, zipfile.ZipFile(tmp_path / NAME) as built:
         ours, theirs = (
             {name: (hashlib.sha256(each.read(name)).digest(), each.getinfo(name).external_attr >> 16 & 0o100)
@@ -41,18 +56,7 @@ def test_the_wheel_is_the_one_that_a_build_makes(pai: Pai, tmp_path: Path) -> No
 
 def test_pip_installs_the_wheel_and_the_command_starts(tmp_path: Path) -> None:
     (tmp_path / NAME).write_bytes(wheel_command.packed_wheel())
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-qq",
-        "--no-deps",
-        "--no-index",
-        "--target",
-        str(tmp_path / "at"),
-    ]
-    subprocess.run([*pip, str(tmp_path / NAME)], check=True, timeout=100)
+    pip_installed(tmp_path / NAME, tmp_path / "at")
     assert (tmp_path / "at" / "bin" / "pai-sdk").exists()
     assert (tmp_path / "at" / "pai_sdk" / "cli" / "service" / "team" / ".dockerignore").exists()
 
