@@ -22,6 +22,7 @@ from pai_sdk._host.agent.tunnel.streams import Stream
 from pai_sdk.cli.tables import print_error
 from pai_sdk.errors import PathConflictError, StorageError, TunnelClosedError, TunnelError
 from tests.support.fake_tunnel import FakeTunnelService
+from tests.support.waiting import PATIENCE_S
 
 _ESCAPE = "\x1b]52;c;aGk=\x07"
 
@@ -125,7 +126,7 @@ def test_connections_that_belong_to_no_listener_do_not_end_a_forward() -> None:
         stream.tunnel.open("accepted", listener=stream.number, peer="x").write(b"hello")
 
     with socket.create_server(("127.0.0.1", 0)) as server, FakeTunnelService(listen=listen) as service:
-        server.settimeout(10)
+        server.settimeout(PATIENCE_S)
         tunnel = open_tunnel(service.transport(), "t-1", "t-1-worker-0")
         with PortForward(tunnel, [ForwardedPort(server.getsockname()[1], 80)], reverse=True) as forward:
             connection, _ = server.accept()

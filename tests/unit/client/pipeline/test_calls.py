@@ -12,11 +12,12 @@ import pytest
 
 from pai_sdk._client.pipeline import Pipeline, PipelineRun
 from pai_sdk._client.tune import Tuner, Uniform
+from pai_sdk._data.pipelines.records import RunRecords
 from pai_sdk._data.storage.claims import claimed, is_claimed
 from pai_sdk._data.storage.store import open_store
 from pai_sdk.errors import InUseError, InvalidInputError, PipelineFailed, PipelineStopped, RunNotFoundError
 from tests.support.messages import refused
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, long_enough, until
 
 
 class Calls:
@@ -75,13 +76,14 @@ def test_a_step_waits_for_those_after_which_it_comes(tmp_path: Path, calls: Call
 
 def test_at_most_as_many_steps_run_at_once_as_allowed(tmp_path: Path) -> None:
     running, most, lock = 0, 0, threading.Lock()
+    together = threading.Barrier(3, timeout=PATIENCE_S)
 
     def call(n: int) -> int:
         nonlocal running, most
         with lock:
             running += 1
             most = max(most, running)
-        time.sleep(0.02)
+        together.wait()
         with lock:
             running -= 1
         return n
@@ -184,7 +186,7 @@ def test_a_failed_step_is_tried_again(tmp_path: Path, calls: Calls) -> None:
 def test_a_call_that_takes_too_long_has_failed(tmp_path: Path) -> None:
     over = threading.Event()
     pipeline = make(tmp_path)
-    pipeline.step(lambda: over.wait(30), name="hangs", timeout=0.2)
+    pipeline.step(over.wait, name="hangs", timeout=0.2)
     try:
         with refused(PipelineFailed):
             pipeline.run(show=False)
@@ -324,10 +326,13 @@ def test_two_processes_do_not_work_on_one_run(tmp_path: Path) -> None:
     assert used.value.holder["pid"]
 
 
-def test_a_run_is_stopped_from_elsewhere(tmp_path: Path) -> None:
-    begun = threading.Event()
+def test_a_run_is_stopped_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, noticed = threading.Event(), threading.Event()
+    is_requested = RunRecords.is_stop_requested.fget
+    noting = property(lambda records: is_requested(records) and not noticed.set())
+    monkeypatch.setattr(RunRecords, "is_stop_requested", noting)
     pipeline = make(tmp_path)
-    first = pipeline.step(lambda: (begun.set(), time.sleep(2))[1], name="first")
+    first = pipeline.step(lambda: (begun.set(), noticed.wait(PATIENCE_S))[1], name="first")
     pipeline.step(lambda: 1, name="second", after=first)
     told: list[str] = []
     pipeline.step(
@@ -345,10 +350,10 @@ def test_a_run_is_stopped_from_elsewhere(tmp_path: Path) -> None:
 
     thread = threading.Thread(target=run_it)
     thread.start()
-    begun.wait(10)
+    assert begun.wait(PATIENCE_S)
     (run,) = make(tmp_path).runs()
     run.stop()
-    thread.join(30)
+    thread.join()
     ended = PipelineRun.load(raised[0].run)
     assert (ended.status, ended["second"].status, raised[0].failures) == ("stopped", "stopped", {})
     assert told == ["stopped"], "steps of on_exit run also when a run is stopped"
@@ -359,7 +364,7 @@ def test_a_run_is_stopped_from_elsewhere(tmp_path: Path) -> None:
 def test_a_run_is_shown_while_it_goes_on(tmp_path: Path) -> None:
     go = threading.Event()
     pipeline = make(tmp_path)
-    first = pipeline.step(lambda: go.wait(20), name="first")
+    first = pipeline.step(lambda: go.wait(2 * PATIENCE_S), name="first")
     pipeline.step(lambda: 1, name="second", after=first)
     thread = threading.Thread(target=lambda: pipeline.run(show=False))
     thread.start()
@@ -370,7 +375,7 @@ def test_a_run_is_shown_while_it_goes_on(tmp_path: Path) -> None:
         assert "waiting" in run.refresh().svg()
     finally:
         go.set()
-        thread.join(20)
+        thread.join()
     assert run.refresh().status == "succeeded"
 
 
@@ -402,13 +407,21 @@ def test_a_second_run_takes_a_step_for_each_value_from_the_cache(tmp_path: Path,
 
 def test_one_of_many_values_that_takes_too_long_fails_all(tmp_path: Path) -> None:
     over = threading.Event()
-    pipeline = make(tmp_path)
-    pipeline.each([0, 30], lambda s: over.wait(s), value="s", name="each", timeout=0.3)
-    try:
-        with refused(PipelineFailed):
+
+    def run(limit_s: float) -> tuple[float, PipelineFailed]:
+        pipeline = make(tmp_path / f"{limit_s}")
+        pipeline.each(
+            [False, True], lambda hangs: hangs and over.wait(), value="hangs", name="each", timeout=limit_s
+        )
+        with pytest.raises(PipelineFailed) as failed:
             pipeline.run(show=False)
+        return limit_s, failed.value
+
+    try:
+        limit_s, failed = long_enough(run, lambda found: "each[0]" not in str(found[1]), first_s=0.3)
     finally:
         over.set()
+    assert f"1 step failed:\n  - each[1]: it did not finish within {limit_s:g} s\n" in str(failed)
 
 
 def test_a_run_is_text_in_a_notebook_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

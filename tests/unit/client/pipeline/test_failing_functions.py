@@ -15,6 +15,7 @@ import pytest
 from pai_sdk._client.pipeline import Pipeline
 from pai_sdk.errors import PipelineFailed
 from tests.support.messages import refused
+from tests.support.waiting import PATIENCE_S
 
 
 class WithoutText(Exception):
@@ -76,7 +77,7 @@ def test_a_result_with_numbers_of_numpy_is_kept(tmp_path: Path, value: Any, expe
 def test_a_call_that_never_ends_takes_no_place(tmp_path: Path) -> None:
     pipeline, released = Pipeline("test", store=tmp_path, parallel=1), threading.Event()
     pipeline.step(released.wait, name="hangs", timeout=0.1, retries=1)
-    pipeline.step(lambda: 1, name="next", timeout=5)
+    pipeline.step(lambda: 1, name="next", timeout=PATIENCE_S)
     with refused(PipelineFailed) as failed:
         pipeline.run(show=False)
     assert "next" not in str(failed.value)

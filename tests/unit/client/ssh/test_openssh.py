@@ -9,7 +9,6 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -207,9 +206,7 @@ def test_a_client_sees_the_end_of_the_job() -> None:
         assert client.stdout is not None
         assert client.stdout.readline() == b"ready\n"
         host.process.send_signal(signal.SIGTERM)
-        started = time.monotonic()
         assert client.wait(PATIENCE_S) == 255
-        assert time.monotonic() - started < 20
     host.close()
     shutil.rmtree(folder)
 

@@ -15,6 +15,7 @@ from pai_sdk._client.tune.template import OBJECTIVE_LABEL, PRUNED_LABEL, STUDY_L
 from pai_sdk.errors import ConnectionFailedError, InvalidInputError, TuningFailed
 from tests.support.fake_backend import FAST
 from tests.support.messages import refused
+from tests.support.waiting import long_enough
 from tests.unit.client.tune.fake_jobs import Curve, FakeJobs, FakeSession
 
 pytestmark = pytest.mark.filterwarnings("ignore::optuna.exceptions.ExperimentalWarning")
@@ -252,13 +253,16 @@ def test_samplers_of_optuna_and_several_objectives(tmp_path: Path) -> None:
 
 
 def test_jobs_are_stopped_at_the_end_of_the_time_and_run_again_later(tmp_path: Path) -> None:
-    backend = FakeJobs(falling)
-    backend.is_paused = True
-    trials = run(tuner(backend, tmp_path, parallel=3, timeout=0.3))
+    def search(limit_s: float) -> tuple[FakeJobs, Path, Any]:
+        backend, folder = FakeJobs(falling), tmp_path / f"{limit_s}"
+        backend.is_paused = True
+        return backend, folder, run(tuner(backend, folder, parallel=3, timeout=limit_s))
+
+    backend, folder, trials = long_enough(search, lambda found: len(found[2]) == 3, first_s=0.3)
     assert [trial.state for trial in trials] == ["running"] * 3
     assert [job.status for job in backend.jobs.values()] == ["Terminated"] * 3
     backend.is_paused = False
-    again = run(tuner(backend, tmp_path, parallel=3, timeout=600))
+    again = run(tuner(backend, folder, parallel=3, timeout=600))
     assert [trial.state for trial in again] == ["complete"] * 12
     assert len(backend.jobs) == 15
     with refused(InvalidInputError, "trial_timeout"):
