@@ -21,7 +21,7 @@ from pai_sdk._data.trace.hook import TraceHook, add_to_trace, clear_trace_map, g
 from pai_sdk._data.trace.trace_writer import TraceWriter
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from tests.support.messages import refused
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.data.trace.fake_sink import FakeSink, PicklableSink
 
 pytestmark = pytest.mark.interpreter
@@ -542,11 +542,11 @@ def test_two_hooks_of_one_thread_that_two_threads_feed_have_their_own_rows(is_lo
         if is_loop:
             for batch in hooks[number].steps(batches):
                 trace("n", [batch])
-                turns.wait(10)
+                turns.wait(PATIENCE_S)
         else:
             for batch in batches:
                 trace("n", [batch])
-                turns.wait(10)
+                turns.wait(PATIENCE_S)
                 hooks[number].after_step()
             hooks[number].end()
 

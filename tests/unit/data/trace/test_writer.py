@@ -12,16 +12,18 @@ import random
 import signal
 import threading
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from pai_sdk._core.retry import RetryPolicy
+from pai_sdk._data.trace import trace_writer
 from pai_sdk._data.trace.trace_writer import TraceWriter, WaitLimits
 from pai_sdk.errors import InvalidInputError, PaiError, TraceError
 from tests.support.messages import refused
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.data.trace.fake_sink import FakeSink, PicklableSink, Transient
 
 pytestmark = pytest.mark.interpreter
@@ -140,39 +142,45 @@ def test_close_says_what_is_missing_when_the_time_is_over(caplog: pytest.LogCapt
 
     def hang(operation: str, number: int) -> None:
         if operation == "commit":
-            go_on.wait(30)
+            go_on.wait(PATIENCE_S)
 
-    writer = TraceWriter(SCHEMA, FakeSink(before=hang), retry=FAST)
+    writer = TraceWriter(SCHEMA, FakeSink(before=hang), block_bytes=160, retry=FAST)
     writer.waits = WaitLimits(silent_s=0.0)
-    writer.write(step=1, loss=[0.5, 0.25])
-    threading.Timer(0.2, go_on.set).start()
+    feed(writer, 1)
+    until(lambda: writer._sender.counts["blocks_stored"])
     with refused(TraceError):
-        writer.close(deadline_s=0.05)
+        writer.close(deadline_s=0.3)
+    go_on.set()
     assert not writer.is_usable
-    assert "waiting for 2 rows to be stored, for up to 0 s; Ctrl-C ends the wait" in caplog.text
+    assert "waiting for 10 rows to be stored, for up to 0 s; Ctrl-C ends the wait" in caplog.text
 
 
-def test_an_exception_waits_for_the_sink_only_while_it_stores(caplog: pytest.LogCaptureFixture) -> None:
-    go_on = threading.Event()
+def test_an_exception_waits_for_the_sink_only_while_it_stores(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on, ahead_s = threading.Event(), 0.0
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + ahead_s)
+    monkeypatch.setattr(trace_writer, "time", clock)
 
     def slow(operation: str, number: int) -> None:
+        nonlocal ahead_s
         if operation == "write":
-            time.sleep(0.15)  # longer in all than the time without progress
-        if operation == "commit":
-            go_on.wait(30)
+            ahead_s += 25  # longer in all than the time without progress
+        while operation == "commit" and not go_on.wait(0.01):
+            ahead_s += 25
 
     sink = FakeSink(before=slow)
 
     def train() -> None:
         with TraceWriter(SCHEMA, sink, block_bytes=160, workers=1, retry=FAST) as writer:
-            writer.waits = WaitLimits(stalled_s=0.5)
+            writer.waits = WaitLimits(stop_s=1e6, stalled_s=60)
             feed(writer, 6)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):
         train()
     assert sink.calls["write"] == 6
-    assert "60 of 60 rows are not stored: the sink has stored nothing for 0.5 s" in caplog.text
+    assert "60 of 60 rows are not stored: the sink has stored nothing for 60 s" in caplog.text
     assert "(blocks: 0 not sent, 6 sent and not committed)" in caplog.text
     go_on.set()
 
@@ -307,11 +315,11 @@ def test_a_forked_child_is_told_to_make_its_own_writer() -> None:
         with writer._changed:  # as when a thread of the writer is at work at this moment
             child = os.fork()
         if child == 0:  # nothing of pytest may run here
-            signal.alarm(20)
+            signal.alarm(round(PATIENCE_S))
             writer._changed = threading.Condition()
             writer._changed.acquire()
             threading.Thread(target=child_writes, args=(writer,)).start()
-            time.sleep(30)
+            time.sleep(2 * PATIENCE_S)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 

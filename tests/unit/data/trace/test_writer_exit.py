@@ -54,7 +54,7 @@ from pai_sdk.trace import OdpsSink, TraceHook, TraceToOdpsHook, TraceWriter, tra
 sink = OdpsSink("t", project="p", endpoint=sys.argv[1], credentials=Credentials("id", "secret"))
 
 def use(writer):
-    writer.waits = WaitLimits(stalled_s=1.0)
+    writer.waits = WaitLimits(stalled_s=1.0, silent_s=0.0)
     for step in range(3):
         writer.write(a=[step] * 10)
     print("ready", flush=True)
@@ -102,7 +102,7 @@ def test_ctrl_c_waits_seconds_and_says_what_is_not_stored(stalled: str, program:
         began = time.monotonic()
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < PATIENCE_S / 2
     assert "30 of 30 rows are not stored: the sink has stored nothing for 1 s (blocks: 3 not sent" in errors
     assert "KeyboardInterrupt" in errors
 
@@ -113,9 +113,11 @@ def test_the_second_ctrl_c_ends_the_wait_at_once_and_says_what_is_not_stored(sta
         running.send_signal(signal.SIGINT)
         assert running.stdout is not None
         assert running.stdout.readline() == "ending\n"
-        time.sleep(0.3)
+        assert running.stderr is not None
+        while "Ctrl-C ends the wait" not in (line := running.stderr.readline()):
+            assert line
         began = time.monotonic()
         running.send_signal(signal.SIGINT)
         _, errors = running.communicate(timeout=PATIENCE_S)
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < PATIENCE_S / 2
     assert "30 of 30 rows are not stored: the wait was interrupted (blocks: 3 not sent" in errors

@@ -462,7 +462,8 @@ def test_many_writers_leave_no_thread_and_no_descriptor(tmp_path: Path) -> None:
     for number in range(50):
         with EventWriter(tmp_path / str(number), flush_s=0.001) as writer:
             writer.scalars({"a": 1}, 1)
-    assert count() == before
+    # Fewer than before when those of an earlier test have ended meanwhile.
+    assert all(now <= then for now, then in zip(count(), before, strict=True))
 
 
 def test_sigterm_is_left_to_the_program(tmp_path: Path) -> None:

@@ -260,6 +260,7 @@ def test_a_slow_line_gives_a_block_before_it_is_full() -> None:
                 while not has_block.wait(0.05) and sent < size // 2:
                     connection.sendall(bytes(10_000))
                     sent += 10_000
+                has_block.wait(PATIENCE_S)
                 connection.sendall(bytes(size - sent))
 
         thread = threading.Thread(target=serve)

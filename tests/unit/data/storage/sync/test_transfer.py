@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import signal
@@ -488,12 +489,11 @@ def test_an_interrupt_stops_what_has_not_begun() -> None:
 def test_an_interrupt_does_not_wait_for_a_dead_line(oss: FakeOss, tmp_path: Path, files: dict[str, bytes]) -> None:
     tree = folder_with(tmp_path, files)
     patient = RetryPolicy(deadline_s=5_000, first_pause_s=1_000, longest_pause_s=1_000)
-    interrupted = threading.Event()
+    requests = itertools.count(1)
 
     def interrupt(seen: Seen) -> None:
         """A Ctrl-C that comes while the caller waits for a thread that has time."""
-        if len(oss.seen) >= 3 and not interrupted.is_set():
-            interrupted.set()
+        if next(requests) == 3:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
     oss.before = interrupt
