@@ -25,6 +25,7 @@ from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.sessions import Sessions
 from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
 from pai_sdk.errors import TunnelClosedError
+from tests.support.waiting import PATIENCE_S
 
 Handler = Callable[[Stream], None]
 
@@ -34,7 +35,7 @@ class FakeInstance:
 
     def __init__(self, **handlers: Handler) -> None:
         self.handlers: dict[str, Handler] = {"program": run_program, **handlers}
-        self._sessions = Sessions(self._start_session, rejoin_s=20.0)
+        self._sessions = Sessions(self._start_session, rejoin_s=2 * PATIENCE_S)
         self._connections: list[socket.socket] = []
 
     def connect(self) -> socket.socket:

@@ -15,6 +15,7 @@ from pathlib import Path
 from pai_sdk._host.agent.tunnel import frames, socket_paths
 from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.streams import Tunnel
+from tests.support.waiting import PATIENCE_S
 
 ROOT = Path(__file__).parents[2]
 INSTANCE = "train-master-0"
@@ -41,7 +42,7 @@ class RunningTunnel:
         return transport
 
     def connect(self) -> socket.socket:
-        return socket_paths.connect(self.socket_file, timeout_s=10)
+        return socket_paths.connect(self.socket_file, timeout_s=PATIENCE_S)
 
     def open(self, dial: Callable[[], SocketTransport] | None = None, *, rejoin_s: float = 30.0) -> Tunnel:
         """Returns a tunnel into the instance."""
@@ -77,4 +78,4 @@ def running_tunnel(tmp_path: Path, variables: Mapping[str, str] | None = None) -
         finally:
             instance.kill()
             server.send_signal(signal.SIGTERM)
-            server.wait(20)
+            server.wait(PATIENCE_S)

@@ -15,6 +15,7 @@ import pai_sdk
 from pai_sdk._core.function_pickle import dumps
 from pai_sdk._core.names.import_paths import FORMER, STORED
 from pai_sdk._host.agent import supervising
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.interpreter
 
@@ -156,7 +157,7 @@ def test_supervisors_of_earlier_releases_are_recognised(module: str, tmp_path: P
         supervisor.stdout.readline()
         assert supervising.kill_supervisors(lambda _, folder: folder == tmp_path / "other") == []
         assert supervising.kill_supervisors(lambda _, folder: folder == root) == ["job-1"]
-        assert supervisor.wait(10) == -9
+        assert supervisor.wait(PATIENCE_S) == -9
     finally:
         supervisor.kill()
         supervisor.communicate()

@@ -80,8 +80,14 @@ def test_native_frames_are_read_on_request(tmp_path: Path) -> None:
 def test_between_two_reads_use_of_cpu_and_motion_are_seen(tmp_path: Path) -> None:
     with ranks(tmp_path, 3, fault="evaluate") as pids:
         until(lambda: odd_ranks(read(pids)))
-        busy = read(pids, window_s=0.5)
-        assert (busy[ODD].cpu_percent or 0) > max(busy[0].cpu_percent or 0, busy[1].cpu_percent or 0)
+
+        def look() -> list[ProcessStack]:
+            """On a busy machine, none may get a processor for a while."""
+            seen = read(pids, window_s=0.5)
+            of_others = max(seen[0].cpu_percent or 0, seen[1].cpu_percent or 0)
+            return seen if (seen[ODD].cpu_percent or 0) > of_others else []
+
+        busy = until(look, "the use of the processor by the odd one")
         assert [process.is_moving for process in (busy[0], busy[1])] == [False, False]
         assert busy[0].syscall in ("recvfrom", "")
 

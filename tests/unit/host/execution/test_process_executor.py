@@ -26,7 +26,7 @@ from pai_sdk._wire.pai.roles import Mount
 from pai_sdk.errors import InvalidInputError
 from tests.support import ml
 from tests.support.messages import refused
-from tests.support.waiting import quickest, until
+from tests.support.waiting import PATIENCE_S, quickest, until
 from tests.unit.host.execution.conftest import Jobs, make_request
 
 pytestmark = pytest.mark.interpreter
@@ -300,7 +300,7 @@ def test_a_rank_that_ends_early_does_not_end_the_job(jobs: Jobs) -> None:
 
 
 def test_stop_lets_a_job_end_by_itself_first(jobs: Jobs) -> None:
-    jobs.executor = ProcessExecutor(jobs.executor.cache_dir, grace_s=30)
+    jobs.executor = ProcessExecutor(jobs.executor.cache_dir, grace_s=PATIENCE_S)
     root = jobs.start(make_request("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.01; done"))
     jobs.until_log("up")
     jobs.executor.stop(root, reason_code="StoppedByUser", reason_message="by Ann")
@@ -313,7 +313,7 @@ def test_stop_lets_a_job_end_by_itself_first(jobs: Jobs) -> None:
 
 @pytest.mark.parametrize("apart", ["timeout 60", "setsid -w"])
 def test_what_has_a_group_of_its_own_may_end_by_itself_too(jobs: Jobs, apart: str) -> None:
-    jobs.executor = ProcessExecutor(jobs.executor.cache_dir, grace_s=30)
+    jobs.executor = ProcessExecutor(jobs.executor.cache_dir, grace_s=PATIENCE_S)
     saves = "trap 'sleep 0.1; echo saved; exit 0' TERM; echo up; while :; do sleep 0.01; done"
     root = jobs.start(make_request(f'{apart} sh -c "{saves}"; echo never'))
     jobs.until_log("up")

@@ -11,6 +11,7 @@ from contextlib import suppress
 from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.sessions import Sessions
 from pai_sdk._host.agent.tunnel.streams import Tunnel
+from tests.support.waiting import PATIENCE_S
 
 
 class Pair:
@@ -47,7 +48,7 @@ class Pair:
 
     def client(self, dial: Callable[[], SocketTransport] | None = None) -> Tunnel:
         tunnel = Tunnel(ResumableLink.connect(dial or self.dial, rejoin_s=self.rejoin_s))
-        assert self.arrived.acquire(timeout=20)
+        assert self.arrived.acquire(timeout=PATIENCE_S)
         return tunnel
 
     def cut(self) -> None:

@@ -18,7 +18,7 @@ from pai_sdk._host.agent.tunnel import pumps
 from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
 from pai_sdk.errors import TunnelRefusedError
 from tests.support.tunnels import INSTANCE, RunningTunnel
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tunnels enter Linux processes")
 
@@ -117,7 +117,7 @@ def test_a_connection_that_is_reset(tunnel: Tunnel) -> None:
         stream = tunnel.open("connect", port=listener.getsockname()[1])
         connection, _ = listener.accept()
         stream.close()
-        connection.settimeout(20)
+        connection.settimeout(PATIENCE_S)
         assert connection.recv(1) == b""
         connection.close()
 
@@ -128,7 +128,7 @@ def test_connections_to_a_listening_port_arrive_at_the_client(tunnel: Tunnel) ->
 
     def answer() -> None:
         for _ in range(2):
-            stream = tunnel.accept(20)
+            stream = tunnel.accept(PATIENCE_S)
             assert stream.kind == "accepted"
             assert stream.parameters["listener"] == listening.result["listener"]
             stream.write(b"from the client: " + stream.read())
@@ -137,7 +137,7 @@ def test_connections_to_a_listening_port_arrive_at_the_client(tunnel: Tunnel) ->
     answering = threading.Thread(target=answer)
     answering.start()
     for number in range(2):
-        with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
             connection.sendall(b"%d" % number)
             connection.shutdown(socket.SHUT_WR)
             assert connection.makefile("rb").read() == b"from the client: %d" % number
@@ -151,7 +151,7 @@ def test_connections_to_a_listening_port_arrive_at_the_client(tunnel: Tunnel) ->
 
 def is_refused(port: int) -> bool:
     try:
-        socket.create_connection(("127.0.0.1", port), timeout=20).close()
+        socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S).close()
     except ConnectionRefusedError:
         return True
     except ConnectionResetError:
@@ -161,9 +161,11 @@ def is_refused(port: int) -> bool:
 
 def test_a_client_that_refuses_a_connection(tunnel: Tunnel) -> None:
     listening = tunnel.open("listen", port=0)
-    refusing = threading.Thread(target=lambda: tunnel.accept(20).refuse("ConnectionRefused", "nothing listens"))
+    refusing = threading.Thread(
+        target=lambda: tunnel.accept(PATIENCE_S).refuse("ConnectionRefused", "nothing listens")
+    )
     refusing.start()
-    connection = socket.create_connection(("127.0.0.1", listening.result["port"]), timeout=20)
+    connection = socket.create_connection(("127.0.0.1", listening.result["port"]), timeout=PATIENCE_S)
     with connection, pytest.raises(ConnectionResetError):
         connection.recv(1)
     refusing.join()

@@ -16,7 +16,7 @@ from pai_sdk._host.agent.tunnel.spawner import Child
 from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
 from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
 from tests.support.tunnels import RunningTunnel, running_tunnel
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tunnels enter Linux processes")
 
@@ -131,7 +131,7 @@ def test_a_terminal_is_resized(tunnel: Tunnel) -> None:
     read_until(stream, "ready")
     stream.send_event({"resize": [50, 132]})
     read_until(stream, "50 132")
-    assert stream.wait_exit(20) == 0
+    assert stream.wait_exit(PATIENCE_S) == 0
 
 
 def test_an_unknown_terminal_is_replaced(tunnel: Tunnel) -> None:
@@ -146,7 +146,7 @@ def test_ctrl_c_interrupts_the_program_in_the_foreground(tunnel: Tunnel) -> None
     read_until(stream, "ready")
     stream.write(b"\x03")
     read_until(stream, "interrupted")
-    assert stream.wait_exit(20) == 6
+    assert stream.wait_exit(PATIENCE_S) == 6
 
 
 def test_the_end_of_input_of_a_terminal(tunnel: Tunnel) -> None:
@@ -165,7 +165,7 @@ def test_an_empty_command_is_a_login_shell(tunnel: Tunnel) -> None:
     read_until(stream, "shell")
     while stream.read():
         pass
-    assert stream.wait_exit(20) == 4
+    assert stream.wait_exit(PATIENCE_S) == 4
 
 
 # ---- ends -------------------------------------------------------------------------------------------------
@@ -178,7 +178,7 @@ def test_signals_of_the_client(tunnel: Tunnel) -> None:
     read_until(stream, "ready")
     stream.send_event({"signal": "USR1"})
     read_until(stream, "got")
-    assert stream.wait_exit(20) == 9
+    assert stream.wait_exit(PATIENCE_S) == 9
 
 
 def test_a_signal_overtakes_input_that_the_program_does_not_read(tunnel: Tunnel) -> None:
@@ -195,7 +195,7 @@ def test_a_signal_overtakes_input_that_the_program_does_not_read(tunnel: Tunnel)
     writing.start()
     until(lambda: stream._windows.credit[0] < 20_000, "a full window")
     stream.send_event({"signal": "TERM"})
-    assert stream.wait_exit(20) == 143
+    assert stream.wait_exit(PATIENCE_S) == 143
     stop.set()
     stream.close()
     writing.join()
@@ -226,7 +226,7 @@ def test_nothing_of_a_session_remains(
         stream.write(b"\n")
         while stream.read():
             pass
-        assert stream.wait_exit(20) == 3
+        assert stream.wait_exit(PATIENCE_S) == 3
     elif ending == "close":
         stream.close()
     else:
@@ -246,7 +246,9 @@ def test_a_program_that_nobody_reads_waits_and_ends_with_its_stream(tunnel: Tunn
 
 def test_a_terminal_whose_program_does_not_read_ends_with_its_stream(running: RunningTunnel) -> None:
     with running.open() as tunnel:
-        (server,) = Path(f"/proc/{running.server.pid}/task/{running.server.pid}/children").read_text().split()
+        below = Path(f"/proc/{running.server.pid}/task/{running.server.pid}/children")
+        until(lambda: len(below.read_text().split()) == 1, "the end of the programs of earlier tests")
+        (server,) = below.read_text().split()
         threads = Path(f"/proc/{server}/task")
         for _ in range(3):
             stream = tunnel.open(
@@ -276,7 +278,7 @@ def test_a_large_paste_into_a_terminal(tunnel: Tunnel) -> None:
     read_until(stream, "ready")
     stream.write(bytes(500_000))
     read_until(stream, "500000")
-    assert stream.wait_exit(20) == 0
+    assert stream.wait_exit(PATIENCE_S) == 0
 
 
 def test_output_after_the_end_of_input(tunnel: Tunnel) -> None:
@@ -326,7 +328,7 @@ def test_large_contents_both_ways(tunnel: Tunnel, size: int) -> None:
         received += len(data)
     writing.join()
     assert received == size
-    assert stream.wait_exit(20) == 0
+    assert stream.wait_exit(PATIENCE_S) == 0
 
 
 def test_a_server_that_was_killed_leaves_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.server import TunnelServer
 from pai_sdk._host.agent.tunnel.streams import Stream, Tunnel
 from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
+from tests.support.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the server uses Linux's credentials of sockets")
 
@@ -40,9 +41,9 @@ def tunnel(path: Path) -> Iterator[Tunnel]:
     server = TunnelServer(path, {"before": fail_before, "after": fail_after})
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
-    yield Tunnel(ResumableLink.connect(lambda: SocketTransport(socket_paths.connect(path, timeout_s=10))))
+    yield Tunnel(ResumableLink.connect(lambda: SocketTransport(socket_paths.connect(path, timeout_s=PATIENCE_S))))
     server.close(TunnelClosedError("JobEnded", "the job has ended"))
-    serving.join(20)
+    serving.join(PATIENCE_S)
     assert not serving.is_alive()
 
 
@@ -74,7 +75,7 @@ def fail_once(monkeypatch: pytest.MonkeyPatch, name: str) -> list[str]:
 
 
 def opened(path: Path) -> Tunnel:
-    return Tunnel(ResumableLink.connect(lambda: SocketTransport(socket_paths.connect(path, timeout_s=10))))
+    return Tunnel(ResumableLink.connect(lambda: SocketTransport(socket_paths.connect(path, timeout_s=PATIENCE_S))))
 
 
 @pytest.mark.parametrize("name", ["_serve_tunnel", "tunnel-writer"])
@@ -130,11 +131,13 @@ def test_the_reason_of_the_end_arrives(path: Path) -> None:
     server = TunnelServer(path, {})
     serving = threading.Thread(target=server.serve_forever)
     serving.start()
-    tunnel = Tunnel(ResumableLink.connect(lambda: SocketTransport(socket_paths.connect(path, timeout_s=10))))
+    tunnel = Tunnel(
+        ResumableLink.connect(lambda: SocketTransport(socket_paths.connect(path, timeout_s=PATIENCE_S)))
+    )
     server.close(TunnelClosedError("JobEnded", "the job has ended"))
-    serving.join(20)
+    serving.join(PATIENCE_S)
     with pytest.raises(TunnelClosedError) as caught:
-        tunnel.accept(20)
+        tunnel.accept(PATIENCE_S)
     assert caught.value.code == "JobEnded"
 
 

@@ -15,6 +15,7 @@ from pai_sdk._host.agent.tunnel import frames
 from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.streams import MAX_STREAMS, WINDOW_BYTES, Stream, Tunnel
 from pai_sdk.errors import TunnelClosedError, TunnelRefusedError
+from tests.support.waiting import PATIENCE_S, until
 from tests.unit.host.agent.tunnel.pairs import CuttingTransport, Pair
 
 
@@ -40,13 +41,6 @@ def served(tunnel: Tunnel, handle: Callable[[Stream], None]) -> None:
 def forever(call: Callable[[], object]) -> None:
     while True:
         call()
-
-
-def eventually(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def echo(stream: Stream) -> None:
@@ -91,7 +85,7 @@ def test_reading_to_the_end_and_then_the_exit(pair: Pair) -> None:
             b"",
             b"",
         ]
-        assert stream.wait_exit(10) == 3
+        assert stream.wait_exit(PATIENCE_S) == 3
 
 
 def test_a_refused_stream(pair: Pair) -> None:
@@ -133,9 +127,9 @@ def test_closed_streams_are_forgotten_by_both_ends(pair: Pair) -> None:
         stream = client.open("echo")
         if number % 2:
             stream.end()
-            assert stream.wait_exit(20) == 3
+            assert stream.wait_exit(PATIENCE_S) == 3
         stream.close()
-    eventually(lambda: not client._streams and not pair.tunnels[0]._streams)
+    until(lambda: not client._streams and not pair.tunnels[0]._streams)
 
 
 def test_only_so_many_streams(pair: Pair) -> None:
@@ -168,7 +162,7 @@ def test_a_stream_that_nobody_reads_stops_its_writer_and_no_other(pair: Pair) ->
             other.write(b"x")
             assert other.read() == b"x"
     frames_written = 0
-    while written.acquire(timeout=0.3):
+    while written.acquire(timeout=PATIENCE_S if frames_written * 16 * 1024 <= WINDOW_BYTES * 0.9 else 0.3):
         frames_written += 1
     assert WINDOW_BYTES * 0.9 < frames_written * 16 * 1024 <= WINDOW_BYTES
     assert full.read()
@@ -183,7 +177,7 @@ def test_writes_after_the_peer_has_closed(pair: Pair) -> None:
         forever(lambda: stream.write(bytes(100_000)))
     assert stream.read() == b""
     with pytest.raises(TunnelClosedError):
-        stream.wait_exit(10)
+        stream.wait_exit(PATIENCE_S)
 
 
 def test_the_end_of_a_tunnel_ends_its_streams(pair: Pair) -> None:
@@ -197,7 +191,7 @@ def test_the_end_of_a_tunnel_ends_its_streams(pair: Pair) -> None:
     with pytest.raises(TunnelClosedError):
         client.open("idle")
     with pytest.raises(TunnelClosedError):
-        client.accept(10)
+        client.accept(PATIENCE_S)
     with pytest.raises(TunnelClosedError):
         stream.write(b"x")
 
@@ -249,7 +243,7 @@ def test_every_byte_arrives_once_whatever_is_cut(pair: Pair) -> None:
     for stream, content in streams:
         while data := stream.read():
             content.check(data)
-        assert stream.wait_exit(20) == 3
+        assert stream.wait_exit(PATIENCE_S) == 3
     for writer in writers:
         writer.join()
     assert all(content.is_complete for _, content in streams)
@@ -265,7 +259,7 @@ def test_a_session_that_nobody_joins_again_ends() -> None:
     pair.cut()
     with pytest.raises(TunnelClosedError):
         stream.read()
-    eventually(lambda: pair.sessions.expire() or len(pair.sessions) == 0)
+    until(lambda: pair.sessions.expire() or len(pair.sessions) == 0)
     assert [type(error) for error in pair.errors] == [TunnelClosedError]
     assert pair.errors[0].code == "ConnectionLost"
 
@@ -284,7 +278,7 @@ def test_a_session_waits_while_the_server_cannot_be_reached(pair: Pair) -> None:
 def test_the_peer_of_a_closed_tunnel_ends_at_once(pair: Pair) -> None:
     for _ in range(100):
         pair.client().close()
-    eventually(lambda: len(pair.sessions) == 0)
+    until(lambda: len(pair.sessions) == 0)
     assert {error.code for error in pair.errors} == {"Ended"}
 
 
@@ -304,14 +298,14 @@ def test_an_older_connection_cannot_join(pair: Pair) -> None:
     first, second, late = (SocketTransport(pair.connection()) for _ in range(3))
     session = "ab" * 16
     first.send(greeting(session, 1))
-    assert frames.kind_of(first.receive(10)) == frames.WELCOME
+    assert frames.kind_of(first.receive(PATIENCE_S)) == frames.WELCOME
     second.send(greeting(session, 3))
-    assert frames.kind_of(second.receive(10)) == frames.WELCOME
+    assert frames.kind_of(second.receive(PATIENCE_S)) == frames.WELCOME
     with pytest.raises(ConnectionError):
-        forever(lambda: first.receive(10))
+        forever(lambda: first.receive(PATIENCE_S))
     first.close()
     late.send(greeting(session, 2))
-    reply = late.receive(10)
+    reply = late.receive(PATIENCE_S)
     assert frames.kind_of(reply) == frames.REFUSED
     assert frames.json_of(reply[1:])["code"] == "Replaced"
     second.close()
@@ -334,9 +328,9 @@ def test_greetings_that_are_refused(pair: Pair, greeting_: bytes, code: str) -> 
     transport = SocketTransport(pair.connection())
     transport.send(greeting_)
     if code:
-        assert frames.json_of(transport.receive(10)[1:])["code"] == code
+        assert frames.json_of(transport.receive(PATIENCE_S)[1:])["code"] == code
     with pytest.raises(ConnectionError):
-        transport.receive(10)
+        transport.receive(PATIENCE_S)
     transport.close()
     assert pair.tunnels == []
 
@@ -363,7 +357,8 @@ def test_a_server_that_sends_no_welcome(monkeypatch: pytest.MonkeyPatch, respons
 
 
 def test_a_detached_client_that_closes_ends_its_session(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pai_sdk._host.agent.tunnel.link._MIN_PAUSE_S", 25.0)
+    pair.rejoin_s = 4 * PATIENCE_S
+    monkeypatch.setattr("pai_sdk._host.agent.tunnel.link._MIN_PAUSE_S", 2 * PATIENCE_S)
     dialed = threading.Semaphore(0)
 
     def dial() -> SocketTransport:
@@ -371,13 +366,13 @@ def test_a_detached_client_that_closes_ends_its_session(pair: Pair, monkeypatch:
         return pair.dial()
 
     client = pair.client(dial)
-    assert dialed.acquire(timeout=20)
+    assert dialed.acquire(timeout=PATIENCE_S)
     pair.is_down = True
     pair.cut()
-    assert dialed.acquire(timeout=20)
+    assert dialed.acquire(timeout=PATIENCE_S)
     pair.is_down = False
     client.close()
-    eventually(lambda: bool(pair.errors))
+    until(lambda: bool(pair.errors))
     assert isinstance(pair.errors[0], TunnelClosedError)
     assert pair.errors[0].code == "Ended"
 
@@ -386,7 +381,7 @@ def test_the_instance_is_selected_before_the_greeting(pair: Pair) -> None:
     transport = SocketTransport(pair.connection())
     transport.send(frames.with_json(frames.SELECT, {"instance": "job-worker-1"}))
     transport.send(greeting("ef" * 16, 1))
-    assert frames.kind_of(transport.receive(10)) == frames.WELCOME
+    assert frames.kind_of(transport.receive(PATIENCE_S)) == frames.WELCOME
     assert pair.tunnels[0].instance == "job-worker-1"
     transport.close()
 
@@ -439,7 +434,7 @@ def test_a_peer_that_never_reads_is_sent_one_response_to_its_pings(pair: Pair) -
     connection = pair.connection()
     transport = SocketTransport(connection)
     transport.send(greeting("12" * 16, 1))
-    transport.receive(10)
+    transport.receive(PATIENCE_S)
     connection.settimeout(0.5)
     # Pings are still read when the socket of the responses is full.
     with suppress(ConnectionError, TimeoutError):
@@ -457,47 +452,47 @@ def test_a_peer_that_never_reads_cannot_cause_any_number_of_responses(
     connection = pair.connection()
     transport = SocketTransport(connection)
     transport.send(greeting("12" * 16, 1))
-    transport.receive(10)
+    transport.receive(PATIENCE_S)
     with suppress(ConnectionError):
         for number in range(1, 10_000):
             opening = frames.inner(frames.OPEN, 2 * number - 1, b'{"kind":"x"}')
             transport.send(frames.numbered(number, opening))
     with pytest.raises(ConnectionError):
-        forever(lambda: transport.receive(10))
+        forever(lambda: transport.receive(PATIENCE_S))
     transport.close()
-    eventually(lambda: pair.tunnels[0].is_ended and len(pair.sessions) == 0)
+    until(lambda: pair.tunnels[0].is_ended and len(pair.sessions) == 0)
 
 
 def test_data_of_a_stream_that_nobody_has_accepted_end_the_session(pair: Pair) -> None:
     """Otherwise a job could fill the memory of its clients."""
     transport = SocketTransport(pair.connection())
     transport.send(greeting("56" * 16, 1))
-    transport.receive(10)
+    transport.receive(PATIENCE_S)
     transport.send(frames.numbered(1, frames.inner(frames.OPEN, 1, b'{"kind":"x"}')))
     transport.send(frames.numbered(2, frames.inner(frames.DATA, 1, b"\0data")))
     with pytest.raises(ConnectionError):
-        transport.receive(10)
+        transport.receive(PATIENCE_S)
     transport.close()
 
 
 def test_more_data_than_the_window_ends_the_session(pair: Pair) -> None:
     transport = SocketTransport(pair.connection())
     transport.send(greeting("34" * 16, 1))
-    transport.receive(10)
+    transport.receive(PATIENCE_S)
     transport.send(frames.numbered(1, frames.inner(frames.OPEN, 1, b'{"kind":"x"}')))
-    pair.tunnels[0].accept(10).confirm()
-    transport.receive(10)
+    pair.tunnels[0].accept(PATIENCE_S).confirm()
+    transport.receive(PATIENCE_S)
     with suppress(ConnectionError):
         for number in range(2, 100):
             transport.send(
                 frames.numbered(number, frames.inner(frames.DATA, 1, b"\0"), bytes(frames.MAX_DATA_BYTES))
             )
     with pytest.raises(ConnectionError):
-        forever(lambda: transport.receive(10))
+        forever(lambda: transport.receive(PATIENCE_S))
     transport.close()
     again = SocketTransport(pair.connection())
     again.send(greeting("34" * 16, 2, new=False))
-    assert frames.kind_of(again.receive(10)) == frames.REFUSED
+    assert frames.kind_of(again.receive(PATIENCE_S)) == frames.REFUSED
     again.close()
 
 
@@ -509,7 +504,7 @@ def test_a_link_whose_peer_is_silent_is_closed() -> None:
         return SocketTransport(ours)
 
     answering = threading.Thread(
-        target=lambda: (peer.receive(10), peer.send(frames.with_json(frames.WELCOME, {"received": 0})))
+        target=lambda: (peer.receive(PATIENCE_S), peer.send(frames.with_json(frames.WELCOME, {"received": 0})))
     )
     answering.start()
     link = ResumableLink.connect(welcome, rejoin_s=0.1)
@@ -517,8 +512,8 @@ def test_a_link_whose_peer_is_silent_is_closed() -> None:
     link.silence_s, link.ping_s = 0.2, 0.05
     ended = threading.Event()
     link.start(lambda _: None, lambda _: ended.set())
-    assert ended.wait(10)
-    assert frames.kind_of(peer.receive(10)) == frames.PING
+    assert ended.wait(PATIENCE_S)
+    assert frames.kind_of(peer.receive(PATIENCE_S)) == frames.PING
     peer.close()
 
 

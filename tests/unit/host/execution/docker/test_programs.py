@@ -17,7 +17,7 @@ from pai_sdk._host.execution.docker.tunnel.exec_stream import EngineRefusedError
 from pai_sdk._host.execution.docker.tunnel.instance_container import InstanceContainer
 from pai_sdk._host.execution.docker.tunnel.programs import ContainerProgram, ProgramSpec, Terminal
 from tests.support.exec_engine import FakeEngine
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 JOB = "train-1-worker-0"
 
@@ -202,5 +202,5 @@ def test_the_signal_script_finds_session_and_mark(shell: str) -> None:
 
     assert send("0", sleeper.pid, "nosuchmark") == 0
     assert send("TERM", sleeper.pid, "abc123") == 0
-    assert [sleeper.wait(10), marked.wait(10)] == [-15, -15]
+    assert [sleeper.wait(PATIENCE_S), marked.wait(PATIENCE_S)] == [-15, -15]
     assert send("0", sleeper.pid, "abc123") == 1
