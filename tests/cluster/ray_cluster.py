@@ -161,12 +161,11 @@ class RayCluster:
             return [node for node in state.node_states if node.status != autoscaler_pb2.NodeStatus.DEAD]
         return []
 
-    def wait_until_free(self, *, within_s: float = 30.0) -> None:
+    def wait_until_free(self) -> None:
         """Wait until nothing holds a CPU of a living node."""
         until(
             lambda: self.free_cpus() == self.cpus * len(self.living_nodes()),
             "the end of all use of the cluster",
-            within_s=within_s,
             pause_s=0.2,
         )
 

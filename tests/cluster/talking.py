@@ -15,14 +15,14 @@ if rank == 0:
 else:
     while True:
         try:
-            peers = [socket.create_connection(address, timeout=2)]
+            peers = [socket.create_connection(address, timeout=6)]
             break
         except OSError:
             time.sleep(0.1)
 print("up", flush=True)
 while True:
     for peer in peers:
-        peer.settimeout(2)
+        peer.settimeout(6)  # a busy machine may take long, and a lost node is missed after 15 s
         peer.sendall(b".")
         assert peer.recv(1), "an instance is gone"
     time.sleep(0.05)
