@@ -193,7 +193,7 @@ def test_a_job_larger_than_a_cluster_that_may_grow_is_not_refused_and_holds_up_n
     assert list(capacity.lacks(resources.Need(1, cpus=8), [too_large])) == []
     assert list(capacity.lacks(resources.Need(1, cpus=4, gpus=1), [resources.Need(1, cpus=6, gpus=1)])) == [
         "4 CPUs (2 of the cluster's 8 are free)",
-        "1 GPUs (0 of the cluster's 1 are free)",
+        "1 GPU (0 of the cluster's 1 are free)",
     ]
 
 

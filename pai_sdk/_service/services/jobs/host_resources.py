@@ -65,10 +65,16 @@ class Capacity:
             ("GiB of memory", self.memory_gib, need.memory_gib, sum(other.memory_gib for other in needs)),
         ):
             if limit is not None and amount > max(0, limit - used):
-                yield f"{amount:g} {resource} ({max(0, limit - used):g} of {limit:g} are free)"
+                yield shortage(amount, resource, limit, used)
         if self.cluster is not None:
             cluster_needs = [other.on(self.cluster) for other in needs]
             yield from _lacks_in_cluster(self.cluster, need.on(self.cluster), cluster_needs)
+
+
+def shortage(amount: float, resource: str, limit: float, used: float, whose: str = "") -> str:
+    """Returns what a job needs and how much of it is free: `1 GPU (0 of 4 are free)`."""
+    noun = resource.removesuffix("s") if amount == 1 else resource
+    return f"{amount:g} {noun} ({max(0, limit - used):g} of {whose}{limit:g} are free)"
 
 
 def capacity_now(settings: ServiceSettings, executor: Executor) -> Capacity:
@@ -93,7 +99,7 @@ def _lacks_in_cluster(cluster: ClusterCapacity, need: Need, running: Iterable[Ne
         ("GiB of memory", limits.memory_gib, need.memory_gib, sum(other.memory_gib for other in placed)),
     ):
         if amount > max(0, limit - used):
-            yield f"{amount:g} {resource} ({max(0, limit - used):g} of the cluster's {limit:g} are free)"
+            yield shortage(amount, resource, limit, used, "the cluster's ")
 
 
 def need_of(request: TrainingJobRequest) -> Need:

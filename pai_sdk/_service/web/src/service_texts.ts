@@ -41,6 +41,8 @@ function whole(text: string): string | undefined {
 
 /** What stands at a place of a sentence: a list of resources that are missing, a word, or a name. */
 function part(text: string): string {
+  const [, number, noun] = /^(\d+) (running job|job|instance)s?$/.exec(text) ?? [];
+  if (noun) return `${number} ${t(`=${noun}`)}`;
   return text.endsWith(" are free)") ? text.split(", ").map((one) => whole(one) ?? one).join("、") : (whole(text) ?? statusText(text));
 }
 
@@ -96,9 +98,10 @@ chinese({
   "≈The job needs more than the quota of user {1} allows: {2}.": "作业需要的资源超出用户 {1} 的配额：{2}。",
   "≈The job is next to start; it is waiting for {1}.": "作业是下一个启动的；正在等待 {1}。",
   "≈{1} ({2} of {3} are free)": "{1}（{3} 中空闲 {2}）",
-  "1 running job": "1 个运行中的作业",
-  "≈The job waits behind {1} of the same user.": "作业排在同一用户的 {1} 之后。",
-  "1 job": "1 个作业",
+  "=running job": "个运行中的作业",
+  "=job": "个作业",
+  "=instance": "个实例",
+  "≈The job waits behind {1} of the same user.": "作业排在同一用户的 {1}之后。",
   "≈The next attempt starts at {1}.": "下一次尝试将于 {1} 开始。",
   "≈The job is about to start.": "作业即将启动。",
   "≈The job waits for its turn: the user with the smallest share of the service is next.": "作业在等待轮到它：占用份额最小的用户优先。",

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
 from pai_sdk._service.identity.principal import OPERATOR
-from pai_sdk._service.services.jobs.host_resources import Need, need_or_instances
+from pai_sdk._service.services.jobs.host_resources import Need, need_or_instances, shortage
 from pai_sdk._service.state.models import Job, QuotaRow
 from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -68,7 +68,7 @@ def missing_in_quota(quota: Quota, need: Need, running: Iterable[Need] = ()) -> 
     ):
         # A job without this resource never waits for it.
         if limit is not None and amount and amount > max(0, limit - used):
-            yield f"{amount:g} {resource} ({max(0, limit - used):g} of {limit:g} are free)"
+            yield shortage(amount, resource, limit, used)
 
 
 def check_quota(session: Session, owner: str, request: TrainingJobRequest) -> None:
