@@ -31,7 +31,7 @@ export function LogTab({ run, job }: { run: RunDetail; job: JobDetail | null }) 
               {tags.map((name) => <option key={name} value={name}>{name}</option>)}
             </select>
           </label>
-          <Charts run={run} job={job} tags={charts} marks={marks} height={160} cursorGroup={GROUP} onPick={(x) => change({ time: x.toFixed(3), line: "" }, { replace: true })} />
+          <Charts run={run} job={job} tags={charts} marks={marks} height={144} cursorGroup={GROUP} onPick={(x) => change({ time: x.toFixed(3), line: "" }, { replace: true })} />
           <p class="soft hint">{t("A click on the curve shows its place in the log.")}</p>
         </div>
       )}
