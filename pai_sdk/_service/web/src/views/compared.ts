@@ -111,6 +111,7 @@ interface Parts {
   high: Float64Array | undefined;
 }
 
+const FEW = 6; // metrics that are one section: their charts stand side by side
 const NONE: readonly Odd[] = [];
 
 // A bucket in which a curve has no point is left out, so the line goes on to the next one. Where the values are no
@@ -155,14 +156,14 @@ export function writeLimits({ min, max }: { min: number | undefined; max: number
 }
 
 /** The names of metrics by what is before their first slash; first those without one. */
-export function sections(tags: readonly string[]): Map<string, string[]> {
+export function sections(tags: readonly string[], all = Infinity): Map<string, string[]> {
   const found = new Map<string, string[]>(tags.some((tag) => !tag.includes("/")) ? [["", []]] : []);
   for (const tag of tags) {
     const prefix = tag.includes("/") ? tag.slice(0, tag.indexOf("/")) : "";
     if (!found.has(prefix)) found.set(prefix, []);
     found.get(prefix)?.push(tag);
   }
-  return found;
+  return all > FEW ? found : new Map([["", [...found.values()].flat()]]);
 }
 
 /** The metrics whose names contain each of the words; in upper or lower case. */

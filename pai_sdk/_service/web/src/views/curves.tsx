@@ -4,7 +4,7 @@ import { useCallback, useEffect, useMemo, useRef } from "preact/hooks";
 import { address, change, go, linkTo } from "../address.ts";
 import { send } from "../api.ts";
 import { colourOf, groupNames } from "../colours.ts";
-import { count, duration, moment, number } from "../format.ts";
+import { count, duration, number, zoned } from "../format.ts";
 import { copyText, Notice, save } from "../parts/basics.tsx";
 import { Chart, type ChartHandle, type Curve, type Range } from "../parts/chart.tsx";
 import { countNotAboveZero, limitedRangeOfY, rangeOfX } from "../parts/curve_data.ts";
@@ -92,7 +92,7 @@ function Grid({ tags, answers }: { tags: string[]; answers: Answers }) {
     return <Notice>{words.value ? t("No metric has this in its name.") : t("These {runs} have no metrics yet: `session.report({\"loss\": …})` or a metric's regex make them.")}</Notice>;
   }
   const first = tags.filter((one) => pins.value.includes(one));
-  const found = [...(first.length > 0 ? [[t("Pinned"), first] as const] : []), ...sections(tags.slice(first.length))];
+  const found = [...(first.length > 0 ? [[t("Pinned"), first] as const] : []), ...sections(tags.slice(first.length), list.value?.tags.length)];
   return (
     <>
       {found.map(([prefix, members]) => (
@@ -100,7 +100,7 @@ function Grid({ tags, answers }: { tags: string[]; answers: Answers }) {
           <summary>
             <h2>{prefix || t("Metrics")}</h2> <span class="soft">{count(members.length)}</span>
           </summary>
-          <div class="curve-grid">{members.map((one) => <Cell key={one} tag={one} answers={answers} />)}</div>
+          <div class={found.length > 1 ? "curve-grid" : "curve-grid only"}>{members.map((one) => <Cell key={one} tag={one} answers={answers} />)}</div>
         </details>
       ))}
     </>
@@ -272,7 +272,7 @@ function knownRange(answers: Answers): Range | undefined {
 }
 
 function xText(x: number): string {
-  if (xAxis.value === "wall") return moment(x);
+  if (xAxis.value === "wall") return zoned(x);
   return xAxis.value === "relative_time" ? duration(x) : number(x, 7);
 }
 

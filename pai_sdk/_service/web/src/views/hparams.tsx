@@ -79,6 +79,8 @@ export function Hparams() {
     change({ q: withRange(filter.value, key, from, to) });
   };
 
+  const titles: Record<string, string> = { last: t("Last"), min: t("Min"), max: t("Max") };
+
   return (
     <main class="hparams">
       <div class="tools">
@@ -92,7 +94,7 @@ export function Hparams() {
         <label>
           {t("Value")}{" "}
           <select value={factField.value} onChange={(event) => change({ fact: event.currentTarget.value }, { replace: true })}>
-            {FACTS.map((one) => <option key={one}>{one}</option>)}
+            {FACTS.map((one) => <option key={one} value={one}>{titles[one]}</option>)}
           </select>
         </label>
         <span class="soft">{t("{n} {n|run|runs}", { n: ids.length })}</span>
@@ -110,8 +112,8 @@ export function Hparams() {
             <>
               <h2>{t("{y} against {x}", { x: across.name, y: up.name })}</h2>
               <div class="tools">
-                <KeyChoice label={t("Across")} name="across" value={across.name} keys={keys} />
-                <KeyChoice label={t("Up")} name="up" value={up.name} keys={keys} />
+                <KeyChoice label={t("x axis")} name="across" value={across.name} keys={keys} />
+                <KeyChoice label={t("y axis")} name="up" value={up.name} keys={keys} />
                 <KeyChoice label={t("Colour")} name="colour" value={colourField.value || (diff.metric || "")} keys={keys} />
               </div>
               <Scatter across={across} up={up} runs={diff.runs} part={third} nameOf={nameOf} hrefOf={(run) => linkTo({ run })} />
@@ -292,8 +294,7 @@ chinese({
   "What explains {metric}": "什么解释了 {metric}",
   "What differs": "差异",
   "{y} against {x}": "{y} 对 {x}",
-  "Across": "横轴",
-  "Up": "纵轴",
+  "y axis": "y 轴",
   "Colour": "颜色",
   "Hyperparameter": "超参数",
   "explains": "解释程度",

@@ -35,7 +35,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, hint, onRange }: Pr
 
   useEffect(() => {
     const box = canvas.current?.closest(".scroll") as HTMLElement;
-    const watcher = new ResizeObserver(() => (width.value = Math.max(box.clientWidth, 90 * axes.length)));
+    const watcher = new ResizeObserver(() => (width.value = Math.max(box.clientWidth, 88 * axes.length)));
     watcher.observe(box);
     return () => watcher.disconnect();
   }, [axes.length]);
@@ -99,7 +99,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, hint, onRange }: Pr
           <svg width={width.value} height={HEIGHT} aria-hidden="true">
             {axes.map((axis, at) => (
               <g key={axis.name} transform={`translate(${placeOfAxis(at)} 0)`}>
-                <text y={16} text-anchor="middle" class={axis.isMetric ? "axis-name metric" : "axis-name"}>{short(axis.name)}</text>
+                <text y={16} text-anchor="middle" class={axis.isMetric ? "axis-name metric" : "axis-name"}>{short(axis.name, step)}</text>
                 <line y1={TOP} y2={HEIGHT - BOTTOM} class="axis-line" />
                 {axis.ticks.map((tick) => (
                   <text key={tick.at} x={at === axes.length - 1 ? -6 : 6} y={TOP + (1 - tick.at) * (HEIGHT - TOP - BOTTOM) + 4} text-anchor={at === axes.length - 1 ? "end" : "start"} class="axis-tick">
@@ -136,8 +136,10 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, hint, onRange }: Pr
   );
 }
 
-function short(text: string): string {
-  return text.length > 16 ? `${text.slice(0, 15)}…` : text;
+/** As much of a text as so many pixels have room for, and at least something of it. */
+function short(text: string, room = 128): string {
+  const most = Math.min(16, Math.max(6, Math.floor(room / 8)));
+  return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
 chinese({

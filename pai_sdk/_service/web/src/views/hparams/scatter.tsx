@@ -1,6 +1,7 @@
 // A point for each run: any hyperparameter or the metric against another one, with the colour of a third.
 import { useSignal } from "@preact/signals";
 import { number } from "../../format.ts";
+import { isPhone } from "../../parts/clock.ts";
 import { chinese, t } from "../../words.ts";
 import { type Axis, rankCorrelation, scaleColour, written } from "./axes.ts";
 
@@ -15,13 +16,14 @@ interface Props {
   hrefOf: (run: string) => string;
 }
 
-const [WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM] = [640, 360, 70, 20, 16, 46];
+const [LEFT, RIGHT, TOP, BOTTOM] = [70, 20, 16, 46];
 
 export function Scatter({ across, up, runs, part, line, hint, nameOf, hrefOf }: Props) {
   const near = useSignal("");
+  const [width, height] = isPhone.value ? [366, 300] : [640, 360]; // about what the screen has, so that texts keep their size
   const points = runs.flatMap((run) => {
     const [x, y] = [across.place(run), up.place(run)];
-    return x === undefined || y === undefined ? [] : [{ run, x: LEFT + x * (WIDTH - LEFT - RIGHT), y: HEIGHT - BOTTOM - y * (HEIGHT - TOP - BOTTOM) }];
+    return x === undefined || y === undefined ? [] : [{ run, x: LEFT + x * (width - LEFT - RIGHT), y: height - BOTTOM - y * (height - TOP - BOTTOM) }];
   });
   points.sort((one, other) => one.x - other.x); // the order of the arrow keys
   const missing = runs.length - points.length;
@@ -37,21 +39,21 @@ export function Scatter({ across, up, runs, part, line, hint, nameOf, hrefOf }: 
   };
   return (
     <figure class="scatter">
-      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="group" aria-label={t("{y} against {x}: {n} {n|run|runs}", { x: across.name, y: up.name, n: points.length })} onKeyDown={moved}>
+      <svg viewBox={`0 0 ${width} ${height}`} role="group" aria-label={t("{y} against {x}: {n} {n|run|runs}", { x: across.name, y: up.name, n: points.length })} onKeyDown={moved}>
         {across.ticks.map((tick) => (
-          <g key={tick.at} transform={`translate(${LEFT + tick.at * (WIDTH - LEFT - RIGHT)} 0)`}>
-            <line y1={TOP} y2={HEIGHT - BOTTOM} class="axis-grid" />
-            <text y={HEIGHT - BOTTOM + 18} text-anchor="middle" class="axis-tick">{tick.text}</text>
+          <g key={tick.at} transform={`translate(${LEFT + tick.at * (width - LEFT - RIGHT)} 0)`}>
+            <line y1={TOP} y2={height - BOTTOM} class="axis-grid" />
+            <text y={height - BOTTOM + 18} text-anchor="middle" class="axis-tick">{tick.text}</text>
           </g>
         ))}
         {up.ticks.map((tick) => (
-          <g key={tick.at} transform={`translate(0 ${HEIGHT - BOTTOM - tick.at * (HEIGHT - TOP - BOTTOM)})`}>
-            <line x1={LEFT} x2={WIDTH - RIGHT} class="axis-grid" />
+          <g key={tick.at} transform={`translate(0 ${height - BOTTOM - tick.at * (height - TOP - BOTTOM)})`}>
+            <line x1={LEFT} x2={width - RIGHT} class="axis-grid" />
             <text x={LEFT - 8} y={4} text-anchor="end" class="axis-tick">{tick.text}</text>
           </g>
         ))}
-        <text x={(LEFT + WIDTH - RIGHT) / 2} y={HEIGHT - 8} text-anchor="middle" class="axis-name">{across.name}{across.isLog ? " (log)" : ""}</text>
-        <text transform={`translate(14 ${(TOP + HEIGHT - BOTTOM) / 2}) rotate(-90)`} text-anchor="middle" class="axis-name">{up.name}{up.isLog ? " (log)" : ""}</text>
+        <text x={(LEFT + width - RIGHT) / 2} y={height - 8} text-anchor="middle" class="axis-name">{across.name}{across.isLog ? " (log)" : ""}</text>
+        <text transform={`translate(14 ${(TOP + height - BOTTOM) / 2}) rotate(-90)`} text-anchor="middle" class="axis-name">{up.name}{up.isLog ? " (log)" : ""}</text>
         {steps.length > 0 && <path d={`${steps.join("")}H${points.at(-1)?.x}`} class="best-line" />}
         {points.map(({ run, x, y }, at) => (
           <a key={run} href={hrefOf(run)} tabIndex={(near.value ? run === near.value : at === 0) ? 0 : -1} aria-label={textOf(run)} onFocus={() => (near.value = run)} onPointerEnter={() => (near.value = run)}>
