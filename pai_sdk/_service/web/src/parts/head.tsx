@@ -1,4 +1,5 @@
 // The line at the top: where one is, where one can go, and whether the service responds.
+import { useLayoutEffect, useRef } from "preact/hooks";
 import { field, linkTo, withoutRun } from "../address.ts";
 import { duration } from "../format.ts";
 import { about, can } from "../place.ts";
@@ -12,20 +13,25 @@ import { chinese, language, setLanguage, t } from "../words.ts";
 
 const view = field("view", "list");
 const run = field("run");
+const OF_LIST = ["compare", "study"]; // views that the list leads to
 const THEMES: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };
 const SIGNS: Record<Theme, string> = { system: "◐", light: "☀", dark: "☾" };
 
 export function Head() {
   const kept = withoutRun();
   const views = { list: t("{Runs}"), curves: t("Curves"), hparams: t("Hyperparameters"), media: t("Media"), ...(about.value?.kind === "service" ? { queue: t("Queue"), schedules: t("Schedules") } : {}), ...(can("pipelines") ? { pipelines: t("Pipelines") } : {}) };
+  const current = run.value || OF_LIST.includes(view.value) ? "list" : view.value;
+  const isBelow = current !== view.value || run.value !== "";
+  const nav = useRef<HTMLElement>(null);
+  useLayoutEffect(() => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [current]); // on a phone, it may be beside the screen
   const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
   return (
     <header class="head">
       <a class="home" href={linkTo({})}>pai</a>
       <span class="place soft" title={about.value?.place}>{said(about.value?.place ?? "")}</span>
-      <nav aria-label={t("Views")}>
+      <nav ref={nav} aria-label={t("Views")}>
         {Object.entries(views).map(([name, text]) => (
-          <a key={name} href={linkTo({ ...kept, view: name === "list" ? "" : name })} aria-current={!run.value && view.value === name ? "page" : undefined}>
+          <a key={name} href={linkTo({ ...kept, view: name === "list" ? "" : name })} aria-current={name !== current ? undefined : isBelow ? "true" : "page"}>
             {text}
           </a>
         ))}
