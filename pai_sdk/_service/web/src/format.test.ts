@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { age, bytes, count, duration, number } from "./format.ts";
+import { age, bytes, count, duration, number, zone } from "./format.ts";
 
 test("numbers are short", () => {
   const shown = [0, 0.1 + 0.2, -2.5, 123456, 1234567, 0.00001234, Number.NaN, Number.NEGATIVE_INFINITY, null].map((value) => number(value));
@@ -18,4 +18,9 @@ test("sizes have a unit", () => {
 
 test("whole numbers have separators", () => {
   assert.deepEqual([0, 999, 1000, 1_234_567].map(count), ["0", "999", "1,000", "1,234,567"]);
+});
+
+test("a zone is written as its hours before or behind UTC", () => {
+  const minutes = -new Date(1.7e12).getTimezoneOffset();
+  assert.match(zone(1.7e9), minutes === 0 ? /^UTC$/ : /^UTC[+−]\d{1,2}(:\d\d)?$/);
 });

@@ -44,6 +44,18 @@ export function moment(time: number | null | undefined): string {
   return `${day} ${two(date.getHours())}:${two(date.getMinutes())}:${two(date.getSeconds())}`;
 }
 
+/** A moment with its zone: `2026-11-22 14:03:07 UTC+8`. */
+export function zoned(time: number | null | undefined): string {
+  return time ? `${moment(time)} ${zone(time)}` : "";
+}
+
+/** The zone of the browser at a moment: `UTC+5:30`. */
+export function zone(time: number): string {
+  const minutes = -new Date(time * 1000).getTimezoneOffset();
+  const [hours, rest] = [Math.floor(Math.abs(minutes) / 60), Math.abs(minutes) % 60];
+  return minutes === 0 ? "UTC" : `UTC${minutes < 0 ? "−" : "+"}${hours}${rest ? `:${String(rest).padStart(2, "0")}` : ""}`;
+}
+
 /** A size in bytes: `3.2 MB`. */
 export function bytes(size: number | null | undefined): string {
   if (size === null || size === undefined) return "";

@@ -1,7 +1,7 @@
 // Small parts that several views use.
 import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { age, moment } from "../format.ts";
+import { age, zoned } from "../format.ts";
 import { statusText } from "../service_texts.ts";
 import { chinese, t } from "../words.ts";
 import { roughly } from "./clock.ts";
@@ -41,7 +41,7 @@ export function Status({ status, place }: { status: string | undefined; place?: 
 /** How long ago; it counts on by itself. */
 export function Age({ time }: { time: number | null | undefined }) {
   void roughly.value;
-  return <time title={moment(time)}>{age(time)}</time>;
+  return <time title={zoned(time)}>{age(time)}</time>;
 }
 
 /** A text with a box around it: what went wrong, or what to do. */

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { durationTicks, linearTicks, logTicks } from "./ticks.ts";
+import { durationTicks, linearTicks, logTicks, timeTicks } from "./ticks.ts";
 
 const texts = (ticks: readonly (readonly [number, string])[]): string[] => ticks.map(([, text]) => text);
 
@@ -21,4 +21,10 @@ test("powers of ten, with numbers between them where there is room", () => {
 test("lengths of time", () => {
   assert.deepEqual(texts(durationTicks([0, 120], 4)), ["0", "30 s", "60 s", "90 s", "2 min"]);
   assert.deepEqual(texts(durationTicks([0, 7200], 4)), ["0", "30 min", "1:00 h", "1:30 h", "2:00 h"]);
+});
+
+test("moments: the day where it begins, and seconds where they are what differs", () => {
+  const noon = new Date(2026, 10, 29, 12).getTime() / 1000;
+  assert.deepEqual(texts(timeTicks([noon, noon + 3], 4)), ["12:00:00", "12:00:01", "12:00:02", "12:00:03"]);
+  assert.deepEqual(texts(timeTicks([noon, noon + 86400], 3)), ["11-29 12:00", "11-30 00:00", "12:00"]);
 });

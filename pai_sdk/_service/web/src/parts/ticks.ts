@@ -47,9 +47,10 @@ export function timeTicks(range: Range, most: number): Tick[] {
   let day = "";
   return multiples([range[0] - zone, range[1] - zone], step).map((local) => {
     const text = moment(local + zone);
+    if (step < MINUTE) return [local + zone, text.slice(11)]; // no room for a day; the text at the cursor has it
     const isNewDay = text.slice(5, 10) !== day;
     day = text.slice(5, 10);
-    return [local + zone, isNewDay ? text.slice(5, step >= DAY ? 10 : 16) : text.slice(11, step < MINUTE ? 19 : 16)];
+    return [local + zone, isNewDay ? text.slice(5, step >= DAY ? 10 : 16) : text.slice(11, 16)];
   });
 }
 

@@ -4,7 +4,7 @@
 import { useEffect } from "preact/hooks";
 import { field, linkTo } from "../address.ts";
 import { ask } from "../api.ts";
-import { duration, moment } from "../format.ts";
+import { duration, zoned } from "../format.ts";
 import { useAnswer } from "../parts/answer.ts";
 import { Age, Copyable, Notice, Status } from "../parts/basics.tsx";
 import { Pending, Table } from "../parts/table.tsx";
@@ -60,7 +60,7 @@ function All() {
   if (runs.length === 0 && about.value?.kind === "service") return <p class="soft">{t("No pipeline has run jobs here. A run is listed when the job of its first step is submitted.")}</p>;
   if (runs.length === 0) return <p class="soft">{t("This folder has no runs of pipelines. Pipelines write them to {place}.", { place: "~/.pai/pipelines" })}</p>;
   return (
-    <Table name={t("Runs of pipelines")} heads={[t("Pipeline"), t("Run"), t("Status"), [t("Steps")], t("Begun"), t("Ran")]}>
+    <Table name={t("Runs of pipelines")} heads={[t("Pipeline"), t("Run"), t("Status"), [t("Steps")], t("Started"), t("Duration")]}>
       {runs.map((run) => (
         <tr key={run.id}>
           <th scope="row">{run.pipeline}</th>
@@ -86,7 +86,7 @@ function One({ id }: { id: string }) {
       <p><a href={linkTo({ view: "pipelines" })}>{t("All runs")}</a></p>
       <h1>{run.pipeline} <Status status={run.status} /></h1>
       <p class="soft">
-        <span class="mono">{lastPart(run.id)}</span> · {t("begun {time}", { time: moment(run.created_at) })}
+        <span class="mono">{lastPart(run.id)}</span> · {t("begun {time}", { time: zoned(run.created_at) })}
         {run.status === "interrupted" && ` · ${t("no process works on it")}`}
         {run.ended_at !== null && ` · ${t("ran {time}", { time: duration(run.ended_at - run.created_at) })}`}
       </p>
@@ -149,7 +149,6 @@ chinese({
   "Pipeline": "流水线",
   "Run": "运行",
   "Steps": "步骤",
-  "Begun": "开始于",
   "All runs": "全部运行",
   "begun {time}": "开始于 {time}",
   "no process works on it": "没有进程在处理它",

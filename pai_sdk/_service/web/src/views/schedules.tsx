@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { linkTo } from "../address.ts";
 import { ask } from "../api.ts";
-import { duration, moment } from "../format.ts";
+import { duration, zoned } from "../format.ts";
 import { useAnswer } from "../parts/answer.ts";
 import { Age, Copyable, Notice, Status } from "../parts/basics.tsx";
 import { wordsOf } from "../parts/dialog.tsx";
@@ -102,7 +102,7 @@ export function Schedules() {
 }
 
 function Until({ time }: { time: number }) {
-  return <time title={moment(time)}>{t("in {time}", { time: duration(time - Date.now() / 1000) })}</time>;
+  return <time title={zoned(time)}>{t("in {time}", { time: duration(time - Date.now() / 1000) })}</time>;
 }
 
 chinese({

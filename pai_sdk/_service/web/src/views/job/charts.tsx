@@ -2,7 +2,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { askColumns } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
-import { count, moment } from "../../format.ts";
+import { count, zoned } from "../../format.ts";
 import { useAnswer } from "../../parts/answer.ts";
 import { Chart, MarkList, type Curve, type Mark as ChartMark, type Range } from "../../parts/chart.tsx";
 import { Pending } from "../../parts/table.tsx";
@@ -95,7 +95,7 @@ function OneChart({ tag, curves, summary, marks, whole, x, zoom, setZoom, height
         summary={summary}
         height={height}
         isTime={x === "wall"}
-        {...(x === "wall" ? { xText: moment } : {})}
+        {...(x === "wall" ? { xText: zoned } : {})}
         view={view}
         marks={shown}
         cursorGroup={cursorGroup}

@@ -1,7 +1,7 @@
 // What happened to a job: statuses, events, checkpoints and the first values that are not finite, the newest last.
 import { useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { address, linkTo } from "../../address.ts";
-import { count, duration, moment } from "../../format.ts";
+import { count, duration, moment, zoned } from "../../format.ts";
 import { Status } from "../../parts/basics.tsx";
 import { said, statusText } from "../../service_texts.ts";
 import { chinese, t } from "../../words.ts";
@@ -57,7 +57,7 @@ function OneRow({ row: { kind, status, text, time, step, earlier } }: { row: Row
   return (
     <li data-kind={kind}>
       <span class="time">
-        {time !== null && <a href={linkTo({ ...address.value, tab: "log", time: time.toFixed(3) })} title={t("The log at {time}", { time: moment(time) })}>{moment(time).slice(11)}</a>}
+        {time !== null && <a href={linkTo({ ...address.value, tab: "log", time: time.toFixed(3) })} title={t("The log at {time}", { time: zoned(time) })}>{moment(time).slice(11)}</a>}
       </span>
       <span class="sign" aria-hidden="true">{SIGNS[kind]}</span>
       <div>

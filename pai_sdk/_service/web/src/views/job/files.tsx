@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { address, change, field, linkTo } from "../../address.ts";
 import { ask, send } from "../../api.ts";
-import { bytes, count, moment } from "../../format.ts";
+import { bytes, count } from "../../format.ts";
 import { useAnswer } from "../../parts/answer.ts";
 import { Age, Notice, useCopy } from "../../parts/basics.tsx";
 import { wordsOf } from "../../parts/dialog.tsx";
@@ -94,7 +94,7 @@ function Row({ entry, folder, save }: { entry: Entry; folder: string; save: Save
         <a href={linkTo(isFolder ? { ...address.value, path: place } : { ...address.value, file: name })}>{isFolder && <span aria-hidden="true">▸ </span>}{name}{isFolder && "/"}</a>
       </td>
       <td class="number" title={entry.size_bytes === null ? "" : `${count(entry.size_bytes)} B`}>{entry.is_partial && "≥ "}{bytes(entry.size_bytes)}</td>
-      <td title={moment(entry.modified_at)}><Age time={entry.modified_at} /></td>
+      <td><Age time={entry.modified_at} /></td>
       <td class="number">
         <button class="plain" aria-label={`${t("Download")} ${name}`} title={isFolder ? t("Download as ZIP") : t("Download")} onClick={() => void save(isFolder ? "folder" : "file", place)}>↓</button>
       </td>

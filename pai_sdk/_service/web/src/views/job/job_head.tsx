@@ -3,7 +3,7 @@ import { useState } from "preact/hooks";
 import { go, linkTo, withoutRun, withoutTab } from "../../address.ts";
 import { ask } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
-import { duration, moment } from "../../format.ts";
+import { duration, zoned } from "../../format.ts";
 import { Star } from "../../parts/annotations.tsx";
 import { Age, Status, useCopy } from "../../parts/basics.tsx";
 import { Bell } from "../../parts/bell.tsx";
@@ -80,12 +80,12 @@ function Times({ job }: { job: JobDetail }) {
   const queued = job.started_at === null ? end - (job.created_at ?? end) : (job.queued_s ?? job.started_at - (job.created_at ?? job.started_at));
   return (
     <>
-      <span title={moment(job.created_at)}>{t("created")} <Age time={job.created_at} /></span>
+      <span title={zoned(job.created_at)}>{t("created")} <Age time={job.created_at} /></span>
       <span>{job.started_at === null && !isOver ? t("waiting for {time}", { time: duration(queued) }) : t("queued {time}", { time: duration(queued) })}</span>
       {job.started_at !== null && (
-        <span title={moment(job.started_at)}>{isOver ? t("ran {time}", { time: duration(end - job.started_at) }) : t("running for {time}", { time: duration(end - job.started_at) })}</span>
+        <span title={zoned(job.started_at)}>{isOver ? t("ran {time}", { time: duration(end - job.started_at) }) : t("running for {time}", { time: duration(end - job.started_at) })}</span>
       )}
-      {isOver && <span title={moment(job.ended_at)}>{t("ended")} <Age time={job.ended_at} /></span>}
+      {isOver && <span title={zoned(job.ended_at)}>{t("ended")} <Age time={job.ended_at} /></span>}
     </>
   );
 }

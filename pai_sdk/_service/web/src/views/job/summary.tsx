@@ -1,7 +1,7 @@
 // What a job runs, as short facts, and its hyperparameters.
 import { useState } from "preact/hooks";
 import type { ComponentChildren } from "preact";
-import { duration, moment, number } from "../../format.ts";
+import { duration, moment, number, zone } from "../../format.ts";
 import { Copyable } from "../../parts/basics.tsx";
 import { chinese, t } from "../../words.ts";
 import type { JobDetail, RunDetail } from "./wire.ts";
@@ -34,9 +34,9 @@ export function Summary({ run, job }: { run: RunDetail; job: JobDetail }) {
       <Fact name={t("Cost")}>{run.cost !== undefined && `${run.cost < 1 ? number(run.cost, 4) : run.cost.toFixed(2)} ${run.currency ?? ""}`}</Fact>
       <Fact name={t("Priority")}>{priority || ""}</Fact>
       <Fact name={t("Limit")}>{max_runtime_s ? duration(max_runtime_s) : ""}</Fact>
-      <Fact name={t("Created")}>{moment(job.created_at)}</Fact>
-      <Fact name={t("Started")}>{moment(job.started_at)}</Fact>
-      <Fact name={t("Ended")}>{moment(job.ended_at)}</Fact>
+      <Moment name={t("Created")} time={job.created_at} />
+      <Moment name={t("Started")} time={job.started_at} />
+      <Moment name={t("Ended")} time={job.ended_at} />
     </dl>
   );
 }
@@ -44,6 +44,10 @@ export function Summary({ run, job }: { run: RunDetail; job: JobDetail }) {
 function Fact({ name, isWide = false, children }: { name: string; isWide?: boolean; children: ComponentChildren }) {
   if (!children || (Array.isArray(children) && !children.some(Boolean))) return null;
   return <div class={isWide ? "wide" : ""}><dt>{name}</dt><dd>{children}</dd></div>;
+}
+
+function Moment({ name, time }: { name: string; time: number | null }) {
+  return time ? <Fact name={`${name} (${zone(time)})`}>{moment(time)}</Fact> : null;
 }
 
 function channels(of: Readonly<Record<string, string>>): ComponentChildren {

@@ -2,7 +2,7 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { ask } from "../../api.ts";
 import { colourOf } from "../../colours.ts";
-import { moment, number } from "../../format.ts";
+import { number, zoned } from "../../format.ts";
 import { useAnswer } from "../../parts/answer.ts";
 import { Chart, type Curve } from "../../parts/chart.tsx";
 import { chinese, t } from "../../words.ts";
@@ -51,7 +51,7 @@ function Used({ title, of, column, unit = 1, limit }: UsedOf) {
   return (
     <figure class="one-chart">
       <figcaption>{title} <span class="soft">{said}</span></figcaption>
-      <Chart title={title} curves={curves} summary={said} height={120} isTime xText={moment} cursorGroup="job" />
+      <Chart title={title} curves={curves} summary={said} height={120} isTime xText={zoned} cursorGroup="job" />
     </figure>
   );
 }
