@@ -97,7 +97,8 @@ def test_the_overview_says_what_a_job_runs(browser: Browser, session: Session, s
         link = _fact(page, "Code").get_by_role("link")
         assert link.get_attribute("href") == "https://github.com/pai/digits/commit/1a2b3c4d5e6f7a8b"
         expect(page.locator(".hparams div").filter(has_text="lr")).to_have_text("lr0.1")
-        expect(_fact(page, "Started")).to_have_text(re.compile(r"\d\d:\d\d:\d\d"))
+        started = re.compile(r"^Started \(UTC([+−][\d:]+)?\)[\d-]{10} \d\d:\d\d:\d\d$")
+        expect(page.locator(".summary > div", has_text="Started")).to_have_text(started)
         _fact(page, "Outputs").locator("summary").click()
         expect(_fact(page, "Outputs")).to_contain_text("oss://")
         assert watched.faults == []

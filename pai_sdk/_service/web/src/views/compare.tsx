@@ -15,7 +15,7 @@ import { csvOf, metricRow, rowOf, valueRows, type Row } from "./compare/table.ts
 import { mainTags } from "./job/marks.ts";
 import { numberOf } from "./job/values.ts";
 import type { JobDetail, RunDetail } from "./job/wire.ts";
-import { secondsOf } from "./list/columns.ts";
+import { causeOf, secondsOf } from "./list/columns.ts";
 import { formatOf } from "./list/numbers.ts";
 import "./compare.css";
 
@@ -99,7 +99,7 @@ function Group({ rows, columns }: { rows: readonly Row[]; columns: readonly Comp
 function rowsOf(columns: readonly Compared[]): Row[] {
   const facts: Record<string, (one: Compared) => string | undefined> = {
     [t("Status")]: ({ run }) => run.status,
-    [t("Cause")]: ({ run, job }) => run.cause ?? job?.failure?.cause,
+    [t("Cause")]: ({ run, job }) => causeOf(run as unknown as Run) || job?.failure?.cause,
     [t("Duration")]: ({ run }) => spanOf(run as unknown as Run),
     [t("Cost")]: ({ run }) => [run.cost, run.currency].join(" ").trim(),
     [t("Owner")]: ({ run }) => run.owner,

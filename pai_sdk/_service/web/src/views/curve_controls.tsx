@@ -12,7 +12,7 @@ const MOST_METRICS = 300; // to choose from
 
 export function CurveControls({ range }: { range: readonly [number, number] | undefined }) {
   const axes = { step: t("Step"), relative_step: t("Steps since the first"), relative_time: t("Time since the first point"), wall: t("Time of day") };
-  const bands = { "": t("No band"), std: t("Standard deviation"), range: t("Least to largest"), quantile: t("Median, middle half") };
+  const bands = { "": t("No band"), std: t("Standard deviation"), range: t("Min to max"), quantile: t("Median, middle half") };
   const tags = xMetrics();
   const limits = limitsOf(tag.value);
   const width = range ? range[1] - range[0] : 0;
@@ -49,7 +49,7 @@ export function CurveControls({ range }: { range: readonly [number, number] | un
       <span class="limits" role="group" aria-label={tag.value ? t("Limits of y, in this chart") : t("Limits of y, in all charts")}>
         y
         {(["min", "max"] as const).map((which) => (
-          <input key={which} class="short" inputMode="decimal" value={limits[which] ?? ""} aria-label={which === "min" ? t("Least y") : t("Largest y")} placeholder={which} onChange={({ currentTarget }) => limit(which, currentTarget.value)} />
+          <input key={which} class="short" inputMode="decimal" value={limits[which] ?? ""} aria-label={which === "min" ? t("Min y") : t("Max y")} placeholder={which === "min" ? t("Min") : t("Max")} onChange={({ currentTarget }) => limit(which, currentTarget.value)} />
         ))}
       </span>
       <Smoothing />
@@ -145,7 +145,7 @@ chinese({
   "Time of day": "时刻",
   "No band": "无区间",
   "Standard deviation": "标准差",
-  "Least to largest": "最小到最大",
+  "Min to max": "最小到最大",
   "Median, middle half": "中位数与中间一半",
   "What the charts show": "图表设置",
   "Metrics": "指标",
@@ -168,7 +168,7 @@ chinese({
   "The y axis leaves out the lowest and the highest 1 % of the values": "y 轴不含最低和最高 1 % 的值",
   "Limits of y, in this chart": "此图的 y 轴范围",
   "Limits of y, in all charts": "所有图的 y 轴范围",
-  "Least y": "y 最小值",
-  "Largest y": "y 最大值",
+  "Min y": "y 最小值",
+  "Max y": "y 最大值",
   "Smoothing as a number": "平滑系数",
 });

@@ -6,6 +6,7 @@ import { change, field, linkTo } from "../address.ts";
 import { colourOf } from "../colours.ts";
 import { count } from "../format.ts";
 import { Copyable, Notice } from "../parts/basics.tsx";
+import { about } from "../place.ts";
 import { asksMedia, listOf, names, question, shown } from "../runs.ts";
 import { chinese, t } from "../words.ts";
 import { FilterBox } from "./list/filter_box.tsx";
@@ -21,9 +22,9 @@ const FOLDED_LETTERS = 800;
 const mediaField = field("media");
 const stepField = field("step");
 
-const HOW = `from torch.utils.tensorboard import SummaryWriter
+const how = (isService: boolean): string => `${isService ? "import os\n\n" : ""}from torch.utils.tensorboard import SummaryWriter
 
-writer = SummaryWriter("runs/first")
+writer = SummaryWriter(${isService ? 'os.environ["PAI_OUTPUT_TENSORBOARD"]' : '"runs/first"'})
 writer.add_image("samples", image, step)
 writer.add_histogram("weights", weights, step)
 writer.add_text("notes", "the first try", step)`;
@@ -178,7 +179,7 @@ function Nothing() {
   return (
     <>
       <Notice>{t("These {runs} have no images, histograms or texts. Those that TensorBoard's writer puts into event files are shown here:")}</Notice>
-      <Copyable text={HOW} />
+      <Copyable text={how(about.value?.kind === "service")} />
     </>
   );
 }

@@ -64,7 +64,7 @@ function Metrics({ tags }: { tags: Tag[] }) {
   return (
     <>
       <h2>{t("Metrics")}</h2>
-      <Table name={t("Metrics")} heads={[t("Metric"), [t("Last")], [t("Least")], [t("Largest")], [t("Step")], [t("Points")]]}>
+      <Table name={t("Metrics")} heads={[t("Metric"), [t("Last")], [t("Min")], [t("Max")], [t("Step")], [t("Points")]]}>
         {tags.slice(0, MOST_ROWS).map((tag) => (
           <tr key={tag.tag}>
             <th scope="row"><a href={linkTo({ ...address.value, tab: "log", metric: tag.tag })} title={t("With the log")}>{tag.tag}</a></th>
@@ -109,8 +109,8 @@ chinese({
   "Metrics": "指标",
   "Metric": "指标",
   "Last": "最新",
-  "Least": "最小",
-  "Largest": "最大",
+  "Min": "最小",
+  "Max": "最大",
   "Step": "步数",
   "Points": "点数",
   "With the log": "与日志一起查看",

@@ -1,7 +1,8 @@
 // A job on a phone: a card instead of a row, since a table would have to be moved sideways.
 import type { ComponentChildren } from "preact";
 import { Age, Status } from "../../parts/basics.tsx";
-import type { Column } from "./columns.ts";
+import { said } from "../../service_texts.ts";
+import { causeOf, type Column } from "./columns.ts";
 import { progressText } from "./folded.ts";
 import type { Row } from "./folding.ts";
 import { Value } from "./value.tsx";
@@ -24,10 +25,10 @@ export function Card({ run, columns, head }: { run: Row; columns: readonly Colum
         <span class="soft"><Age time={run.created_at ?? run.updated_at} /></span>
         {owner && <span class="soft">{owner}</span>}
       </div>
-      <div class="card-line" title={run.cause}>
-        {run.cause
-          ? <span class="bad">{run.cause}</span>
-          : [...metrics, ...others, ...cost].map((column) => <span key={column.key}><span class="soft">{column.title}</span> <Value column={column} run={run} /></span>)}
+      <div class="card-line" title={causeOf(run)}>
+        {run.cause && <span class="bad">{causeOf(run)}</span>}
+        {run.waits_for && <span class="soft">{said(run.waits_for)}</span>}
+        {!run.cause && [...metrics, ...others, ...cost].map((column) => <span key={column.key}><span class="soft">{column.title}</span> <Value column={column} run={run} /></span>)}
       </div>
     </>
   );

@@ -3,6 +3,7 @@ import { untracked } from "@preact/signals";
 import { duration, number } from "../../format.ts";
 import { now } from "../../parts/clock.ts";
 import type { Run, RunList } from "../../runs.ts";
+import { said } from "../../service_texts.ts";
 import { ENDED } from "../../statuses.ts";
 import { chinese, t } from "../../words.ts";
 import { formatOf } from "./numbers.ts";
@@ -30,7 +31,7 @@ const WIDE = /[\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f
 
 /** Columns that need no group: what a job is, and what became of it. */
 const JOB: Readonly<Record<string, (run: Run) => string>> = {
-  cause: (run) => run.cause ?? "",
+  cause: causeOf,
   duration: (run) => {
     const seconds = secondsOf(run);
     return seconds === undefined ? "" : duration(seconds);
@@ -43,6 +44,11 @@ const JOB: Readonly<Record<string, (run: Run) => string>> = {
 };
 export const FACTS = ["last", "min", "max"] as const;
 type Fact = (typeof FACTS)[number];
+
+/** Why a job failed: names of instances stand without the id of their job, which says nothing here. */
+export function causeOf({ id, cause = "" }: Run): string {
+  return said(cause.replaceAll(`${id}-`, ""));
+}
 
 /** Whether a run has ended, as far as is known. */
 export function isOver(run: Run): boolean {

@@ -48,10 +48,11 @@ export function progressText({ counts, total }: Group): string {
     ...(failed ? [t("{n} failed", { n: failed })] : []),
     ...(stopped ? [t("{n} stopped", { n: stopped })] : []),
     ...(pruned ? [t("{n} pruned", { n: pruned })] : []),
-  ].join(", ");
+  ].join(t(", "));
 }
 
 chinese({
+  ", ": "，",
   "{n} of {total} done": "已完成 {n}/{total}",
   "{n} running": "{n} 个运行中",
   "{n} waiting": "{n} 个等待中",
