@@ -28,6 +28,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Client, 
         client.until(running, "Running")
         waiting = client.create(job_body(TrainingJobName="waits"))
         yield client, running, waiting
+        client.call("PUT", f"/trainingjobs/{running}/stop")
+        client.until(running)
 
 
 @pytest.fixture

@@ -77,6 +77,28 @@ def test_rows_on_the_screen_are_in_the_document_and_the_others_are_reached(brows
         assert watched.faults == []
 
 
+def test_the_way_back_from_a_run_ends_at_its_row(browser: Browser, runs: Path) -> None:
+    with _list_of(browser, runs, "sort=name") as watched:
+        page = watched.page
+        expect(page.locator("main")).to_have_attribute("aria-busy", "false")
+        page.keyboard.press("j")
+        page.keyboard.press("End")
+        page.keyboard.press("k")
+        row = page.locator(f"tr[data-run=run-{_RUNS - 2}]")
+        expect(row).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.locator("h1")).to_have_text(re.compile(f"run-{_RUNS - 2}"))
+        page.go_back()
+        expect(row).to_be_focused()
+        expect(row).to_be_in_viewport(ratio=1)
+        page.keyboard.press("j")
+        expect(page.locator(f"tr[data-run=run-{_RUNS - 1}]")).to_be_focused()
+        page.locator("#filter").fill("loss>=0")  # another list begins at its top
+        page.locator("#filter").press("Enter")
+        expect(page.locator("tr[data-run=run-000]")).to_be_in_viewport()
+        assert watched.faults == []
+
+
 def test_filter_and_order(browser: Browser, runs: Path) -> None:
     with _list_of(browser, runs) as watched:
         page = watched.page

@@ -86,13 +86,13 @@ function One({ id }: { id: string }) {
       <p><a href={linkTo({ view: "pipelines" })}>{t("All runs")}</a></p>
       <h1>{run.pipeline} <Status status={run.status} /></h1>
       <p class="soft">
-        <span class="mono">{lastPart(run.id)}</span> · {t("begun {time}", { time: zoned(run.created_at) })}
+        <span class="mono">{lastPart(run.id)}</span> · {t("started {time}", { time: zoned(run.created_at) })}
         {run.status === "interrupted" && ` · ${t("no process works on it")}`}
         {run.ended_at !== null && ` · ${t("ran {time}", { time: duration(run.ended_at - run.created_at) })}`}
       </p>
       {run.is_stored === false && <Notice>{t("This page shows the jobs of the run only: the service cannot read its folder. With a store in OSS ({store}), it has all steps, their picture and the reasons of cache hits.", { store: "Pipeline(…, store=\"oss://…\")" })}</Notice>}
       {failed.map((step) => (
-        <Notice key={step.name} kind="bad"><strong>{step.name}</strong>: <span class="pipeline-error">{step.error}</span></Notice>
+        <Notice key={step.name} kind="bad"><strong>{step.name}</strong>: <span class="pipeline-error">{step.error.replaceAll(`${step.job_id}-`, "")}</span></Notice>
       ))}
       {run.svg && <div class="scroll pipeline-picture" tabIndex={0} role="region" aria-label={t("Picture of the steps")} dangerouslySetInnerHTML={{ __html: withoutStyle(run.svg) }} />}
       <h2>{t("Steps")}</h2>
@@ -150,7 +150,7 @@ chinese({
   "Run": "运行",
   "Steps": "步骤",
   "All runs": "全部运行",
-  "begun {time}": "开始于 {time}",
+  "started {time}": "开始于 {time}",
   "no process works on it": "没有进程在处理它",
   "Picture of the steps": "步骤图",
   "Job": "作业",

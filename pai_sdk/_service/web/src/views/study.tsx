@@ -104,7 +104,7 @@ function One({ id }: { id: string }) {
       {axes.length > 1 && (
         <>
           <h2>{t("Parallel coordinates")}</h2>
-          <Parallel axes={axes} runs={trials} part={ranks(values)} nameOf={(run) => nameOf(group.runs, run)} onOpen={(run) => go({ run })} hint={t(GREY)} />
+          <Parallel axes={axes} runs={trials} part={ranks(values)} nameOf={(run) => nameOf(group.runs, run)} onOpen={(run) => go({ run })} hint={Object.keys(values).length < trials.length ? t(GREY) : ""} />
         </>
       )}
       <Trials found={found} />
@@ -157,7 +157,7 @@ function History({ group: { objective, runs }, tags }: { group: Group; tags: rea
     if (isBetter) best = value;
     return isBetter;
   });
-  return <Scatter across={across} up={up} runs={valued.map(({ id }) => id)} part={new Map(complete.map(({ id }) => [id, 0.4]))} line={line.map(({ id }) => id)} hint={t(GREY)} nameOf={(run) => nameOf(runs, run)} hrefOf={(run) => linkTo({ run })} />;
+  return <Scatter across={across} up={up} runs={valued.map(({ id }) => id)} part={new Map(complete.map(({ id }) => [id, 0.4]))} line={line.map(({ id }) => id)} hint={`${t("The line is the best value so far.")} ${complete.length < valued.length ? t(GREY) : ""}`} nameOf={(run) => nameOf(runs, run)} hrefOf={(run) => linkTo({ run })} />;
 }
 
 function Trials({ found: { group, diff, list: { tags } } }: { found: Found }) {
@@ -220,6 +220,7 @@ chinese({
   "Importance of hyperparameters": "超参数重要性",
   "explains {metric}": "对 {metric} 的解释程度",
   "Grey trials are not complete: pruned, failed or running.": "灰色试验未完成：被剪枝、失败或运行中。",
+  "The line is the best value so far.": "折线是目前的最佳值。",
   "All jobs of the search": "此搜索的所有作业",
   "Stop running trials…": "停止运行中的试验…",
   "The program that runs the search goes on, and submits the next trials: end it first, with Ctrl-C.": "运行搜索的程序会继续并提交后面的试验：请先按 Ctrl-C 结束它。",

@@ -27,13 +27,13 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
       <div class="job-bar" hidden={all.length === 0}>
         <label>
           {t("Metrics")}
-          <input type="search" value={words.value} placeholder={t("words")} onInput={set("tags")} />
+          <input type="search" value={words.value} placeholder={t("part of a name")} onInput={set("tags")} />
         </label>
         <label>
-          {t("Over")}
+          {t("x axis")}
           <select value={axis.value === "wall" ? "wall" : "step"} onChange={(event) => change({ x: event.currentTarget.value === "wall" ? "wall" : "" }, { replace: true })}>
-            <option value="step">{t("step")}</option>
-            <option value="wall">{t("time")}</option>
+            <option value="step">{t("Step")}</option>
+            <option value="wall">{t("Time of day")}</option>
           </select>
         </label>
         <label>
@@ -58,10 +58,6 @@ export function CurvesTab({ run, job }: { run: RunDetail; job: JobDetail | null 
 }
 
 chinese({
-  "words": "关键词",
-  "Over": "横轴",
-  "step": "步数",
-  "time": "时间",
   "Smoothing": "平滑",
   "No metric has these words.": "没有包含这些词的指标。",
   "This {run} has no metrics yet.": "此{run}还没有指标。",

@@ -77,7 +77,8 @@ function keysIn(list: RunList): string[] {
     for (const name of Object.keys(run.hparams ?? {})) hparams.add(`hparams.${name}`);
     for (const name of Object.keys(run.labels ?? {})) labels.add(`labels.${name}`);
   }
-  return [...jobKeysOf(list), ...[...labels].sort(), ...[...hparams].sort(), ...list.tags.map((tag) => `metrics.${tag}`)];
+  const labelled = (isOurs: boolean): string[] => [...labels].filter((key) => OURS.test(splitKey(key)[1]) === isOurs).sort();
+  return [...jobKeysOf(list), ...labelled(false), ...[...hparams].sort(), ...list.tags.map((tag) => `metrics.${tag}`), ...labelled(true)];
 }
 
 function jobKeysOf({ runs }: RunList): string[] {

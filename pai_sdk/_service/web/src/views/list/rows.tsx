@@ -30,13 +30,17 @@ const SENTENCES = /^(cause|note)$/; // columns that get the room that others lea
 const [LEAST_SENTENCE, MOST_SENTENCE] = [208, 560];
 const FALLING = /^(created|started|updated|ended|duration|cost)$|\.max$/; // keys whose largest values are looked at first
 
+/** Where the list was left: the run at its top, and the one with the focus. */
+let left = { id: "", offset: 0, of: "", current: "" };
+
 export function Rows({ columns }: { columns: readonly Column[] }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const more = useSignal(FIRST_MORE);
   const size = useSignal({ width: innerWidth, height: innerHeight });
-  const current = useSignal("");
-  const anchor = useRef({ id: "", offset: 0, of: "" }); // the first run on the screen, which live changes keep there
+  const isBack = useRef(left.of !== "" && left.of === listOf.value); // from a job that was opened here
+  const current = useSignal(isBack.current ? left.current : "");
+  const anchor = useRef(isBack.current ? { ...left } : { id: "", offset: 0, of: "" }); // the first run on the screen, which live changes keep there
   const lastPicked = useRef("");
   const runs = rows.value;
   const chosen = new Set(picked.value);
@@ -69,6 +73,7 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     document.addEventListener("keydown", onKey);
     const drawing = setTimeout(() => (more.value = MORE), DRAWN_MS);
     return () => {
+      left = { ...anchor.current, current: current.value };
       clearTimeout(drawing);
       watcher.disconnect();
       document.removeEventListener("keydown", onKey);
@@ -81,19 +86,22 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
     if (anchor.current.of !== listOf.value) {
       if (anchor.current.of) element.scrollTop = 0;
       anchor.current = { id: "", offset: 0, of: listOf.value };
-    } else if (element.scrollTop > 0) {
+    } else if (element.scrollTop > 0 || isBack.current) {
       const place = runs.findIndex((run) => run.id === anchor.current.id);
       const wanted = place * height + anchor.current.offset;
       if (place >= 0 && Math.abs(element.scrollTop - wanted) >= 1) element.scrollTop = wanted;
     }
-    if (focused && document.activeElement === document.body) focusRow(runs.some(({ id }) => id === focused) ? focused : tabbable);
+    if (isBack.current) onScroll();
+    const last = isBack.current ? current.value : focused;
+    if (last && document.activeElement === document.body) focusRow(runs.some(({ id }) => id === last) ? last : tabbable);
+    isBack.current = false;
   }, [runs]);
 
   const onScroll = (): void => {
     const { scrollTop } = box.current as HTMLDivElement;
     top.value = scrollTop - (scrollTop % (height * STEP)); // only then is anything drawn again
     const latest = rows.value;
-    anchor.current = { ...anchor.current, id: latest[Math.floor(scrollTop / height)]?.id ?? "", offset: scrollTop % height };
+    anchor.current = { ...anchor.current, id: (scrollTop > 0 && latest[Math.floor(scrollTop / height)]?.id) || "", offset: scrollTop % height };
   };
   const focusRow = (id: string | undefined): void => {
     if (id) box.current?.querySelector<HTMLElement>(`[data-run="${CSS.escape(id)}"]`)?.focus({ preventScroll: true });
