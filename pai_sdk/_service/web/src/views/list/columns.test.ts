@@ -13,7 +13,7 @@ const list = {
 
 test("usual columns are what differs, and metrics", () => {
   assert.deepEqual(usualKeys(list), ["labels.team", "metrics.loss", "metrics.eval/acc", "hparams.lr", "hparams.note"]);
-  assert.deepEqual(keysOf(list), ["labels.pai-sdk-submission", "labels.team", "hparams.lr", "hparams.note", "hparams.seed", "metrics.eval/acc", "metrics.loss"]);
+  assert.deepEqual(keysOf(list), ["labels.team", "hparams.lr", "hparams.note", "hparams.seed", "metrics.eval/acc", "metrics.loss", "labels.pai-sdk-submission"]);
 });
 
 test("a label that all have with one value tells nothing apart", () => {
