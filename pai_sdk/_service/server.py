@@ -40,6 +40,7 @@ from pai_sdk._service.http.websockets import WebSocketGate
 from pai_sdk._service.http_server import HttpServer, IdleWatch, Preconditions
 from pai_sdk._service.identity.audit import AuditLog
 from pai_sdk._service.identity.bucket_rights import BucketRights
+from pai_sdk._service.identity.page_sessions import EndedPageSessions
 from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.identity.users import Users
 from pai_sdk._service.identity.workspaces import WorkspaceTable
@@ -168,10 +169,10 @@ class Service:
             jobs = Jobs(database, changes := Changes(), dedupes=settings.foreign is None)
             if settings.prices is not None:
                 jobs.record_start = partial(record_price, settings.prices)
-            announcing = _, page = _open_notifications(jobs, keys, settings, info)
+            identity = users, *_ = _identity(database, keys, settings.workspace_id)
+            announcing = _, page = _open_notifications(jobs, keys, settings, info, users.ended_page_sessions)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
             tables = TableStore(folder.tables_dir)
-            identity = users, *_ = _identity(database, keys, settings.workspace_id)
             table_keys = _table_keys(keys, users, jobs, tables, lambda job_id: scheduler.request_of(job_id))
             job_tables = JobTables(tables, info.endpoint, table_keys)
             scheduler = _start_scheduler(settings, folder, store, executor, jobs, job_tables, leadership, stack)
@@ -430,10 +431,10 @@ def _start_schedules(context: ServiceContext, leadership: Leadership, stack: Exi
 
 
 def _open_notifications(
-    jobs: Jobs, keys: Keys, settings: ServiceSettings, info: ServiceInfo
+    jobs: Jobs, keys: Keys, settings: ServiceSettings, info: ServiceInfo, ended: EndedPageSessions
 ) -> tuple[NotificationQueue, Page | None]:
     """Returns the queue of notifications, and the page that they link to; each end of a job adds to the queue."""
-    page = _page_of(settings, info)
+    page = _page_of(settings, info, ended)
     host = urlsplit(info.endpoint).netloc
     queue = NotificationQueue(
         jobs.database,
@@ -446,7 +447,7 @@ def _open_notifications(
     return queue, page
 
 
-def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
+def _page_of(settings: ServiceSettings, info: ServiceInfo, ended: EndedPageSessions) -> Page | None:
     """Returns the page of a service; a simulated foreign cloud has none."""
     if settings.foreign is not None:
         return None
@@ -467,7 +468,7 @@ def _page_of(settings: ServiceSettings, info: ServiceInfo) -> Page | None:
         secret=page_secret(info.access_key_secret, port),
         scheme="https" if info.certificate else "http",
     )
-    return Page(page_settings)
+    return Page(page_settings, ended)
 
 
 def _session_of(settings: ServiceSettings, info: ServiceInfo, is_default: bool) -> str:
@@ -499,14 +500,14 @@ def _open_dispatcher(
     rates = KeyRates(settings.requests_per_s)
     api = create_api(context)
     api.state.shares.slot_timeout_s = settings.pace.slot_timeout_s
-    api.state.tunnel_sessions = TunnelSessions(context.tunnels, context.users.is_current)
+    api.state.tunnel_sessions = TunnelSessions(context.tunnels, context.users.refusal)
     authenticator = Authenticator(context.users, nonces=nonces, rates=rates)
     guarded = partial(
         Gate,
         api,
         max_body_bytes=settings.max_body_bytes,
         audit=audit_into(context.audit),
-        is_current=context.users.is_current,
+        refusal=context.users.refusal,
     )
     gate = guarded(authenticator.admit)
     front = gate if settings.foreign is None else AsForeignCloud(gate, settings.foreign)
@@ -514,9 +515,9 @@ def _open_dispatcher(
     if page is not None:
         add_page(api, page)
         add_pipelines(api, partial(JobPipelines, context, store))
-        browsers = guarded(page.guard(context.users.principal).admit, headers=SAFETY_HEADERS)
+        browsers = guarded(page.guard(context.users).admit, headers=SAFETY_HEADERS)
     objects = ObjectApp(
-        store, context.users.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
+        store, context.bucket_rights.secret, region=settings.region_id, rates=rates, rights=context.bucket_rights
     )
     table_store, table_keys = tables
     tables_app = TablesApp(table_store, table_keys, rights_of=table_keys.rights_of, rates=rates)

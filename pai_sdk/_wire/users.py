@@ -26,11 +26,25 @@ class UserChanges(Sent):
     right: str
 
 
+class NewAccessKey(Sent):
+    """The body of CreateAccessKey."""
+
+    expiration: str | None = None
+
+
 class WorkspaceRight(Received):
     """The right of a user in one workspace."""
 
     workspace_id: str | None = None
     right: str | None = None
+
+
+class UserKey(Received):
+    """An access key of a user, without its secret; one without `expiration` does not expire."""
+
+    access_key_id: str | None = None
+    gmt_create_time: str | None = None
+    expiration: str | None = None
 
 
 class ServiceUser(Received):
@@ -40,6 +54,7 @@ class ServiceUser(Received):
     right: str | None = None
     gmt_create_time: str | None = None
     access_key_ids: list[str] = Field(default_factory=list)
+    access_keys: NullableList[UserKey] = Field(default_factory=list)
     bucket: str | None = None
     workspaces: NullableList[WorkspaceRight] = Field(default_factory=list)
 
@@ -52,16 +67,17 @@ class UserList(Received):
 
 
 class AccessKey(Received):
-    """A new key. Its secret is shown once."""
+    """A new key. Its secret is shown once; without `expiration` it does not expire."""
 
     access_key_id: str | None = None
     access_key_secret: str | None = Field(default=None, repr=False)
+    expiration: str | None = None
 
 
 class AuditRecord(Received):
     """A request that changed something or was refused for a lack of rights, or a failed sign-in (user `-`).
 
-    `created_id` is what the request has created, such as the id of a job.
+    `created_id` is what the request has created, such as the id of a job; `expiration` is when that expires.
     """
 
     number: int | None = None
@@ -73,6 +89,7 @@ class AuditRecord(Received):
     status: int | None = None
     client: str | None = None
     created_id: str | None = None
+    expiration: str | None = None
 
 
 class AuditList(Received):
@@ -116,11 +133,12 @@ class JobToken(Received):
 
 
 class KeyOfUser(ExtensionBody):
-    """An access key; keys do not expire. `changed_at` is the time of its last entry in the audit log."""
+    """An access key; `changed_at` is the time of its last entry in the audit log."""
 
     id: str
     created_at: float
     changed_at: float | None
+    expires_at: float | None = Field(description="Null for a key that does not expire.")
 
 
 class Amounts(ExtensionBody):

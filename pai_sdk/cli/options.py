@@ -110,10 +110,14 @@ def integer_seconds(text: str) -> int:
     return int(value)
 
 
-def moment_of(text: str, option: str) -> datetime:
-    """Parses a time: a duration before now such as `10m`, or a time in ISO 8601, in UTC without a zone."""
+def moment_of(text: str, option: str, *, is_ahead: bool = False) -> datetime:
+    """Parses a time: a duration before or after now such as `10m`, or ISO 8601, in UTC without a zone."""
     if _DURATION.fullmatch(text):
-        return datetime.fromtimestamp(max(0.0, time.time() - duration_s(text, option)), timezone.utc)
+        distance_s = duration_s(text, option) * (1 if is_ahead else -1)
+        try:
+            return datetime.fromtimestamp(max(0.0, time.time() + distance_s), timezone.utc)
+        except (ValueError, OverflowError, OSError) as error:
+            raise typer.BadParameter(f"{text!r} is too long", param_hint=option) from error
     try:
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:

@@ -57,6 +57,8 @@ def as_the_first_build_left_it(path: Path) -> None:
             connection.execute(f"DROP INDEX {index}")
         for column in ("priority", "owner", "accessibility", "attempt", "not_before", "cause"):
             connection.execute(f"ALTER TABLE jobs DROP COLUMN {column}")
+        connection.execute("ALTER TABLE access_keys DROP COLUMN expires_at")
+        connection.execute("ALTER TABLE audit_log DROP COLUMN expires_at")
         connection.execute("ALTER TABLE metrics DROP COLUMN step")
         connection.execute("ALTER TABLE metrics DROP COLUMN instance")
         for table in (

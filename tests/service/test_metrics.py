@@ -227,6 +227,8 @@ def test_points_of_jobs_of_earlier_builds_can_be_read(start: Callable[..., Any],
         old.execute(text("DROP INDEX jobs_by_turn"))
         for column in ("owner", "accessibility", "attempt", "not_before", "cause"):
             old.execute(text(f"ALTER TABLE jobs DROP COLUMN {column}"))
+        for table in ("access_keys", "audit_log"):
+            old.execute(text(f"ALTER TABLE {table} DROP COLUMN expires_at"))
         old.execute(text('CREATE TABLE log_cursors (job_id VARCHAR, instance VARCHAR, "offset" BIGINT)'))
         old.execute(text("DROP TABLE latest_metrics"))
         rows = [(ended, "loss", 10.0 + n, n / 2, None, "m-0") for n in range(4)]

@@ -17,3 +17,6 @@ class OwnKey:
 
     def principal(self, key_id: str) -> Principal | None:
         return Principal.operator(key_id) if key_id == self._keys.access_key_id else None
+
+    def expired_at(self, key_id: str) -> float | None:
+        return None

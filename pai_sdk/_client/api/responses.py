@@ -38,6 +38,7 @@ _Record = TypeVar("_Record", bound=Received)
 _CHUNK_BYTES = 1 << 16
 
 _SENTENCES = {
+    "InvalidAccessKeyId.Inactive": "{message}",  # it says since when, or that the key is disabled
     "InvalidAccessKeyId": "{host} has no such access key id; check it, and that it is not disabled",
     "SignatureDoesNotMatch": "the access key secret does not belong to the access key id; check both",
     "SignatureNonceUsed": "the request arrived twice; does a proxy before {host} repeat requests?",
@@ -121,10 +122,12 @@ def _refused(response: requests.Response, content: dict[str, Any], action: str, 
     request_id = _request_id(response, content)
     # These messages replace those of the service, which may quote the signed string and a token in it.
     sentence = _SENTENCES.get(code) or _SENTENCES.get(code.partition(".")[0])
+    message = _text(content, "message").strip() or "the service gave no reason"
     if sentence is None:
-        sentence = _text(content, "message").strip() or "the service gave no reason"
+        sentence = message
     else:
-        sentence = sentence.format(host=host, skew=_skew(response.headers.get("Date")))
+        skew = _skew(response.headers.get("Date"))
+        sentence = sentence.format(host=host, skew=skew, message=message)
     return api_error(
         f"{action}: {sentence}",
         code=code,

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from typing import Any
 
 from pai_sdk._client.api.resource import Resource, call_service_action
 from pai_sdk._client.api.responses import ApiResponse, read_model
 from pai_sdk._wire.base import wire_names
+from pai_sdk._wire.pai.wire import wire_time
 from pai_sdk._wire.users import (
     AccessKey,
     AuditList,
     AuditRecord,
+    NewAccessKey,
     NewUser,
     QuotaAmounts,
     QuotaState,
@@ -91,9 +94,29 @@ class ServiceUsers(Resource):
         body = QuotaAmounts(cpus=cpus, gpus=gpus, running=running, queued=queued).to_dict()
         return read_model(QuotaState, self._call("SetUserQuota", "PUT", _QUOTA, {"name": name}, body=body))
 
-    def new_key(self, name: str) -> AccessKey:
-        """Creates a key. The service does not return its secret again."""
-        return read_model(AccessKey, self._call("CreateAccessKey", "POST", _KEYS, {"name": name}))
+    def new_key(self, name: str, *, expires_at: datetime | None = None) -> AccessKey:
+        """Creates a key. The service does not return its secret again.
+
+        Args:
+            name: name of the user.
+            expires_at: when the service begins to refuse the key, with a time zone; None for never.
+
+        Raises:
+            InvalidInputError: the time has no time zone, or the service is of a release without expiries.
+        """
+        path_params = {"name": name}
+        if expires_at is None:
+            return read_model(AccessKey, self._call("CreateAccessKey", "POST", _KEYS, path_params))
+        if expires_at.tzinfo is None:
+            hint = "for example datetime.now(timezone.utc) + timedelta(days=90)"
+            raise InvalidInputError([Problem("expires_at", f"is {expires_at!r}, without a time zone", hint)])
+        body = NewAccessKey(expiration=wire_time(expires_at.timestamp())).to_wire()
+        key = read_model(AccessKey, self._call("CreateAccessKey", "POST", _KEYS, path_params, body=body))
+        if key.expiration is None:  # earlier releases ignore the body
+            self.revoke(name, key.access_key_id or "")
+            hint = "upgrade pai_sdk there, then restart it"
+            raise InvalidInputError([Problem("expires_at", "the service knows no expiry of keys", hint)])
+        return key
 
     def revoke(self, name: str, access_key_id: str) -> None:
         """Deletes a key; the service refuses it at once."""

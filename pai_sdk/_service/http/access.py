@@ -14,7 +14,6 @@ from typing import Protocol
 from fastapi import Depends, Request
 from starlette.concurrency import run_in_threadpool
 
-from pai_sdk._service.http.page_requests import PAGE_SESSION
 from pai_sdk._service.identity.principal import Principal, Right
 from pai_sdk._service.identity.requests import PrincipalOf
 from pai_sdk._service.services.context import ContextOf, ServiceContext
@@ -99,7 +98,7 @@ def is_open_to_pages(method: str, path: str) -> bool:
 async def _check_access(request: Request, context: ContextOf, principal: PrincipalOf) -> None:
     """Refuses a request that its user is not allowed to make; 404 for a job of another user."""
     path = request.scope["route"].path
-    if getattr(request.state, PAGE_SESSION, False) and not is_open_to_pages(request.method, path):
+    if principal.page_session and not is_open_to_pages(request.method, path):
         message = "A signed-in browser cannot do this; it needs a request that is signed with an access key."
         raise WireError(403, "NotForPages", message)
     await require_access(context, principal, request.method, path, request.path_params)

@@ -23,10 +23,12 @@ logger = logging.getLogger(__name__)
 
 _RECORDED_STATUS = "noted_status"  # in the state of a request: the status of its entry in the log
 _SUCCESS_STATUS = 200
-_CREATED_ID = "created_id"  # in the state of a request
+_CREATED_ID, _EXPIRES_AT = "created_id", "created_expires_at"  # in the state of a request
 
 # Codes of requests whose signature or code was refused. Requests without any are not recorded.
-_FAILED_SIGN_INS = frozenset({"InvalidAccessKeyId.NotFound", "SignatureDoesNotMatch", "CodeNotValid"})
+_FAILED_SIGN_INS = frozenset(
+    {"InvalidAccessKeyId.NotFound", "InvalidAccessKeyId.Inactive", "SignatureDoesNotMatch", "CodeNotValid"}
+)
 # Failed sign-ins need no key. A flood must not displace other entries, since the log retains the last 100,000, and
 # must not overload the database. So 60 at once, then one a minute, which is 1,440 a day.
 _SIGN_INS_PER_S = 1 / 60
@@ -55,10 +57,10 @@ def audit_into(log: AuditLog) -> Audit:
             # Of the many requests of a tunnel, only the one that opens it.
             if pattern == TUNNEL_SESSION_PATH and status < 300 and _CREATED_ID not in state:
                 return
-        created_id = state.get(_CREATED_ID, "") if status < 300 else ""
+        created = (state.get(_CREATED_ID, ""), state.get(_EXPIRES_AT)) if status < 300 else ()
         # Before the response is sent: each confirmed request is in the log.
         try:
-            await run_in_threadpool(log.record, principal, method, path, status, _client(scope), created_id)
+            await run_in_threadpool(log.record, principal, method, path, status, _client(scope), *created)
         except SQLAlchemyError as error:
             # Such as a full disk. The request was carried out, so its client must get the response.
             user = principal.user or "the service's own key"
@@ -82,9 +84,10 @@ def record_in_transaction(log: AuditLog, scope: Scope) -> Iterator[Callable[[Ses
     scope["state"][_RECORDED_STATUS] = _SUCCESS_STATUS
 
 
-def record_created_id(request: Request, created_id: str) -> None:
-    """Records what a request creates, for its entry in the audit log."""
+def record_created_id(request: Request, created_id: str, *, expires_at: float | None = None) -> None:
+    """Records what a request creates, and when that expires, for its entry in the audit log."""
     setattr(request.state, _CREATED_ID, created_id)
+    setattr(request.state, _EXPIRES_AT, expires_at)
 
 
 def _client(scope: Scope) -> str:

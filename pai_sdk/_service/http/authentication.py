@@ -16,7 +16,7 @@ from starlette.types import Scope
 
 from pai_sdk._service.http.gate import CLAIMED_KEY, headers_of, throttle
 from pai_sdk._service.http.nonces import NonceMemory
-from pai_sdk._service.identity.principal import KeyRing, Principal
+from pai_sdk._service.identity.principal import KeyRing, Principal, key_refusal
 from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk._wire.signature import ACS3, acs3_signature, payload_hash, roa_signature
@@ -110,7 +110,8 @@ class Authenticator:
         """Returns the key id in a refused request, if this service has it: other strings may be secrets."""
         match = _CLAIMED_KEY.search(request.headers.get("authorization", ""))
         key_id = match[1] or match[2] if match else ""
-        return key_id if self._keys.principal(key_id) is not None else ""
+        exists = self._keys.principal(key_id) is not None or self._keys.expired_at(key_id) is not None
+        return key_id if exists else ""
 
     def check_body(self, request: SignedRequest, body: bytes) -> None:
         """Checks that the body is the one that was signed."""
@@ -164,9 +165,7 @@ class Authenticator:
     def _check_key(self, key_id: str) -> tuple[Principal, str]:
         principal, secret = self._keys.principal(key_id), self._keys.secret(key_id)
         if principal is None or secret is None:
-            raise WireError(
-                403, "InvalidAccessKeyId.NotFound", "The access key id does not exist on this service."
-            )
+            raise key_refusal(self._keys, key_id)
         return principal, secret
 
     def _check_date(self, seconds: float | None) -> float:

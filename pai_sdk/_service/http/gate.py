@@ -17,8 +17,6 @@ from pai_sdk._service.wire_errors import WireError, invalid_parameter, wire_erro
 
 logger = logging.getLogger(__name__)
 
-_CHANGED = "The access key was revoked, or its rights have changed, while it waited for the response."
-
 REFUSED_AS = "refused_as"
 """In the state of a request: the code of the error with which it was refused."""
 
@@ -30,7 +28,7 @@ Audit: TypeAlias = Callable[[Scope, int], Awaitable[None]]
 
 
 class _KeyRevokedError(Exception):
-    """Raised when the key of a request was revoked during the response."""
+    """Raised when the key of a request was revoked or has expired during the response."""
 
 
 class Gate:
@@ -43,8 +41,8 @@ class Gate:
         admit: called before the body is read, raises a `WireError` to refuse; its result is called with the body.
         headers: of every response, unless the application has set them itself.
         audit: called with each request that was admitted or refused, once its response has a status.
-        is_current: False for a principal whose key was revoked, or whose rights have changed, since its request
-            was admitted. Then the response is refused, or truncated.
+        refusal: returns why a request may not continue that was admitted earlier, such as a revoked key. Then the
+            response is refused, or truncated.
     """
 
     def __init__(
@@ -55,22 +53,20 @@ class Gate:
         max_body_bytes: int,
         headers: Sequence[tuple[bytes, bytes]] = (),
         audit: Audit | None = None,
-        is_current: Callable[[Principal], bool] = lambda principal: True,
+        refusal: Callable[[Principal], WireError | None] = lambda principal: None,
     ) -> None:
         self._app = app
         self._admit = admit
         self._max_body_bytes = max_body_bytes
         self._headers = tuple(headers)
         self._audit = audit
-        self._is_current = is_current
+        self._refusal = refusal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handles one request."""
         if scope["type"] != "http":
             raise RuntimeError(f"{scope['type']} is not served")
-        exchange = _Exchange(
-            scope, receive, send, headers=self._headers, audit=self._audit, is_current=self._is_current
-        )
+        exchange = _Exchange(scope, receive, send, headers=self._headers, audit=self._audit, refusal=self._refusal)
         try:
             check_body = self._admit(scope)
             body = await self._body(scope, receive)
@@ -82,8 +78,8 @@ class Gate:
         try:
             await self._app(scope, _replay(body, receive), exchange.send)
         except Exception as error:  # the client has its response: the connection stays usable
-            if exchange.is_revoked:  # the application may have wrapped the error of `send`
-                await exchange.end_revoked()
+            if exchange.revoked is not None:  # the application may have wrapped the error of `send`
+                await exchange.end_revoked(exchange.revoked)
             else:
                 _log_failure(error, f"request {exchange.request_id} {scope['method']} {scope['path']}")
 
@@ -108,7 +104,7 @@ class Gate:
 
 
 class _Exchange:
-    """One request and its response, which ends when the key of the request is revoked."""
+    """One request and its response, which ends when the key of the request is revoked or expires."""
 
     def __init__(
         self,
@@ -118,17 +114,17 @@ class _Exchange:
         *,
         headers: Sequence[tuple[bytes, bytes]],
         audit: Audit | None,
-        is_current: Callable[[Principal], bool],
+        refusal: Callable[[Principal], WireError | None],
     ) -> None:
         self.request_id = str(uuid.uuid4()).upper()
-        self.is_revoked = False
+        self.revoked: WireError | None = None
         scope.setdefault("state", {})["request_id"] = self.request_id
         self._scope = scope
         self._receive = receive
         self._send = send
         self._headers = (*headers, (b"x-acs-request-id", self.request_id.encode()))
         self._audit = audit
-        self._is_current = is_current
+        self._refusal = refusal
         # A long poll or a stream may outlive the key of its request. Changes are not checked again: they were
         # carried out when the response starts.
         is_poll = scope["method"] == "POST" and scope["path"].endswith("/changes")
@@ -139,8 +135,8 @@ class _Exchange:
         """Sends a message of the response, with the headers of every response."""
         state = self._scope["state"]
         has_content = message.get("more_body", False) or not self._has_started
-        if self._checks_key and has_content and not self._is_current(state["principal"]):
-            self.is_revoked = True
+        if self._checks_key and has_content and (refusal := self._refusal(state["principal"])) is not None:
+            self.revoked = refusal
             raise _KeyRevokedError
         self._has_started = True
         if message["type"] == "http.response.start":
@@ -157,14 +153,14 @@ class _Exchange:
         response = wire_error_response(error, request_id=self.request_id, host=host)
         await response(self._scope, self._receive, self.send)
 
-    async def end_revoked(self) -> None:
+    async def end_revoked(self, refusal: WireError) -> None:
         """Ends the response of a request whose key was revoked: refuses it, or truncates it if it has started."""
         scope = self._scope
-        logger.info("%s %s ends: the rights of its key have changed", scope["method"], scope["path"])
+        logger.info("%s %s ends: %s", scope["method"], scope["path"], refusal.message)
         if self._has_started:
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
         else:
-            await self.refuse(WireError(403, "InvalidAccessKeyId.NotFound", _CHANGED))
+            await self.refuse(refusal)
 
 
 def _log_failure(error: Exception, description: str) -> None:

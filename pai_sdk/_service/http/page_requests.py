@@ -10,9 +10,6 @@ PAGE_PATH = "/ui/"
 PAGE_HEADER = "x-pai-ui"
 """The header that only scripts of the page send, as proof that they have the key of the page."""
 
-PAGE_SESSION = "page_session"
-"""In the state of a request: true if a signed-in browser sent it, not a client with an access key."""
-
 
 def is_for_page(scope: Scope) -> bool:
     """Returns whether a request is for the page itself, or comes from its scripts."""

@@ -31,6 +31,7 @@ class AuditEntry:
     status: int
     client: str  # its address
     created_id: str = ""  # such as a job; empty if nothing was created, or if its name is in the path
+    expires_at: float | None = None  # of what was created, such as a key; None if it does not expire
 
 
 class AuditLog:
@@ -40,11 +41,18 @@ class AuditLog:
         self._database = database
 
     def record(
-        self, principal: Principal, method: str, path: str, status: int, client: str, created_id: str = ""
+        self,
+        principal: Principal,
+        method: str,
+        path: str,
+        status: int,
+        client: str,
+        created_id: str = "",
+        expires_at: float | None = None,
     ) -> None:
         """Records a request in a transaction of its own."""
         with self._database.write() as session:
-            self.record_in(session, principal, method, path, status, client, created_id)
+            self.record_in(session, principal, method, path, status, client, created_id, expires_at)
 
     def record_in(
         self,
@@ -55,10 +63,12 @@ class AuditLog:
         status: int,
         client: str,
         created_id: str = "",
+        expires_at: float | None = None,
     ) -> None:
         """Records a request in the transaction that carries it out."""
         row = {"at": time.time(), "user": principal.user, "key_id": principal.key_id, "method": method}
         row |= {"path": path[:500], "status": status, "client": client, "created_id": created_id}
+        row |= {"expires_at": expires_at}
         (newest,) = session.connection().execute(_NEW_ENTRY, row).inserted_primary_key or (0,)
         if newest % _SPARE_ENTRIES == 0:
             session.execute(delete(AuditRow).where(AuditRow.number <= newest - _MAX_ENTRIES))
@@ -87,6 +97,7 @@ class AuditLog:
                     row.status,
                     row.client,
                     row.created_id,
+                    row.expires_at,
                 )
                 for row in session.scalars(query)
             ]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 from sqlalchemy import delete, select
 
-from pai_sdk._service.identity.principal import KeyRing, Principal, Right
+from pai_sdk._service.identity.principal import KeyRing, Principal, Right, key_refusal
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import BucketOwnerRow
 from pai_sdk.errors import StorageError
@@ -20,6 +20,12 @@ class BucketRights:
     def __init__(self, database: Database, keys: KeyRing) -> None:
         self._database = database
         self._keys = keys
+
+    def secret(self, key_id: str) -> str | None:
+        """Returns the secret of a key; None for an unknown one. Refuses an expired one."""
+        if self._keys.expired_at(key_id) is not None:
+            raise self._refusal_of(key_id)
+        return self._keys.secret(key_id)
 
     def is_allowed(self, principal: Principal, bucket: str, right: Right) -> bool:
         """Returns whether a user may read (`read`) or change (`submit`) the content of a bucket."""
@@ -90,10 +96,13 @@ class BucketRights:
 
     def _principal(self, key_id: str) -> Principal:
         principal = self._keys.principal(key_id)
-        # Revoked after its signature was checked.
+        # Revoked or expired after its signature was checked.
         if principal is None:
-            raise _refusal("InvalidAccessKeyId", "The access key id does not exist on this service; check it.")
+            raise self._refusal_of(key_id)
         return principal
+
+    def _refusal_of(self, key_id: str) -> StorageError:
+        return _refusal("InvalidAccessKeyId", key_refusal(self._keys, key_id).message)
 
 
 def _refusal(code: str, message: str, *, status_code: int = 403) -> StorageError:

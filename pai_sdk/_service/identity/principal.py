@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.pai.wire import wire_time
 
 Right: TypeAlias = Literal["read", "submit", "admin"]
 """`read`: read jobs and files. `submit`: also start, stop and delete jobs. `admin`: also manage users and keys."""
@@ -29,6 +30,8 @@ class Principal:
     key_id: str  # of the key that signed
     right: Right  # the highest right of this key
     workspaces: Mapping[str, Right] = field(default_factory=dict)  # by id; only those the user is a member of
+    expires_at: float | None = None  # of the key, in seconds since 1970
+    page_session: str = ""  # the id of the sign-in of a browser; empty for a client with an access key
 
     @classmethod
     def operator(cls, key_id: str) -> Principal:
@@ -85,9 +88,27 @@ class KeyRing(Protocol):
     """Returns the secret and the user of each key. Safe to use from several threads."""
 
     def secret(self, key_id: str) -> str | None:
-        """Returns the secret of a key; None if there is no such key."""
+        """Returns the secret of a key; None if there is no such key, or it has expired."""
         ...
 
     def principal(self, key_id: str) -> Principal | None:
-        """Returns the user of a key with their rights; None if there is no such key."""
+        """Returns the user of a key with their rights; None if there is no such key, or it has expired."""
         ...
+
+    def expired_at(self, key_id: str) -> float | None:
+        """Returns when a key has expired, in seconds since 1970; None for a valid or unknown one."""
+        ...
+
+
+def key_refusal(keys: KeyRing, key_id: str) -> WireError:
+    """Returns the error for a key that has expired or does not exist."""
+    expired_at = keys.expired_at(key_id)
+    if expired_at is None:
+        message = "The access key id does not exist on this service; check it."
+        return WireError(403, "InvalidAccessKeyId.NotFound", message)
+    # Alibaba Cloud's code for a key that exists and may not be used. At most 123 bytes: it is also the reason of a
+    # closed WebSocket.
+    remedy = "ask an administrator for a new one (pai-sdk service user key)."
+    return WireError(
+        403, "InvalidAccessKeyId.Inactive", f"The access key expired at {wire_time(expired_at)}; {remedy}"
+    )

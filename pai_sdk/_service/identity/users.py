@@ -13,14 +13,15 @@ import secrets
 import string
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from sqlalchemy import delete, select
 from sqlalchemy.orm import Session
 
-from pai_sdk._service.identity.principal import LOCAL_USER, OPERATOR, RIGHTS, Principal, Right
+from pai_sdk._service.identity.page_sessions import EndedPageSessions
+from pai_sdk._service.identity.principal import LOCAL_USER, OPERATOR, RIGHTS, Principal, Right, key_refusal
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.folder import Keys
 from pai_sdk._service.state.models import (
@@ -32,6 +33,7 @@ from pai_sdk._service.state.models import (
     UserRow,
 )
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
+from pai_sdk._wire.pai.wire import wire_time
 
 _NAME = re.compile(r"[a-z](?:[a-z0-9-]{0,30}[a-z0-9])?")  # also the suffix of a bucket's name
 _ALPHABET = string.ascii_letters + string.digits
@@ -46,27 +48,38 @@ class NewKey:
 
 
 @dataclass(frozen=True)
+class KeyInfo:
+    """A key of a user, without its secret; times are in seconds since 1970, UTC."""
+
+    id: str
+    created_at: float
+    expires_at: float | None  # None: it does not expire
+
+
+@dataclass(frozen=True)
 class UserInfo:
     """A user."""
 
     name: str
     right: Right  # the highest right of their keys
     created_at: float  # seconds since 1970, UTC
-    keys: tuple[str, ...]  # ids, the oldest first
+    keys: tuple[KeyInfo, ...]  # the oldest first
     workspaces: dict[str, Right]  # by id; only those they are a member of
 
 
 class Users:
-    """Users, keys and members. Safe to use from several threads.
+    """Users, keys, members and ended sign-ins of browsers. Safe to use from several threads.
 
     All data for the admission of requests is in memory: requests are admitted on the event loop, which must not
     wait for a database. A change reads it again before the change is confirmed. Only one process changes users at
     a time.
     """
 
-    def __init__(self, database: Database, service_keys: Keys) -> None:
+    def __init__(self, database: Database, service_keys: Keys, *, now: Callable[[], float] = time.time) -> None:
         self._database = database
         self._service_keys = service_keys
+        self._now = now
+        self.ended_page_sessions = EndedPageSessions(database, now=now)
         # Locked while users are read: otherwise a slow reader could replace a later result by an older one.
         self._lock = threading.Lock()
         # Replaced and never modified, so readers need no lock. None after a change that could not be read again:
@@ -76,36 +89,45 @@ class Users:
     # ---- of a request -------------------------------------------------------------------------------------
 
     def secret(self, key_id: str) -> str | None:
-        """Returns the secret of a key; None if there is no such key, or it was revoked."""
+        """Returns the secret of a key; None if there is no such key, or it was revoked or has expired."""
         if key_id == self._service_keys.access_key_id:
             return self._service_keys.access_key_secret
         return self._derive_secret(key_id) if self.principal(key_id) is not None else None
 
     def principal(self, key_id: str) -> Principal | None:
-        """Returns the user of a key with their rights; None if there is no such key, or it was revoked."""
+        """Returns the user of a key with their rights; None if there is none, or it was revoked or has expired."""
         if key_id == self._service_keys.access_key_id:
             return Principal.operator(key_id)
-        principals = self._principals
-        if principals is None:
-            principals = self._refresh()
-        return principals.get(key_id)
+        principal = self._all_principals().get(key_id)
+        return None if principal is None or self._has_expired(principal) else principal
 
-    def is_current(self, principal: Principal) -> bool:
-        """Returns whether a key still has the rights that it had when it was checked."""
+    def expired_at(self, key_id: str) -> float | None:
+        """Returns when a key has expired, in seconds since 1970; None for a valid or unknown one."""
+        principal = self._all_principals().get(key_id)
+        return principal.expires_at if principal is not None and self._has_expired(principal) else None
+
+    def refusal(self, principal: Principal) -> WireError | None:
+        """Returns why a request may not continue; None if it has the rights that it had when it was admitted."""
+        if (refusal := self.ended_page_sessions.refusal(principal)) is not None:
+            return refusal
         if not principal.key_id or principal.user == OPERATOR:
-            return True
+            return None
         now = self.principal(principal.key_id)
-        return now is not None and now.view_key == principal.view_key
+        if now is None:
+            return key_refusal(self, principal.key_id)
+        if now.view_key == principal.view_key:
+            return None
+        return WireError(
+            403, "InvalidAccessKeyId.NotFound", "The rights of the access key have changed meanwhile."
+        )
 
     def with_key(self, name: str) -> Principal | None:
-        """Returns a user by name with their rights; None if there is no such user, or they have no key."""
+        """Returns a user by name with their rights; None if there is no such user, or they have no valid key."""
         if name == OPERATOR:
             return Principal.operator("")
-        principals = self._principals
-        if principals is None:
-            principals = self._refresh()
-        match = next((principal for principal in principals.values() if principal.user == name), None)
-        return None if match is None else replace(match, key_id="")
+        valid = (each for each in self._all_principals().values() if not self._has_expired(each))
+        match = next((principal for principal in valid if principal.user == name), None)
+        return None if match is None else replace(match, key_id="", expires_at=None)
 
     def submitter(self, name: str) -> Principal:
         """Returns a job's user, with the right to submit; administrators and the service keep their right."""
@@ -161,12 +183,15 @@ class Users:
 
     # ---- keys ---------------------------------------------------------------------------------------------
 
-    def new_key(self, name: str) -> NewKey:
-        """Creates a key; only the result contains its secret."""
+    def new_key(self, name: str, *, expires_at: float | None = None) -> NewKey:
+        """Creates a key, which may expire; only the result contains its secret."""
+        now = self._now()
+        if expires_at is not None and expires_at <= now:
+            raise invalid_parameter(f"Expiration: {wire_time(expires_at)} is not in the future.")
         key_id = "LTAI" + "".join(secrets.choice(_ALPHABET) for _ in range(20))
         with self.changing() as session:
             _existing(session, name)
-            session.add(AccessKeyRow(id=key_id, user=name, created_at=time.time()))
+            session.add(AccessKeyRow(id=key_id, user=name, created_at=now, expires_at=expires_at))
         return NewKey(key_id, self._derive_secret(key_id))
 
     def revoke(self, name: str, key_id: str) -> None:
@@ -188,6 +213,13 @@ class Users:
             self._refresh()
 
     # ---- inside -------------------------------------------------------------------------------------------
+
+    def _has_expired(self, principal: Principal) -> bool:
+        return principal.expires_at is not None and principal.expires_at <= self._now()
+
+    def _all_principals(self) -> dict[str, Principal]:
+        principals = self._principals
+        return self._refresh() if principals is None else principals
 
     def _derive_secret(self, key_id: str) -> str:
         text = f"access key {key_id}".encode()
@@ -211,7 +243,9 @@ class Users:
             for member in session.scalars(select(MemberRow)):
                 workspaces.setdefault(member.user, {})[member.workspace_id] = _right(member.right)
             return {
-                key.id: Principal(key.user, key.id, rights[key.user], workspaces.get(key.user, {}))
+                key.id: Principal(
+                    key.user, key.id, rights[key.user], workspaces.get(key.user, {}), expires_at=key.expires_at
+                )
                 for key in session.scalars(select(AccessKeyRow))
                 if key.user in rights and key.user != OPERATOR
             }
@@ -243,9 +277,10 @@ def _existing(session: Session, name: str) -> UserRow:
 
 
 def _info(session: Session, row: UserRow) -> UserInfo:
-    keys = session.scalars(
-        select(AccessKeyRow.id).where(AccessKeyRow.user == row.name).order_by(AccessKeyRow.created_at)
+    rows = session.scalars(
+        select(AccessKeyRow).where(AccessKeyRow.user == row.name).order_by(AccessKeyRow.created_at)
     )
+    keys = tuple(KeyInfo(key.id, key.created_at, key.expires_at) for key in rows)
     members = session.scalars(select(MemberRow).where(MemberRow.user == row.name))
     workspaces = {member.workspace_id: _right(member.right) for member in members}
-    return UserInfo(row.name, _right(row.right), row.created_at, tuple(keys), workspaces)
+    return UserInfo(row.name, _right(row.right), row.created_at, keys, workspaces)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 
 from pai_sdk._data.storage.base import Store
 from pai_sdk._host.execution.base import JobFiles
+from pai_sdk._service.identity.principal import key_refusal
 from pai_sdk._service.identity.users import Users
 from pai_sdk._service.odps.table_errors import TableError
 from pai_sdk._service.odps.table_rights import TableRef, TableRights, UserTables, is_table, parse_table_uri
@@ -53,14 +54,14 @@ class TableKeys:
         ).hexdigest()
 
     def rights_of(self, key_id: str) -> TableRights:
-        """Returns the rights of a key; raises 401 if the job has just finished, or the key was revoked."""
+        """Returns the rights of a key; raises 401 for one that was revoked, has expired, or whose job ended."""
         principal = self._users.principal(key_id)
         if principal is not None:
             return TableRights(None, None, user=UserTables(principal, self._owner_of_table))
         job_id = key_id.removeprefix(_JOB_KEY_PREFIX)
         request = self._request_of(job_id)
         if request is None:
-            raise TableError(401, "ODPS-0410042", "The access key id does not exist here.")
+            raise self._refusal(key_id)
         owner = self._users.submitter(self._owner_of_job(job_id))
         return TableRights(
             _tables_of(channel.input_uri for channel in request.input_channels),
@@ -69,12 +70,17 @@ class TableKeys:
         )
 
     def get(self, key_id: str) -> str | None:
-        """Returns the secret of a key; None for an unknown one."""
+        """Returns the secret of a key; None for an unknown one. Refuses an expired one."""
+        if self._users.expired_at(key_id) is not None:
+            raise self._refusal(key_id)
         secret = self._users.secret(key_id)
         if secret is not None:
             return secret
         job_id = key_id.removeprefix(_JOB_KEY_PREFIX)
         return None if job_id == key_id or self._request_of(job_id) is None else self.of_job(job_id)[1]
+
+    def _refusal(self, key_id: str) -> TableError:
+        return TableError(401, "ODPS-0410042", key_refusal(self._users, key_id).message)
 
 
 class JobTables:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Body, Query, Request, Response
+from pydantic import ConfigDict
 
 from pai_sdk._service.http.auditing import record_created_id
 from pai_sdk._service.identity.principal import Right
@@ -17,17 +18,20 @@ from pai_sdk._service.services.administration import read_administration, read_d
 from pai_sdk._service.services.budgets import LISTS, BudgetedRoute, WorkOf, within
 from pai_sdk._service.services.context import ContextOf, ServiceContext
 from pai_sdk._service.services.runs.responses import LIVE, json_response
+from pai_sdk._service.wire_errors import invalid_parameter
 from pai_sdk._wire.base import response_body
-from pai_sdk._wire.pai.wire import wire_time
+from pai_sdk._wire.pai.wire import seconds_of, wire_time
 from pai_sdk._wire.users import (
     AccessKey,
     Administration,
     AuditList,
     AuditRecord,
     DiskParts,
+    NewAccessKey,
     NewUser,
     ServiceUser,
     UserChanges,
+    UserKey,
     UserList,
     WorkspaceRight,
 )
@@ -43,6 +47,10 @@ class _NewUser(NewUser):
 
 class _UserChanges(UserChanges):
     right: Right
+
+
+class _NewAccessKey(NewAccessKey):
+    model_config = ConfigDict(populate_by_name=False)  # FastAPI would accept `expiration` too
 
 
 @router.post("")
@@ -81,11 +89,17 @@ def delete_user(context: ContextOf, name: str) -> None:
 
 
 @router.post("/{name}/keys")
-def create_key(request: Request, context: ContextOf, name: str) -> AccessKey:
+def create_key(
+    request: Request, context: ContextOf, name: str, body: Annotated[_NewAccessKey | None, Body()] = None
+) -> AccessKey:
     """CreateAccessKey. The secret is in this response, and nowhere else."""
-    key = context.users.new_key(name)
-    record_created_id(request, key.key_id)
-    return AccessKey(access_key_id=key.key_id, access_key_secret=key.secret)
+    expiration = None if body is None else body.expiration
+    expires_at = seconds_of(expiration)
+    if expiration is not None and expires_at is None:
+        raise invalid_parameter(f"Expiration: {expiration[:60]!r} is not a time such as 2027-01-31T08:00:00Z.")
+    key = context.users.new_key(name, expires_at=expires_at)
+    record_created_id(request, key.key_id, expires_at=expires_at)
+    return AccessKey(access_key_id=key.key_id, access_key_secret=key.secret, expiration=wire_time(expires_at))
 
 
 @router.delete("/{name}/keys/{key_id}")
@@ -118,6 +132,7 @@ def list_audit_entries(
             status=entry.status,
             client=entry.client,
             created_id=entry.created_id,
+            expiration=wire_time(entry.expires_at),
         )
         for entry in context.audit.entries(user=user, action=action, before=before, limit=page_size)
     ]
@@ -143,7 +158,15 @@ def _record(context: ServiceContext, user: UserInfo) -> ServiceUser:
         name=user.name,
         right=user.right,
         gmt_create_time=wire_time(user.created_at),
-        access_key_ids=list(user.keys),
+        access_key_ids=[key.id for key in user.keys],
+        access_keys=[
+            UserKey(
+                access_key_id=key.id,
+                gmt_create_time=wire_time(key.created_at),
+                expiration=wire_time(key.expires_at),
+            )
+            for key in user.keys
+        ],
         bucket=context.bucket_of_user(user.name),
         workspaces=[
             WorkspaceRight(workspace_id=workspace_id, right=right)

@@ -57,7 +57,12 @@ def _users(session: Session) -> list[UserInService]:
     changed_at = {row[0]: row[1] for row in session.execute(used_at)}
     keys: dict[str, list[KeyOfUser]] = {}
     for key in session.scalars(select(AccessKeyRow).order_by(AccessKeyRow.created_at)):
-        row = KeyOfUser(id=key.id, created_at=key.created_at, changed_at=changed_at.get(key.id))
+        row = KeyOfUser(
+            id=key.id,
+            created_at=key.created_at,
+            changed_at=changed_at.get(key.id),
+            expires_at=key.expires_at,
+        )
         keys.setdefault(key.user, []).append(row)
     quotas, uses = all_quotas(session), all_uses(session)
     return [

@@ -73,16 +73,27 @@ def _with_workspace_lists(connection: Connection) -> None:
 
 def _with_created_ids(connection: Connection) -> None:
     """Migrates to version 9: adds the id that a request of the audit log has created."""
-    inspector = inspect(connection)
-    if not inspector.has_table("audit_log"):
-        return  # older than the audit log: `create_all` adds the table with this column
-    if "created_id" not in {column["name"] for column in inspector.get_columns("audit_log")}:
-        connection.execute(text("ALTER TABLE audit_log ADD COLUMN created_id VARCHAR NOT NULL DEFAULT ''"))
+    _add_column(connection, "audit_log", "created_id", "VARCHAR NOT NULL DEFAULT ''")
 
 
 def _with_causes(connection: Connection) -> None:
     """Migrates to version 10: adds the cause of a failure, which the list of runs displays."""
     connection.execute(text("ALTER TABLE jobs ADD COLUMN cause TEXT"))
+
+
+def _with_expiries(connection: Connection) -> None:
+    """Migrates to version 11: adds the expiry of keys, and that of what a request of the audit log has created."""
+    _add_column(connection, "access_keys", "expires_at", "DOUBLE PRECISION")
+    _add_column(connection, "audit_log", "expires_at", "DOUBLE PRECISION")
+
+
+def _add_column(connection: Connection, table_name: str, name: str, definition: str) -> None:
+    """Adds a column, unless `create_all` adds the table with it: databases older than users lack the table."""
+    inspector = inspect(connection)
+    if not inspector.has_table(table_name):
+        return
+    if name not in {column["name"] for column in inspector.get_columns(table_name)}:
+        connection.execute(text(f"ALTER TABLE {table_name} ADD COLUMN {name} {definition}"))
 
 
 _MIGRATIONS = (
@@ -95,6 +106,7 @@ _MIGRATIONS = (
     _with_workspace_lists,
     _with_created_ids,
     _with_causes,
+    _with_expiries,
 )
 # By a table of DLC: its module adds tables to the metadata, which must be complete.
 JOBS = Schema("jobs", DlcJobRow.metadata, _MIGRATIONS)

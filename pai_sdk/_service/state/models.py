@@ -40,6 +40,16 @@ class AccessKeyRow(Base):
     id: Mapped[str] = mapped_column(primary_key=True)
     user: Mapped[str] = mapped_column(ForeignKey("users.name", ondelete="CASCADE"), index=True)
     created_at: Mapped[float]
+    expires_at: Mapped[float | None]
+
+
+class EndedPageSessionRow(Base):
+    """A sign-in of a browser that was ended before its cookie expires."""
+
+    __tablename__ = "ended_page_sessions"
+
+    id: Mapped[str] = mapped_column(primary_key=True)
+    expires_at: Mapped[float]
 
 
 class WorkspaceRow(Base):
@@ -110,6 +120,7 @@ class AuditRow(Base):
     status: Mapped[int]
     client: Mapped[str]
     created_id: Mapped[str] = mapped_column(server_default="")
+    expires_at: Mapped[float | None]  # of what was created
 
 
 class Transition(Base):

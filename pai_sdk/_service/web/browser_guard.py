@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from http.cookies import CookieError, SimpleCookie
 
 from starlette.types import Scope
 
 from pai_sdk._service.http.gate import headers_of, throttle
-from pai_sdk._service.http.page_requests import PAGE_HEADER, PAGE_SESSION
-from pai_sdk._service.identity.principal import NOT_SIGNED_IN, Principal
+from pai_sdk._service.http.page_requests import PAGE_HEADER
+from pai_sdk._service.identity.principal import NOT_SIGNED_IN, KeyRing, Principal, key_refusal
 from pai_sdk._service.identity.rate import KeyRates
-from pai_sdk._service.web.browser_keys import BrowserKeys
+from pai_sdk._service.web.browser_keys import BrowserKeys, PageSession
 from pai_sdk._service.web.host_names import HostNames
 from pai_sdk._service.wire_errors import WireError
 
@@ -64,7 +65,7 @@ class BrowserGuard:
         open_folders: prefixes of further paths that are readable without a key.
         login_path: where a code is exchanged for a cookie.
         command: what a user types for a new link.
-        principal_of: returns the user of an access key; None for a revoked one.
+        users: the access keys of users; None if only the service's own key is valid.
     """
 
     def __init__(
@@ -78,7 +79,7 @@ class BrowserGuard:
         login_path: str = "",
         command: str = "pai-sdk ui",
         rates: KeyRates | None = None,
-        principal_of: Callable[[str], Principal | None] | None = None,
+        users: KeyRing | None = None,
     ) -> None:
         self._keys = keys
         self._cookie = cookie_name(port)
@@ -88,7 +89,7 @@ class BrowserGuard:
         self._login_path = login_path
         self._command = command
         self._rates = rates or KeyRates(None)
-        self._principal_of = principal_of or (lambda access_key_id: None)
+        self._users = users
 
     def admit(self, scope: Scope) -> Callable[[bytes], None]:
         """Checks a request for a `Gate`; the body is not checked."""
@@ -113,7 +114,7 @@ class BrowserGuard:
         is_open = path in self._open_paths or path.startswith(self._open_folders)
         if method in _SAFE_METHODS and is_open:
             return NOT_SIGNED_IN
-        principal: Principal | None = Principal.operator("")
+        principal = Principal.operator("")
         scheme, _, token = headers.get("authorization", "").partition(" ")
         if scheme:
             if scheme.lower() != "bearer" or not self._keys.is_token(token.strip()):
@@ -122,18 +123,24 @@ class BrowserGuard:
             _check_page(method, headers, origins)
             cookie, key = _cookie_of(headers, self._cookie), headers.get(PAGE_HEADER, "")
             request = f"{method} {path}"
-            access_key_id = None if is_login else self._keys.access_key_of(cookie, key, request)
-            if access_key_id:
-                principal = self._principal_of(access_key_id)
-            if is_login:
-                principal = NOT_SIGNED_IN
-            elif access_key_id is None or principal is None:
-                message = f"This browser is not signed in. Open the link that `{self._command}` prints."
-                raise WireError(401, "MissingAuthorization", message, command=self._command)
-            scope.setdefault("state", {})[PAGE_SESSION] = True
-        principal = principal or NOT_SIGNED_IN
+            session = None if is_login else self._keys.session_of(cookie, key, request)
+            principal = NOT_SIGNED_IN if is_login else self._principal_of(session)
         throttle(self._rates.acquire(principal.user))
         return principal
+
+    def _principal_of(self, session: PageSession | None) -> Principal:
+        """Returns the user of a sign-in; refuses one that is not valid, or whose access key is not."""
+        if session is not None and not session.access_key_id:
+            return replace(Principal.operator(""), page_session=session.id)
+        if session is not None and self._users is not None:
+            principal = self._users.principal(session.access_key_id)
+            if principal is not None:
+                return replace(principal, page_session=session.id)
+            if self._users.expired_at(session.access_key_id) is not None:
+                refusal = key_refusal(self._users, session.access_key_id)
+                raise WireError(401, refusal.code, refusal.message, command=self._command)
+        message = f"This browser is not signed in. Open the link that `{self._command}` prints."
+        raise WireError(401, "MissingAuthorization", message, command=self._command)
 
 
 def _check_page(method: str, headers: Mapping[str, str], origins: Collection[str]) -> None:

@@ -7,9 +7,9 @@ read it: the browser stores it as a `CryptoKey` that is not exportable, and the 
 which is valid for one method and path, and for a few minutes. Browsers offer that in secure contexts only (HTTPS,
 or this machine); otherwise the page sends the key itself.
 
-The server stores nothing about a cookie: it contains its expiry and a signature of it, and its key is another
-signature of the same value. So a page stays signed in after a restart of the service, as long as the service has
-the same secret.
+A cookie contains its expiry and a signature of it, and its key is another signature of the same value. So a page
+stays signed in after a restart of the service, as long as the service has the same secret. The server stores only
+the ids of cookies that a sign-out has ended.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
+from pai_sdk._service.identity.page_sessions import EndedPageSessions
 from pai_sdk._service.services.tickets import Tickets
 
 SIGNED_IN_S = 7 * 24 * 3600
@@ -30,7 +32,14 @@ _MAX_CODES = 20
 _BYTES = 32
 _PROOF_S = 300  # the page corrects its clock by the server's
 _PROOF = re.compile(r"(\d{1,12})\.([0-9a-f]{64})")
-_COOKIE = re.compile(r"(\d{1,12}\.[A-Za-z0-9_-]{43}\.([A-Za-z0-9]{0,64}))\.([0-9a-f]{64})")
+_COOKIE = re.compile(r"((\d{1,12})\.([A-Za-z0-9_-]{43})\.([A-Za-z0-9]{0,64}))\.([0-9a-f]{64})")
+
+
+class PageSession(NamedTuple):
+    """A valid sign-in of a browser."""
+
+    id: str
+    access_key_id: str  # empty for the service's own key
 
 
 class BrowserKeys:
@@ -41,12 +50,14 @@ class BrowserKeys:
         secret: bytes | None = None,
         token: str = "",
         *,
+        ended: EndedPageSessions | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
         # Signs cookies and keys; a random one makes them invalid after this process.
         self._secret = secret or secrets.token_bytes(_BYTES)
         self._token = _digest(token) if token else None
+        self._ended = EndedPageSessions() if ended is None else ended
         self._codes = Tickets[str](max_tickets=_MAX_CODES, clock=clock)
         self._now = now
 
@@ -62,18 +73,22 @@ class BrowserKeys:
         claims = f"{int(self._now()) + SIGNED_IN_S}.{secrets.token_urlsafe(_BYTES)}.{access_key_id}"
         return f"{claims}.{self._signature('cookie', claims)}", self._signature("key", claims)
 
-    def access_key_of(self, cookie: str, credential: str, request: str = "") -> str | None:
-        """Returns the access key a page is signed in for, empty for the service's own; None if it is not."""
+    def session_of(self, cookie: str, credential: str, request: str = "") -> PageSession | None:
+        """Returns the sign-in of a page; None if it is not signed in, or has signed out."""
         match = _COOKIE.fullmatch(cookie)
         if match is None:
             return None
-        claims, access_key_id, signature = match.groups()
+        claims, expiry, session_id, access_key_id, signature = match.groups()
         is_signed = _is_same(signature, self._signature("cookie", claims))
         # `credential` is the key of the cookie, or a proof that the page has it: `TIME.HMAC`, the HMAC-SHA256 of
         # `TIME METHOD PATH` with that key.
         has_key = self._has_key(self._signature("key", claims), credential, request)
-        is_valid = is_signed and has_key and self._now() < int(claims.partition(".")[0])
-        return access_key_id if is_valid else None
+        is_valid = is_signed and has_key and self._now() < int(expiry) and session_id not in self._ended
+        return PageSession(session_id, access_key_id) if is_valid else None
+
+    def end(self, session_id: str) -> None:
+        """Ends a sign-in: its cookie and its key are refused from now on."""
+        self._ended.add(session_id, self._now() + SIGNED_IN_S)
 
     def is_token(self, value: str) -> bool:
         """Returns whether it is the token for programs."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
 from pai_sdk._service.http.page_requests import PAGE_PATH
-from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.identity.page_sessions import EndedPageSessions
+from pai_sdk._service.identity.principal import KeyRing
 from pai_sdk._service.identity.rate import KeyRates
 from pai_sdk._service.web.browser_guard import BrowserGuard
 from pai_sdk._service.web.browser_keys import BrowserKeys
@@ -54,13 +55,14 @@ class PageSettings:
 class Page:
     """The page of one server; `keys` sign browsers in, `names` are the allowed host names."""
 
-    def __init__(self, settings: PageSettings) -> None:
+    def __init__(self, settings: PageSettings, ended: EndedPageSessions | None = None) -> None:
         self.settings = settings
-        self.keys = BrowserKeys(settings.secret, settings.token)
+        self.ended = EndedPageSessions() if ended is None else ended
+        self.keys = BrowserKeys(settings.secret, settings.token, ended=self.ended)
         self.names = HostNames(settings.names, scheme=settings.scheme)
 
-    def guard(self, principal_of: Callable[[str], Principal | None] | None = None) -> BrowserGuard:
-        """Returns the guard of the page's requests; without `principal_of`, only the service's key is valid."""
+    def guard(self, users: KeyRing | None = None) -> BrowserGuard:
+        """Returns the guard of the page's requests; without `users`, only the service's key is valid."""
         return BrowserGuard(
             self.keys,
             port=self.settings.port,
@@ -70,7 +72,7 @@ class Page:
             login_path=LOGIN_PATH,
             command=self.settings.command,
             rates=KeyRates(_REQUESTS_PER_S),
-            principal_of=principal_of,
+            users=users,
         )
 
     def link(self, host: str, run_id: str | None = None) -> str:

@@ -125,8 +125,10 @@ def log_in(request: Request, page: PageOf, body: LoginRequest) -> Response:
 
 
 @_router.delete(LOGIN_PATH)
-def log_out(page: PageOf) -> Response:
-    """Removes the cookie; the page forgets its key. The server itself stores nothing about a sign-in."""
+def log_out(page: PageOf, principal: PrincipalOf) -> Response:
+    """Ends the sign-in, so that copies of cookie and key are refused, too, and removes the cookie."""
+    if principal.page_session:  # none for a program with the token
+        page.keys.end(principal.page_session)
     response = JSONResponse({}, headers=_NO_STORE)
     response.delete_cookie(cookie_name(page.settings.port), httponly=True, samesite="strict")
     return response

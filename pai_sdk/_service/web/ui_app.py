@@ -61,7 +61,13 @@ def create_ui(runs: RunSource, page: Page, pipelines: PipelineSource | None = No
         # Starlette raises the error again after this response is sent; the gate logs it.
         return refusal(request, WireError(500, "InternalError", "The server failed; its log has the details."))
 
-    return Gate(app, page.guard().admit, max_body_bytes=_MAX_BODY_BYTES, headers=SAFETY_HEADERS)
+    return Gate(
+        app,
+        page.guard().admit,
+        max_body_bytes=_MAX_BODY_BYTES,
+        headers=SAFETY_HEADERS,
+        refusal=page.ended.refusal,
+    )
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,7 +16,8 @@ import typer
 from pai_sdk._core.endpoint import with_scheme
 from pai_sdk._core.paths import expanded
 from pai_sdk._core.tables.table import Column, Table
-from pai_sdk.cli.options import Json
+from pai_sdk._wire.pai.wire import seconds_of
+from pai_sdk.cli.options import Json, moment_of
 from pai_sdk.cli.selection.backend import EMBEDDED_DATA, Data, service_on, session_on
 from pai_sdk.cli.tables import print_json, print_table
 from pai_sdk.cli.usage.help import Commands
@@ -24,6 +26,7 @@ from pai_sdk.errors import SettingsError
 if TYPE_CHECKING:
     from pai_sdk._client.api.users import ServiceUsers
     from pai_sdk._service.settings import ServiceInfo
+    from pai_sdk._wire.users import ServiceUser
 
 app = Commands(
     help="The users of the service, each with keys and a bucket of their own.",
@@ -36,6 +39,15 @@ _Endpoint = Annotated[
     typer.Option(
         metavar="URL",
         help="Where users reach the service, such as http://train.example.com:8765; by default as from here.",
+    ),
+]
+_Expires = Annotated[
+    str | None,
+    typer.Option(
+        "--expires",
+        metavar="TIME",
+        help="When the key ends: a duration from now such as 90d, or a time such as 2027-01-31T18:00+08:00 "
+        "(in UTC without a zone); by default it does not end.",
     ),
 ]
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The user.")]
@@ -56,6 +68,7 @@ def add(
     workspace: Annotated[
         str | None, typer.Option(help="The id of their workspace, instead of the default one.")
     ] = None,
+    expires: _Expires = None,
     endpoint: _Endpoint = None,
     data: Data = EMBEDDED_DATA,
     as_json: Json = False,
@@ -66,26 +79,34 @@ def add(
 
     Example: pai-sdk service user add alice
     """
+    expires_at = _expiry(expires)
     with _users_on(data, endpoint) as (users, service):
         user = users.add(name, right=right, workspace_id=workspace)
         where = replace(service, workspace_id=workspace or service.workspace_id)
-        _show_key(users, name, where, user.bucket or "", as_json=as_json)
+        _show_key(users, name, where, user.bucket or "", expires_at, as_json=as_json)
 
 
 @app.command()
-def key(name: _Name, endpoint: _Endpoint = None, data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
+def key(
+    name: _Name,
+    expires: _Expires = None,
+    endpoint: _Endpoint = None,
+    data: Data = EMBEDDED_DATA,
+    as_json: Json = False,
+) -> None:
     """Create another key for a user, and print the settings with it.
 
-    Example: pai-sdk service user key alice
+    Example: pai-sdk service user key alice --expires 90d
     """
+    expires_at = _expiry(expires)
     with _users_on(data, endpoint) as (users, service):
         bucket = next((user.bucket for user in users.list() if user.name == name), None)
-        _show_key(users, name, service, bucket or "", as_json=as_json)
+        _show_key(users, name, service, bucket or "", expires_at, as_json=as_json)
 
 
 @app.command(name="list")
 def list_users(data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
-    """List the users, with their rights, buckets and the ids of their keys.
+    """List the users, with their rights, buckets and keys.
 
     Example: pai-sdk service user list
     """
@@ -95,9 +116,7 @@ def list_users(data: Data = EMBEDDED_DATA, as_json: Json = False) -> None:
         print_json([user.model_dump() for user in all_users])
         return
     columns = (Column("USER"), Column("RIGHT"), Column("BUCKET"), Column("KEYS"))
-    rows = [
-        (user.name or "", user.right or "", user.bucket or "", " ".join(user.access_key_ids)) for user in all_users
-    ]
+    rows = [(user.name or "", user.right or "", user.bucket or "", _keys_text(user)) for user in all_users]
     print_table(Table(columns, rows))
 
 
@@ -196,12 +215,39 @@ def audit(
             entry.user or "(the service)",
             str(entry.status),
             f"{entry.method} {entry.path}",
-            entry.created_id or "",
+            _until(entry.created_id, entry.expiration),
             entry.client or "",
         )
         for entry in entries
     ]
     print_table(Table(columns, rows))
+
+
+def _expiry(text: str | None) -> datetime | None:
+    """Parses when a key ends. Before anything is created, it must be in the future."""
+    if text is None:
+        return None
+    expires_at = moment_of(text, "--expires", is_ahead=True)
+    if expires_at <= datetime.now(timezone.utc):
+        raise typer.BadParameter(f"{text!r} is not in the future", param_hint="--expires")
+    return expires_at
+
+
+def _keys_text(user: ServiceUser) -> str:
+    expirations = {key.access_key_id: key.expiration for key in user.access_keys}
+    return ", ".join(_until(key_id, expirations.get(key_id)) for key_id in user.access_key_ids)
+
+
+def _until(created_id: str | None, expiration: str | None) -> str:
+    """Returns an id with the end of what it names, to the second."""
+    expires_at = seconds_of(expiration)
+    if expires_at is None:
+        return created_id or ""
+    return f"{created_id} (until {_utc(datetime.fromtimestamp(expires_at, timezone.utc))})"
+
+
+def _utc(moment: datetime) -> str:
+    return f"{moment.astimezone(timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def _limit(resource: str, text: str) -> Any:
@@ -236,8 +282,16 @@ def _url(endpoint: str) -> str:
         raise typer.BadParameter(str(error), param_hint="--endpoint") from error
 
 
-def _show_key(users: ServiceUsers, name: str, service: ServiceInfo, bucket: str, *, as_json: bool) -> None:
-    key = users.new_key(name)
+def _show_key(
+    users: ServiceUsers,
+    name: str,
+    service: ServiceInfo,
+    bucket: str,
+    expires_at: datetime | None,
+    *,
+    as_json: bool,
+) -> None:
+    key = users.new_key(name, expires_at=expires_at)
     settings = {
         "PAI_REGION_ID": service.region_id,
         "PAI_WORKSPACE_ID": service.workspace_id,
@@ -252,5 +306,7 @@ def _show_key(users: ServiceUsers, name: str, service: ServiceInfo, bucket: str,
         print_json(settings)
         return
     typer.echo(f"# {name} sets these in a shell; the secret is not shown again:")
+    if expires_at is not None:
+        typer.echo(f"# the key ends at {_utc(expires_at)}")
     for variable, value in settings.items():
         typer.echo(f"  export {variable}={shlex.quote(value)}")

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 import re
 import socket
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import requests
 
+from pai_sdk._service.identity.page_sessions import EndedPageSessions
+from pai_sdk._service.state.database import Database
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service import postgres
+from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
+from tests.service.identity.test_users import DatabaseIsAway, away
 from tests.service.services import Client, job_body
+from tests.service.two_services import free_port
 from tests.service.web.browsing import Answer, ask_as_browser, headers_of_page, sign_in
 from tests.support.waiting import PATIENCE_S
 
@@ -163,6 +172,70 @@ def test_a_browser_signs_out(operator: Client) -> None:
     assert answer.headers["set-cookie"].startswith(f'{name}="";')
     assert "max-age=0" in answer.headers["set-cookie"].lower()
     assert send(operator, {"X_PAI_UI": page["X_PAI_UI"]}, "GET", "/ui/about").status == 401
+
+
+def test_a_sign_out_ends_copies_of_cookie_and_key(operator: Client) -> None:
+    worker = user(operator, "out")
+    page, other = page_of(worker), page_of(worker)
+    job_id = worker.create(job_body())
+    ticket = send(operator, page, "POST", f"/api/v1/runs/{job_id}/downloads", {"kind": "log"}).json["url"]
+    url, headers = f"{worker.info.endpoint}/api/v1/events?topics=runs", headers_of_page(port_of(worker), **page)
+    names = {name.replace("_", "-"): value for name, value in headers.items()}
+    with requests.get(url, headers=names, stream=True, timeout=PATIENCE_S) as open_:
+        lines = open_.iter_lines()
+        while b"ready" not in next(lines):
+            pass
+        assert send(operator, page, "DELETE", "/ui/session", {}).status == 200
+        later = worker.create(job_body())
+        assert not any(later in line.decode() for line in lines)  # and they end
+    for method, path, body in (
+        ("GET", "/ui/about", None),
+        ("GET", "/api/v1/runs", None),
+        ("DELETE", "/ui/session", {}),
+        ("PUT", f"/api/v1/trainingjobs/{job_id}/stop", {}),
+    ):
+        answer = send(operator, page, method, path, body)
+        assert (answer.status, answer.json["Code"]) == (401, "MissingAuthorization"), path
+    assert ask_as_browser(port_of(worker), "GET", ticket).status == 401
+    assert send(operator, other, "GET", "/ui/about").json["user"] == "out"  # another browser of the same user
+    assert worker.call("GET", "/trainingjobs").status_code == 200
+    entry = next(one for one in operator.get("/audit", User="out")["Entries"] if one["Path"] == "/ui/session")
+    assert (entry["Method"], entry["Status"]) == ("DELETE", 200)
+
+
+def test_a_sign_out_outlives_the_process(start: Callable[..., Any]) -> None:
+    """The secret of cookies is that of the service and its port; a standby on another machine has both."""
+    port = free_port()
+    with start(ScriptedExecutor(), port=port) as operator:
+        out, stays = page_of(operator), page_of(operator)
+        assert send(operator, out, "DELETE", "/ui/session", {}).status == 200
+    with start(ScriptedExecutor(), port=port) as operator:
+        assert send(operator, stays, "GET", "/ui/about").status == 200
+        assert send(operator, out, "GET", "/ui/about").status == 401
+
+
+def test_ended_sign_ins_are_kept_until_their_cookies_expire(tmp_path: Path) -> None:
+    now = [1_800_000_000.0]
+    with closing(Database.in_file(tmp_path / "jobs.db")) as database:
+        first = EndedPageSessions(database, now=lambda: now[0])
+        first.add("one", now[0] + 60)
+        assert "one" in EndedPageSessions(database)  # of another process
+        now[0] += 61
+        first.add("two", now[0] + 60)
+        first.add("two", now[0] + 60)  # two tabs at once
+        assert ("one" in first, "two" in first) == (False, True)
+        later = EndedPageSessions(database)
+        assert ("one" in later, "two" in later) == (False, True)
+
+
+def test_a_sign_out_holds_though_the_database_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(Database.in_file(tmp_path / "jobs.db")) as database:
+        ended = EndedPageSessions(database)
+        with monkeypatch.context() as patched:
+            patched.setattr(database, "write", away)
+            with pytest.raises(DatabaseIsAway):
+                ended.add("one", time.time() + 60)
+        assert "one" in ended
 
 
 def test_administrators_see_the_state_of_the_service_on_their_page(operator: Client) -> None:

@@ -286,6 +286,19 @@ def test_a_job_says_whose_it_is(operator: Client) -> None:
     assert {one["TrainingJobId"]: one["UserId"] for one in listed} == jobs
 
 
+class AnyKey:
+    """A key ring in which each key has a user of its own."""
+
+    def secret(self, key_id: str) -> str | None:
+        return None
+
+    def principal(self, key_id: str) -> Principal | None:
+        return Principal(key_id.lower(), key_id, "read")
+
+    def expired_at(self, key_id: str) -> float | None:
+        return None
+
+
 def test_one_page_does_not_use_up_the_requests_of_others() -> None:
     rates = KeyRates(1.0)
     guard = BrowserGuard(
@@ -293,7 +306,7 @@ def test_one_page_does_not_use_up_the_requests_of_others() -> None:
         port=80,
         names=HostNames([]),
         rates=rates,
-        principal_of=lambda key_id: Principal(key_id.lower(), key_id, "read"),
+        users=AnyKey(),
     )
 
     def ask(key_id: str) -> str:

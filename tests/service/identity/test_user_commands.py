@@ -48,6 +48,24 @@ def test_a_user_is_added_used_and_removed(operator: Client) -> None:
     assert "POST /api/v1/trainingjobs" in run(operator, "audit", "--user", "alice")
 
 
+def test_a_key_may_expire(operator: Client) -> None:
+    settings = json.loads(run(operator, "user", "add", "alice", "--expires", "90d", "--json"))
+    lasting = json.loads(run(operator, "user", "key", "alice", "--json"))["ALIBABA_CLOUD_ACCESS_KEY_ID"]
+    printed = run(operator, "user", "key", "alice", "--expires", "2199-01-31T08:00+08:00")
+    assert "# the key ends at 2199-01-31T00:00:00Z" in printed
+    keys = {
+        key["access_key_id"]: key for key in json.loads(run(operator, "user", "list", "--json"))[0]["access_keys"]
+    }
+    assert keys[lasting]["expiration"] is None
+    assert keys[settings["ALIBABA_CLOUD_ACCESS_KEY_ID"]]["expiration"] is not None
+    for table in (run(operator, "user", "list"), run(operator, "audit")):
+        assert "(until 2199-01-31T00:00:00Z)" in table
+        assert f"{lasting} (until" not in table
+    for wrong in ("0d", "2020-01-01", "soon", "99999999999999d"):
+        run(operator, "user", "add", "bob", "--expires", wrong, exit_code=2)
+    assert "bob" not in run(operator, "user", "list")  # refused before a user without a key is created
+
+
 def test_a_workspace_gets_members_and_goes(operator: Client) -> None:
     workspace_id = run(operator, "workspace", "add", "vision").strip()
     settings = json.loads(run(operator, "user", "add", "alice", "--workspace", workspace_id, "--json"))

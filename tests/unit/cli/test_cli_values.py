@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -54,6 +55,14 @@ def test_a_moment_without_a_zone_is_in_utc() -> None:
     assert moment_of("2026-11-22T05:00", "--since").isoformat() == "2026-11-22T05:00:00+00:00"
     with refused(typer.BadParameter):
         moment_of("soon", "--since")
+
+
+def test_a_duration_is_before_now_or_ahead() -> None:
+    now = datetime.now(timezone.utc)
+    assert moment_of("2d", "--since") < now - timedelta(days=1)
+    assert moment_of("2d", "--expires", is_ahead=True) > now + timedelta(days=1)
+    with refused(typer.BadParameter):
+        moment_of("9" * 20 + "d", "--expires", is_ahead=True)
 
 
 def test_a_file_may_have_the_name_of_a_pipeline() -> None:

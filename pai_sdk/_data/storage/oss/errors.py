@@ -112,7 +112,8 @@ def _sentence(code: str, details: dict[str, str], uri: OssUri, endpoint: str) ->
     if "region" in message.lower() and code in ("InvalidArgument", "AccessDenied", "SignatureDoesNotMatch"):
         return f"the region does not fit the endpoint {endpoint}: {message}"
     sentence = _SENTENCES.get(code)
-    if sentence is None:
+    is_expired = code == "InvalidAccessKeyId" and " expired at " in message  # by a service of this package
+    if sentence is None or is_expired:
         return message or f"{endpoint} refused without giving a reason"
     return sentence.format(bucket=uri.bucket, endpoint=endpoint)
 

@@ -33,7 +33,7 @@ class Ending:
 
 NOT_BINARY = Ending(1003, "Tunnels have binary messages only.")
 STOPPING = Ending(1012, "The service stops.")
-RIGHTS_CHANGED = Ending(4403, "The access key was revoked, or its rights have changed.")
+_RIGHTS_CHANGED = 4403
 JOB_ENDED = Ending(4410, "The job has ended.")
 NOT_REACHABLE = Ending(4503, "The instance cannot be reached at the moment.")
 
@@ -85,7 +85,7 @@ class _Relay:
         send: Send,
     ) -> None:
         self._tunnels = context.tunnels
-        self._is_current = context.users.is_current
+        self._refusal_of = context.users.refusal
         self._job_id = job_id
         self._principal = principal
         self._stream = stream
@@ -136,9 +136,9 @@ class _Relay:
         return JOB_ENDED if has_ended else NOT_REACHABLE
 
     async def _watch_rights(self) -> Ending:
-        while self._is_current(self._principal):
+        while (refusal := self._refusal_of(self._principal)) is None:
             await asyncio.sleep(self._tunnels.limits.check_rights_s)
-        return RIGHTS_CHANGED
+        return Ending(_RIGHTS_CHANGED, refusal.message)
 
     async def _watch_job(self) -> Ending:
         await self._tunnels.until_end(self._job_id)

@@ -25,7 +25,6 @@ POLL_S = 20.0
 _LENGTH_BYTES = 4
 _FULL_BYTES = MAX_MESSAGE_BYTES - MAX_FRAME_BYTES - _LENGTH_BYTES  # more than that has no room for any other frame
 _WRITE_S = 30.0  # for the frames of one message
-_RIGHTS_CHANGED = "The access key was revoked, or its rights have changed."
 _UNKNOWN = "There is no such session of a tunnel; open another one with a message of number 0."
 
 
@@ -38,14 +37,14 @@ class TunnelSession:
         principal: Principal,
         stream: FrameStream,
         tunnels: Tunnels,
-        is_current: Callable[[Principal], bool],
+        refusal: Callable[[Principal], WireError | None],
     ) -> None:
         self.user = principal.user
         self.job_id = job_id
         self._principal = principal
         self._stream = stream
         self._tunnels = tunnels
-        self._is_current = is_current
+        self._refusal_of = refusal
         self._sending = asyncio.Lock()
         self._next_sent = 0
         self._polling = asyncio.Lock()
@@ -153,9 +152,9 @@ class TunnelSession:
         return WireError(503, "InstanceNotReady", message, retry_after_s=1)
 
     async def _watch_rights(self) -> WireError:
-        while self._is_current(self._principal):
+        while (refusal := self._refusal_of(self._principal)) is None:
             await asyncio.sleep(self._tunnels.limits.check_rights_s)
-        return WireError(403, "InvalidAccessKeyId.NotFound", _RIGHTS_CHANGED)
+        return refusal
 
     async def _watch_job(self) -> WireError:
         await self._tunnels.until_end(self.job_id)
@@ -173,9 +172,9 @@ class TunnelSession:
 class TunnelSessions:
     """The sessions of a service, by job, instance and id. Used in the event loop only."""
 
-    def __init__(self, tunnels: Tunnels, is_current: Callable[[Principal], bool]) -> None:
+    def __init__(self, tunnels: Tunnels, refusal: Callable[[Principal], WireError | None]) -> None:
         self._tunnels = tunnels
-        self._is_current = is_current
+        self._refusal_of = refusal
         self._sessions: dict[tuple[str, str, str], TunnelSession] = {}
         self._tasks: dict[tuple[str, str, str], asyncio.Task[None]] = {}
 
@@ -194,7 +193,7 @@ class TunnelSessions:
                 stream.close()
                 self.get(*key, principal)
                 return False
-            session = TunnelSession(job_id, principal, stream, self._tunnels, self._is_current)
+            session = TunnelSession(job_id, principal, stream, self._tunnels, self._refusal_of)
             self._sessions[key] = session
             self._tasks[key] = asyncio.create_task(self._run(key, session, stack.pop_all()))
         return True

@@ -76,6 +76,9 @@ export class Refusal extends Error {
 /** Whether this browser is signed in; undefined until the first response. */
 export const isSignedIn = signal<boolean | undefined>(undefined);
 
+/** Why it is not, if the service says more than that. */
+export const refused = signal("");
+
 /** What to type for a new link, as the service says when it refuses. */
 export const linkCommand = signal("pai-sdk ui");
 
@@ -110,8 +113,10 @@ export async function send<R extends Route>(route: R, options: Options<R> = {}):
   }
   const said = (await answer.json().catch(() => ({}))) as { Code?: string; Message?: string; Command?: string };
   if (said.Command) linkCommand.value = said.Command;
+  const refusal = new Refusal(answer.status, said.Code ?? "", refusalText(said.Code ?? "", said.Message ?? `HTTP ${answer.status}`));
+  if (refusal.code.startsWith("InvalidAccessKeyId")) refused.value = refusal.message;
   if (answer.status === 401) isSignedIn.value = false;
-  throw new Refusal(answer.status, said.Code ?? "", refusalText(said.Code ?? "", said.Message ?? `HTTP ${answer.status}`));
+  throw refusal;
 }
 
 /** Exchanges the code of a link for the cookie and the key of this page. */

@@ -1,8 +1,8 @@
 // The page: who is signed in, which place it is about, which view is shown.
-import { effect, signal } from "@preact/signals";
+import { effect } from "@preact/signals";
 import { render } from "preact";
 import { address, change, field } from "./address.ts";
-import { ask, isSignedIn, Refusal, signIn } from "./api.ts";
+import { ask, isSignedIn, refused, Refusal, signIn } from "./api.ts";
 import { about, type About } from "./place.ts";
 import { writeTurning } from "./parts/direction.ts";
 import { Head } from "./parts/head.tsx";
@@ -34,7 +34,6 @@ const VIEWS = {
 };
 const Job = loaded(async () => (await charts()).Job);
 const OPENING_MS = 150;
-const refused = signal("");
 const view = field("view", "list");
 const run = field("run");
 

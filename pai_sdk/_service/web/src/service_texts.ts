@@ -127,6 +127,7 @@ chinese({
   "≈The process that had instance {1} on node {2} was killed.": "节点 {2} 上实例 {1} 的进程被终止。",
   "≈Instance {1} was lost with its node {2}:…": "实例 {1} 随节点 {2} 丢失：集群已无法访问该节点。",
   "≈The job was ended; log lines…": "作业已结束；尚未到达的日志行和文件已丢失。",
+  "≈The access key expired at {1}; ask an administrator for a new one (pai-sdk service user key).": "访问密钥已于 {1} 到期；请向管理员索取新密钥（pai-sdk service user key）。",
   "!Forbidden.NoPermission": "你的权限不允许此操作。",
   "!NotForPages": "已登录的浏览器不能执行此操作；需要用访问密钥签名的请求。",
   "!RUN_NOT_FOUND": "没有这个运行。",

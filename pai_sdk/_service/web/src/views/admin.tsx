@@ -2,7 +2,7 @@
 import { useEffect, useState } from "preact/hooks";
 import { change, field, linkTo } from "../address.ts";
 import { ask } from "../api.ts";
-import { bytes, moment, number } from "../format.ts";
+import { bytes, moment, number, zoned } from "../format.ts";
 import { useAnswer } from "../parts/answer.ts";
 import { Age } from "../parts/basics.tsx";
 import { Pending, Table } from "../parts/table.tsx";
@@ -13,7 +13,7 @@ type Amounts = Record<"cpus" | "gpus" | "running" | "queued", number | null>;
 interface User {
   name: string;
   right: string;
-  keys: { id: string; created_at: number; changed_at: number | null }[];
+  keys: { id: string; created_at: number; changed_at: number | null; expires_at: number | null }[];
   quota: Amounts;
   used: Amounts;
 }
@@ -43,9 +43,11 @@ interface Entry {
   Status: number;
   Client: string;
   CreatedId: string;
+  Expiration: string | null;
 }
 
 const PAGE = 100;
+const SOON_S = 14 * 86400;
 const AMOUNTS = ["cpus", "gpus", "running", "queued"] as const;
 const user = field("user");
 const action = field("action");
@@ -71,17 +73,21 @@ function State({ users, workspaces, process: own, disk }: Administration) {
   return (
     <>
       {users.length > 0 && <h2>{t("Users")}</h2>}
-      {users.length > 0 && <Table name={t("Users")} heads={[t("User"), t("Right"), ["CPU"], ["GPU"], [t("running")], [t("queued")], t("Keys, and their last change")]}>
-        {users.map(({ name, right, keys, quota, used }) => (
-          <tr key={name}>
-            <td><a href={linkTo({ q: `owner=${name}` })}>{name}</a></td>
-            <td>{right}</td>
-            {AMOUNTS.map((of) => (
-              <td key={of} class={quota[of] !== null && (used[of] ?? 0) >= quota[of] ? "number warn" : "number"}>{number(used[of])}{quota[of] !== null && ` / ${number(quota[of])}`}</td>
-            ))}
-            <td>{keys.map((key) => <div key={key.id}><code title={moment(key.created_at)}>{key.id}</code> <span class="soft"><Age time={key.changed_at} /></span></div>)}</td>
+      {users.length > 0 && <Table name={t("Users")} heads={[t("User"), t("Right"), ["CPU"], ["GPU"], [t("running")], [t("queued")], t("Key"), t("Last change"), t("Key ends")]}>
+        {users.map(({ name, right, keys, quota, used }) => (keys.length > 0 ? keys : [undefined]).map((key, row, each) => (
+          <tr key={`${name} ${key?.id}`}>
+            {row === 0 && <>
+              <td rowSpan={each.length}><a href={linkTo({ q: `owner=${name}` })}>{name}</a></td>
+              <td rowSpan={each.length}>{right}</td>
+              {AMOUNTS.map((of) => (
+                <td key={of} rowSpan={each.length} class={quota[of] !== null && (used[of] ?? 0) >= quota[of] ? "number warn" : "number"}>{number(used[of])}{quota[of] !== null && ` / ${number(quota[of])}`}</td>
+              ))}
+            </>}
+            <td>{key && <code title={moment(key.created_at)}>{key.id}</code>}</td>
+            <td class="soft"><Age time={key?.changed_at} /></td>
+            <End time={key?.expires_at} />
           </tr>
-        ))}
+        )))}
       </Table>}
       <div style={{ display: "flex", flexWrap: "wrap", gap: "0 64px" }}>
         <section style={{ minWidth: 0 }}>
@@ -106,6 +112,15 @@ function State({ users, workspaces, process: own, disk }: Administration) {
       <Audit />
     </>
   );
+}
+
+/** When a key ends; marked if that is soon, or over. */
+function End({ time }: { time: number | null | undefined }) {
+  if (!time) return <td />;
+  const left = time - Date.now() / 1000;
+  const date = moment(time).slice(0, 10);
+  const text = left <= 0 ? t("{date}, has ended", { date }) : left < SOON_S ? t("{date}, {n} d left", { date, n: Math.ceil(left / 86400) }) : date;
+  return <td class={left <= 0 ? "bad" : left < SOON_S ? "warn" : ""} title={zoned(time)}>{text}</td>;
 }
 
 /** What uses the disk; it is there later, since all files are counted. */
@@ -143,7 +158,7 @@ function Audit() {
               <td>{one.User || t("the service itself")}</td>
               <td class={one.Status >= 400 ? "number bad" : "number"}>{one.Status}</td>
               <td class="mono">{one.Method} {one.Path}</td>
-              <td class="mono">{one.CreatedId}</td>
+              <td class="mono">{one.CreatedId} {one.Expiration && <span class="soft">{t("until {date}", { date: zoned(Date.parse(one.Expiration) / 1000) })}</span>}</td>
               <td class="soft">{one.Client}</td>
             </tr>
           ))}
@@ -160,7 +175,12 @@ chinese({
   "Right": "权限",
   "running": "运行中",
   "queued": "排队中",
-  "Keys, and their last change": "密钥及最近更改",
+  "Key": "密钥",
+  "Last change": "最近更改",
+  "Key ends": "密钥到期",
+  "{date}, has ended": "{date}，已到期",
+  "{date}, {n} d left": "{date}，剩 {n} 天",
+  "until {date}": "至 {date}",
   "Workspaces": "工作空间",
   "Members": "成员",
   "Service": "服务",

@@ -199,6 +199,7 @@ def test_retry_after_is_obeyed(oss: FakeOss) -> None:
         (403, "AccessDenied", "", "is not allowed to do this on bucket 'test-bucket'"),
         (403, "SignatureDoesNotMatch", "", "the access key secret does not belong"),
         (403, "InvalidAccessKeyId", "", "the access key id does not exist"),
+        (403, "InvalidAccessKeyId", "The key expired at 2027-01-31T08:00:00Z.", "expired at 2027-01-31T08:00:00Z"),
         (403, "RequestTimeTooSkewed", "", "the clock of this machine is wrong"),
         (400, "InvalidArgument", "Invalid signing region in Authorization header.", "the region does not fit"),
         (409, "SomethingNew", "the reason", "the reason"),
