@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pai_sdk._service.services.runs.page_filter import page_filter
+from pai_sdk._service.wire_errors import WireError
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user, with_new_key
@@ -204,6 +205,23 @@ def test_the_list_has_annotations_and_leaves_archived_jobs_out(service: Client) 
 )
 def test_the_filter_of_a_user(text: str, expected: str) -> None:
     assert page_filter(text, "bob") == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["starred_by=alice", '"starred_by"="alice"', "starred_by!=alice", "starred_by~bob", "starred_by=bob,alice"],
+)
+def test_no_filter_finds_the_stars_of_others(service: Client, text: str) -> None:
+    with pytest.raises(WireError, match="stars are shown to their users only"):
+        page_filter(f"a star=true {text}", "bob")
+    for body in ({"filter": text}, {"filter": "a", "group_by": ["starred_by"]}):
+        answer = service.call("POST", "/compare", body={"tags": ["loss"], **body})
+        assert (answer.status_code, answer.json()["Code"]) == (400, "InvalidParameter")
+        assert "stars are shown" in answer.text
+    for query in ({"filter": text}, {"sort": "starred_by"}, {"sort": "-starred_by"}):
+        answer = service.call("GET", "/runs", **query)
+        assert (answer.status_code, "stars are shown" in answer.text) == (400, True)
+    assert page_filter("starred_by=bob", "bob") == "starred_by=bob archived=false"
 
 
 def test_a_long_note_is_cut_in_the_list(service: Client) -> None:

@@ -223,6 +223,12 @@ class RunFilter:
         # Runs without the value meet a condition with `!=` or `!~`.
         return [condition.key for condition in conditions if not condition.operator.startswith("!")]
 
+    def conditions_on(self, name: str) -> list[tuple[str, tuple[Any, ...]]]:
+        """Returns operator and values of the conditions on an annotation."""
+        conditions = (condition for condition in self.conditions if isinstance(condition, _Condition))
+        key = RunKey(_ANNOTATION, name)
+        return [(condition.operator, condition.values) for condition in conditions if condition.key == key]
+
     def without(self, name: str) -> RunFilter:
         """Returns the filter without its conditions on a key that every run has."""
         return RunFilter(

@@ -23,7 +23,7 @@ from pai_sdk._service.services.runs.compare import (
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, comparison_response, value_bytes
 from pai_sdk._service.services.runs.list_responses import diff_row
 from pai_sdk._service.services.runs.on_demand_manager import loaded
-from pai_sdk._service.services.runs.page_filter import page_filter
+from pai_sdk._service.services.runs.page_filter import check_key, page_filter
 from pai_sdk._service.services.runs.responses import LIVE, best_of, json_list, tagged
 from pai_sdk._service.services.runs.runs import call_manager
 from pai_sdk._service.services.runs.source import RunsOf
@@ -89,6 +89,8 @@ def compare_runs(
     """
     manager = loaded(runs)
     selected = _selected(body, principal)
+    for key in body.group_by:
+        check_key("group_by", key)
     media_type, is_double = best_of(request, (JSON, CSV, PAIC)), body.precision == "double"
     briefs = selected_runs(manager, selected, work)
     size_bytes = value_bytes(media_type, is_double=is_double)

@@ -16,7 +16,7 @@ from pai_sdk._service.services.budgets import RUNS, BudgetedRoute, WorkOf, withi
 from pai_sdk._service.services.runs.curve_responses import CSV, JSON, PAIC, series_response
 from pai_sdk._service.services.runs.list_responses import ANNOTATIONS, FIELDS, brief_row, tag_row
 from pai_sdk._service.services.runs.on_demand_manager import loaded
-from pai_sdk._service.services.runs.page_filter import page_filter
+from pai_sdk._service.services.runs.page_filter import check_key, page_filter
 from pai_sdk._service.services.runs.parts import run_parts
 from pai_sdk._service.services.runs.responses import IMMUTABLE, LIVE, best_of, json_list, tagged
 from pai_sdk._service.services.runs.runs import (
@@ -73,6 +73,7 @@ def list_runs(
     """
     manager = loaded(runs)
     version = version_of(manager)
+    check_key("sort", sort)
     filter = page_filter(filter, principal.user)
     key = (principal.user, filter, sort, fields, tags, limit, cursor)
     content = runs.responses.get(key, version)

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import re
 
+from pai_sdk._data.run.watch.filter import RunFilter, parse_filter
+from pai_sdk._service.wire_errors import WireError, invalid_parameter
+from pai_sdk.errors import InvalidInputError
+
+_STARRED_BY = "starred_by"
 # Strings in quotes are matched first, so that conditions are not found within them.
 _PARTS = re.compile(
     r""""(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|"""
@@ -15,11 +20,30 @@ _PARTS = re.compile(
 def page_filter(text: str, user: str) -> str:
     """Returns a filter in which `star=true` means a star of the user.
 
-    It leaves out archived jobs unless the filter names `archived`, or selects jobs by their ids.
+    It leaves out archived jobs unless the filter names `archived`, or selects jobs by their ids. Raises WireError
+    for a filter by the stars of other users.
     """
     hides_archived = not any(match["key"] for match in _PARTS.finditer(text))
     resolved = _PARTS.sub(lambda match: _starred(match, user) if match["value"] else match[0], text)
+    try:
+        parsed = parse_filter(resolved)
+    except InvalidInputError:
+        parsed = RunFilter()  # the list reports it
+    if any(
+        operator not in ("=", "!=") or values != (user,) for operator, values in parsed.conditions_on(_STARRED_BY)
+    ):
+        raise _stars_are_private("filter")
     return f"{resolved} archived=false" if hides_archived else resolved
+
+
+def check_key(parameter: str, key: str) -> None:
+    """Raises WireError for a key that shows which users have put a star on a job."""
+    if key.removeprefix("-") == _STARRED_BY:
+        raise _stars_are_private(parameter)
+
+
+def _stars_are_private(parameter: str) -> WireError:
+    return invalid_parameter(f"{parameter}: stars are shown to their users only; filter by star=true.")
 
 
 def _starred(match: re.Match[str], user: str) -> str:
