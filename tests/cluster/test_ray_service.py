@@ -16,6 +16,7 @@ from pai_sdk._client.job.training_job import TrainingJob
 from pai_sdk._service.embedded import ensure_running, find_running
 from pai_sdk._service.services import backup
 from pai_sdk.errors import JobFailed
+from tests.cluster.queue_nodes import hosts_of, nodes_in_queue
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.talking import TALKS
 from tests.cluster.test_all_reduce import AllReduce, Place, await_step, expected_sum, lines_of
@@ -137,10 +138,15 @@ def test_the_head_is_restarted_and_its_jobs_end_as_lost(session: Session, ray_cl
     assert [line.text for line in after.logs()] == ["back"]
 
 
-def test_a_stop_frees_the_cpus_within_ten_seconds(session: Session, ray_cluster: RayCluster) -> None:
+def test_the_queue_has_the_nodes_and_a_stop_frees_the_cpus_within_ten_seconds(
+    session: Session, folder: Path, ray_cluster: RayCluster
+) -> None:
+    addresses = {node.name: node.address for node in ray_cluster.nodes}
+
     def seconds() -> float:
-        job = started(session, "echo up; exec sleep 1000", 3)
-        await_lines(job, "up")
+        job = started(session, "hostname; exec sleep 1000", 3)
+        hosts = hosts_of(job, 3)
+        assert nodes_in_queue(folder, job) == {name: addresses[host] for name, host in hosts.items()}
         until(lambda: ray_cluster.free_cpus() == 3 * ray_cluster.cpus - 3, "CPUs that the job holds")
         begun = time.monotonic()
         job.stop()
