@@ -19,13 +19,14 @@ from typing import Any
 import pytest
 
 from pai_sdk import Estimator, Processor, Session
-from pai_sdk._service.settings import ServiceInfo
+from pai_sdk._service.settings import Pace, ServiceInfo
 from pai_sdk.errors import EngineNotFoundError, JobFailed, JobStopped
 from tests.docker.conftest import lines_of
 from tests.docker.engine import BASE_IMAGE, Engine
 from tests.docker.test_images import changed
 from tests.docker.test_instances import ALL_REDUCE
 from tests.service.services import Client, running_service, session_on
+from tests.support.nvidia import FakeNvidiaSmi, pid_of
 from tests.support.waiting import PATIENCE_S, until
 
 TRAIN = """
@@ -48,8 +49,16 @@ Path("/ml/usercode/private").mkdir()
 
 @pytest.fixture
 def client(docker_host: Engine, tmp_path: Path) -> Iterator[Client]:
-    with running_service(tmp_path / "service", executor="docker") as client:
+    with running_service(tmp_path / "service", executor="docker", pace=Pace(watch_interval_s=1.0)) as client:
         yield client
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeNvidiaSmi:
+    """GPUs of the machine of the service; requested before the service, which looks for them when a job starts."""
+    driver = FakeNvidiaSmi(tmp_path, monkeypatch)
+    driver.set_use("37", "250")
+    return driver
 
 
 @pytest.fixture
@@ -81,7 +90,9 @@ def test_a_running_job_is_entered_through_its_service(session: Session, tmp_path
     until(lambda: job.status.is_terminal)
 
 
-def test_a_training_from_its_data_to_its_model(session: Session, client: Client, tmp_path: Path) -> None:
+def test_a_training_from_its_data_to_its_model(
+    driver: FakeNvidiaSmi, session: Session, client: Client, tmp_path: Path
+) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "train.py").write_text(TRAIN)
     (tmp_path / "train.csv").write_text("1,2\n3,4\n")
@@ -104,6 +115,9 @@ def test_a_training_from_its_data_to_its_model(session: Session, client: Client,
         return any(point["Value"] > 0 for one in usage["InstanceMetrics"] for point in one["Metrics"])
 
     until(used, "what the container uses")
+    driver.set_processes(pid_of(instance))
+    until(lambda: job.usage()[0].gpu_percent == 37, "the GPU that the container uses")
+    assert job.usage()[0].gpu_memory_percent == 25
     (folder,) = (tmp_path / "service" / "jobs").glob(f"*{job.id}*")
     (folder / "ml" / "usercode" / "go").touch()
     job.wait(PATIENCE_S, show_logs=False)
