@@ -213,6 +213,26 @@ def test_columns_are_in_chinese_and_as_wide_as_their_texts(browser: Browser, tea
         assert watched.faults == []
 
 
+def test_the_usual_columns_fit(browser: Browser, team: dict[str, Client]) -> None:
+    with _jobs(browser, team["operator"]) as watched:
+        page = watched.page
+        heads = page.locator(".rows th[scope=col]")
+        is_too_wide = "document.querySelector('.rows').scrollWidth > document.querySelector('.rows').clientWidth"
+        counts = []
+        for width in (1440, 1000):
+            page.set_viewport_size({"width": width, "height": 900})
+            page.wait_for_function(f"() => !({is_too_wide})")
+            counts.append(heads.count())
+        assert counts[0] > counts[1]
+        expect(page.get_by_role("columnheader", name="Cause")).to_be_visible()
+        # The column of the order is there; those that were chosen are there in any width.
+        page.evaluate("location.hash = 'sort=hparams.lr'")
+        expect(page.get_by_role("columnheader", name="lr")).to_have_attribute("aria-sort", "ascending")
+        page.evaluate("location.hash = 'cols=cause,duration,owner,instance_type,metrics.loss,hparams.lr'")
+        expect(heads).to_have_count(9)
+        assert watched.faults == []
+
+
 @pytest.mark.parametrize("view", ["hparams", "media", "curves"])
 def test_the_other_views_have_the_filter(browser: Browser, team: dict[str, Client], view: str) -> None:
     with _jobs(browser, team["operator"]) as watched:

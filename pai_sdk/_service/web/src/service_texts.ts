@@ -7,11 +7,21 @@ import { chinese, language, t, translated } from "./words.ts";
 const SENTENCE = "≈";
 let patterns: readonly (readonly [RegExp, string])[] = [];
 let madeOf = 0;
+const cache = new Map<string, string>(); // lists have a thousand causes
+const MOST_CACHED = 10_000;
 
 /** A sentence of the service in the language of the page; several that follow each other are translated one by one. */
 export function said(text: string): string {
   if (language.value === "en" || !text) return text;
-  return whole(text) ?? text.split(/(?<=[.。]) /).map((part) => whole(part) ?? part).join(" ");
+  const all = translated();
+  if (madeOf !== all.size || cache.size > MOST_CACHED) {
+    cache.clear();
+    madeOf = all.size;
+    patterns = [...all].filter(([key]) => key.startsWith(SENTENCE)).map(([key, text]) => [pattern(key.slice(1)), text] as const);
+  }
+  const known = cache.get(text) ?? whole(text) ?? text.split(/(?<=[.。]) /).map((part) => whole(part) ?? part).join(" ");
+  cache.set(text, known);
+  return known;
 }
 
 /** Why a request was refused, in the language of the page: by its code, else by its sentence. */
@@ -27,11 +37,6 @@ export function statusText(status: string): string {
 }
 
 function whole(text: string): string | undefined {
-  const all = translated();
-  if (madeOf !== all.size) {
-    madeOf = all.size;
-    patterns = [...all].filter(([key]) => key.startsWith(SENTENCE)).map(([key, text]) => [pattern(key.slice(1)), text] as const);
-  }
   for (const [expression, template] of patterns) {
     const found = expression.exec(text);
     if (found) return template.replace(/\{(\d)\}/g, (_, number: string) => part(found[Number(number)] ?? ""));

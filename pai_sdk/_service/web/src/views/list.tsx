@@ -1,4 +1,5 @@
 // The list of jobs and runs: filter, columns, order, what is picked; and what to do where there is none yet.
+import { untracked, useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { address, change, field, linkTo } from "../address.ts";
 import { count, number } from "../format.ts";
@@ -8,22 +9,25 @@ import { isPhone } from "../parts/clock.ts";
 import { filter, hasMore, isPart, list, listError, listOf, question, readMore, sort, type RunList } from "../runs.ts";
 import { chinese, language, t, translated } from "../words.ts";
 import { Chips } from "./list/chips.tsx";
-import { columnOf, factOf, keysOf, splitKey, titleOf, usualKeys } from "./list/columns.ts";
+import { columnOf, factOf, fitting, keysOf, splitKey, titleOf, usualKeys, type Column } from "./list/columns.ts";
 import { Empty } from "./list/empty.tsx";
-import { canFold, isFolded } from "./list/folded.ts";
+import { canFold, isFolded, rows } from "./list/folded.ts";
 import { FilterBox } from "./list/filter_box.tsx";
 import { ColumnsMenu } from "./list/menu.tsx";
 import { Picked } from "./list/picked.tsx";
-import { Rows } from "./list/rows.tsx";
+import { fixedOf, leastOf, Rows, widthsOf } from "./list/rows.tsx";
 import { shortKey } from "./list/suggest.ts";
 import { ViewsMenu } from "./list/views_menu.tsx";
 import "./list.css";
 
 const cols = field("cols");
+const FRAME = 50; // pixels beside the columns: padding, borders, the bar that scrolls
 
 export function List() {
   const found = list.value;
+  const room = useSignal(innerWidth);
   useEffect(() => {
+    const onResize = (): void => void (room.value = innerWidth);
     const onKey = (event: KeyboardEvent): void => {
       if (event.ctrlKey || event.metaKey || event.altKey || (event.target as HTMLElement).closest("input:not([type=checkbox]), textarea, select, dialog")) return;
       if (event.key !== "?") return;
@@ -31,14 +35,25 @@ export function List() {
       document.querySelector<HTMLElement>(".keys summary")?.click();
     };
     document.addEventListener("keydown", onKey);
-    return () => document.removeEventListener("keydown", onKey);
+    window.addEventListener("resize", onResize);
+    return () => {
+      document.removeEventListener("keydown", onKey);
+      window.removeEventListener("resize", onResize);
+    };
   }, []);
   const isAnswered = listOf.value === question() && !listError.value;
-  const keys = useMemo(() => {
+  const runs = rows.value;
+  const { columns, widths } = useMemo(() => {
     const chosen = cols.value === "-" ? [] : cols.value ? cols.value.split(",").map(decodeURIComponent) : found ? usualKeys(found) : [];
-    return found ? withSorted(chosen, found) : [];
-  }, [found, cols.value, sort.value]);
-  const columns = useMemo(() => (found ? keys.map((key) => columnOf(key, found)) : []), [found, keys.join(), language.value, translated().size]);
+    const all = found ? withSorted(chosen, found).map((key) => columnOf(key, found)) : [];
+    const widths = untracked(() => widthsOf(runs, all));
+    if (cols.value || isPhone.value) return { columns: all, widths };
+    const least = widths.others.map((width, at) => leastOf(all[at] as Column, width));
+    const kept = fitting(all.map(({ key }) => key), least, room.value - FRAME - fixedOf(widths), sort.value.replace(/^-/, ""));
+    const isKept = (_: unknown, at: number): boolean => kept.has(all[at]?.key ?? "");
+    return { columns: all.filter(isKept), widths: { ...widths, others: widths.others.filter(isKept) } };
+  }, [found, runs, cols.value, sort.value, language.value, translated().size, isPhone.value, room.value]);
+  const keys = columns.map(({ key }) => key);
   if (found && found.total === 0 && !filter.value && isAnswered) return <Empty isLoading={found.loading} />;
   return (
     <main class="list" aria-busy={isPart.value || (!isAnswered && !listError.value)}>
@@ -69,7 +84,7 @@ export function List() {
           <button onClick={() => change({ q: "" })}>{t("Clear the filter")}</button>
         </Notice>
       )}
-      {found && found.runs.length > 0 && <Rows columns={columns} />}
+      {found && found.runs.length > 0 && <Rows columns={columns} widths={widths} />}
     </main>
   );
 }

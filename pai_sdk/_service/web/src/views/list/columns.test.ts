@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import type { RunList } from "../../runs.ts";
-import { columnOf, factOf, keysOf, quoted, usualKeys, widthOf } from "./columns.ts";
+import { columnOf, factOf, fitting, keysOf, quoted, usualKeys, widthOf } from "./columns.ts";
 
 const list = {
   tags: ["eval/acc", "loss"],
@@ -71,6 +71,16 @@ test("numbers have the same decimals, and their exact value", () => {
   const column = columnOf("hparams.lr", { tags: ["loss"], runs } as unknown as RunList);
   assert.deepEqual(runs.map((run) => column.text(run as never)), ["0.10000", "0.00025"]);
   assert.equal(column.exact?.(runs[0] as never), "0.1");
+});
+
+test("usual columns that have no room are left out, those that tell least first", () => {
+  const keys = ["cause", "duration", "instance_type", "labels.team", "metrics.loss", "metrics.acc", "hparams.lr", "hparams.seed"];
+  const kept = (room: number, first = ""): string[] => [...fitting(keys, keys.map(() => 100), room, first)].sort();
+  assert.equal(kept(800).length, 8);
+  assert.deepEqual(kept(400), ["cause", "duration", "hparams.lr", "metrics.loss"]);
+  assert.deepEqual(kept(400, "hparams.seed"), ["cause", "duration", "hparams.seed", "metrics.loss"]);
+  assert.deepEqual(kept(0, "labels.team"), ["labels.team"]);
+  assert.deepEqual([...fitting(["cause", "duration"], [300, 100], 200, "")], ["duration"]);
 });
 
 test("metrics by which runs are judged come before others", () => {

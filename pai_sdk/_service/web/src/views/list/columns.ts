@@ -21,6 +21,7 @@ export interface Column {
 const MOST_METRICS = 4;
 const MOST_OTHERS = 4;
 const MOST_LABELS = 2;
+const LATER: Readonly<Record<string, number>> = { hparams: 0.5, labels: 1.5 }; // than as many metrics, where there is no room for all
 const JUDGING = /loss|acc|error|score|reward/i; // metrics by which runs are judged, before learning rates and the like
 const OURS = /^(pai-sdk|git)-/; // labels of the SDK: they tell submissions and code apart
 const [LEAST_PIXELS, MOST_PIXELS] = [72, 288];
@@ -111,6 +112,19 @@ export function usualKeys(list: RunList): string[] {
     ...counts.filter(({ runs }) => runs > 0).slice(0, MOST_METRICS).map(({ tag }) => `metrics.${tag}`),
     ...differing.slice(0, MOST_OTHERS).map(([name]) => `hparams.${name}`),
   ];
+}
+
+/** Those of the usual columns that have room, in pixels; the first ones of each group tell most, and `first` has to be there. */
+export function fitting(keys: readonly string[], widths: readonly number[], room: number, first: string): Set<string> {
+  const counts: Record<string, number> = {};
+  const ranked = keys.map((key, at) => {
+    const [group] = splitKey(key);
+    const place = group ? (counts[group] = (counts[group] ?? -1) + 1) : Object.keys(JOB).indexOf(key) / 3;
+    return { key, width: widths[at] as number, rank: key === first ? -1 : place + (LATER[group] ?? 0) };
+  });
+  let left = room;
+  const kept = ranked.sort((one, other) => one.rank - other.rank).filter(({ width, rank }) => (width <= left || rank < 0) && ((left -= width), true));
+  return new Set(kept.map(({ key }) => key));
 }
 
 type Values = Map<string, { known: Set<string>; runs: number }>;

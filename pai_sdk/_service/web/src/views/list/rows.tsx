@@ -1,6 +1,6 @@
 // The table of runs, or their cards on a phone. Only those on the screen are in the document; empty ones take the
 // place of the others.
-import { untracked, useSignal } from "@preact/signals";
+import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { change, go } from "../../address.ts";
@@ -33,7 +33,7 @@ const FALLING = /^(created|started|updated|ended|duration|cost)$|\.max$/; // key
 /** Where the list was left: the run at its top, and the one with the focus. */
 let left = { id: "", offset: 0, of: "", current: "" };
 
-export function Rows({ columns }: { columns: readonly Column[] }) {
+export function Rows({ columns, widths }: { columns: readonly Column[]; widths: Widths }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const more = useSignal(FIRST_MORE);
@@ -51,12 +51,11 @@ export function Rows({ columns }: { columns: readonly Column[] }) {
   const last = first + Math.ceil(size.value.height / height) + 2 * more.value + STEP;
   const segments = segmentsOf(runs.length, first, last, at);
   const tabbable = at >= 0 ? current.value : runs[Math.min(runs.length - 1, Math.floor(top.value / height) + (top.value > 0 ? STEP - 1 : 0))]?.id;
-  const widths = useMemo(() => untracked(() => widthsOf(runs, columns)), [columns, runs]);
   const nameWidth = Math.min(widths.name, Math.max(136, Math.round(size.value.width * 0.4)));
-  const wanted = PICK_PIXELS + nameWidth + (hasStatus ? widths.status : 0) + widths.created + widths.others.reduce((sum, width) => sum + width, 0);
+  const wanted = fixedOf(widths) + nameWidth - widths.name + widths.others.reduce((sum, width) => sum + width, 0);
   let excess = Math.max(0, wanted - size.value.width);
   const others = widths.others.map((width, number) => {
-    const given = SENTENCES.test(columns[number]?.key ?? "") ? Math.min(excess, Math.max(0, width - LEAST_SENTENCE)) : 0;
+    const given = Math.min(excess, width - leastOf(columns[number] as Column, width));
     excess -= given;
     return width - given;
   });
@@ -228,13 +227,25 @@ function Cell({ column, run }: { column: Column; run: Row }) {
   return <td class={`${kind}${column.isOdd?.(run) ? " odd" : ""}`} title={column.isOdd?.(run) ? undefined : (column.exact ?? column.text)(run)}><Value column={column} run={run} /></td>;
 }
 
-function widthsOf(runs: readonly Row[], columns: readonly Column[]) {
+export type Widths = ReturnType<typeof widthsOf>;
+
+/** The pixels that the columns need which are always there. */
+export function fixedOf({ name, status, created }: Widths): number {
+  return PICK_PIXELS + name + status + created;
+}
+
+/** The least pixels of a column. */
+export function leastOf({ key }: Column, width: number): number {
+  return SENTENCES.test(key) ? Math.min(width, LEAST_SENTENCE) : width;
+}
+
+export function widthsOf(runs: readonly Row[], columns: readonly Column[]) {
   const statuses = runs.map((run) => `○ ${run.status ?? ""}${run.queue_place === undefined ? "" : ` ${t("no. {n} in the queue", { n: run.queue_place })}`}`);
   const created = widthOf(t("Created"), [age(Date.now() / 1000 - 7000)]);
   const progress = runs.flatMap(({ group }) => (group ? [progressText(group)] : [])); // as wide as both
   return {
     name: widthOf(t("Name"), runs.map((run) => `★ ●    ${nameOf(run)}`)),
-    status: Math.max(widthOf(t("Status"), statuses), progress.length > 0 ? widthOf("", progress) - created : 0),
+    status: runs.some((run) => run.status) ? Math.max(widthOf(t("Status"), statuses), progress.length > 0 ? widthOf("", progress) - created : 0) : 0,
     created,
     others: columns.map((column) => widthOf(column.title, texts(column, runs), undefined, SENTENCES.test(column.key) ? MOST_SENTENCE : undefined)),
   };
