@@ -86,11 +86,19 @@ def trainings(session: Session, tmp_path: Path) -> Trainings:
 
 @contextmanager
 def signed_in(
-    browser: Browser, who: Session | Client, address: str = "", *, job: TrainingJob | None = None, **options: Any
+    browser: Browser,
+    who: Session | Client | UiServer,
+    address: str = "",
+    *,
+    job: TrainingJob | None = None,
+    **options: Any,
 ) -> Iterator[WatchedPage]:
     """A page that was opened by a link, and then shows the address (`view=curves`)."""
-    session = who if isinstance(who, Session) else session_on(who.info)
-    link = session.new_page_link(job.id if job is not None else None)
+    if isinstance(who, UiServer):
+        link = who.new_link()
+    else:
+        session = session_on(who.info) if isinstance(who, Client) else who
+        link = session.new_page_link(job.id if job is not None else None)
     with open_page(browser, origin_of(link), **options) as watched:
         watched.page.goto(link)
         live(watched.page)

@@ -13,9 +13,9 @@ from playwright.sync_api import Browser, Page, expect
 
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.web.ui_app import UiServer
-from tests.e2e.test_page import live, origin_of, served_folder, show, too_wide
+from tests.e2e.test_page import served_folder, show, signed_in, too_wide
 from tests.service.runs.test_run_media import png
-from tests.support.browser import open_page, why_no_browser
+from tests.support.browser import why_no_browser
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -49,11 +49,8 @@ def names(page: Page) -> list[str]:
 
 
 def test_folders_have_sizes_and_the_order_is_chosen(browser: Browser, server: UiServer) -> None:
-    with open_page(browser, origin_of(server.new_link())) as watched:
+    with signed_in(browser, server, "run=run&tab=files&path=out") as watched:
         page = watched.page
-        page.goto(server.new_link())
-        live(page)
-        show(page, "run=run&tab=files&path=out")
         expect(page.locator("tr", has_text="deep/")).to_contain_text("5.0 kB")
         assert names(page)[:3] == ["deep/", "config.json", "drawing.svg"]
         page.get_by_role("button", name="Size").click()
@@ -70,11 +67,8 @@ def test_folders_have_sizes_and_the_order_is_chosen(browser: Browser, server: Ui
 
 
 def test_files_are_looked_at(browser: Browser, server: UiServer) -> None:
-    with open_page(browser, origin_of(server.new_link())) as watched:
+    with signed_in(browser, server, "run=run&tab=files&path=out") as watched:
         page = watched.page
-        page.goto(server.new_link())
-        live(page)
-        show(page, "run=run&tab=files&path=out")
         page.get_by_role("link", name="table.csv").click()
         expect(page.locator(".preview th")).to_have_text(["step", "loss, smoothed"])
         expect(page.locator(".preview td")).to_have_text(["1", "0.5", "2", "0,25"])
@@ -92,15 +86,13 @@ def test_files_are_looked_at(browser: Browser, server: UiServer) -> None:
 
 
 def test_pictures_are_images_only(browser: Browser, server: UiServer) -> None:
-    with open_page(browser, origin_of(server.new_link())) as watched:
+    with signed_in(browser, server) as watched:
         page = watched.page
-        page.goto(server.new_link())
-        live(page)
         for name, width in (("picture.png", 30), ("drawing.svg", 9)):
             show(page, f"run=run&tab=files&path=out&file={name}")
             picture = page.locator("img.preview")
             expect(picture).to_have_attribute("src", re.compile("^data:image/"))
-            page.wait_for_function("document.querySelector('img.preview')?.complete")
+            page.wait_for_function("() => document.querySelector('img.preview')?.complete")
             assert picture.evaluate("image => image.naturalWidth") == width
         assert page.evaluate("window.planted") is None
         assert page.locator("iframe, object, embed, main svg script").count() == 0
@@ -108,11 +100,8 @@ def test_pictures_are_images_only(browser: Browser, server: UiServer) -> None:
 
 
 def test_a_folder_is_downloaded(browser: Browser, server: UiServer) -> None:
-    with open_page(browser, origin_of(server.new_link())) as watched:
+    with signed_in(browser, server, "run=run&tab=files&path=out") as watched:
         page = watched.page
-        page.goto(server.new_link())
-        live(page)
-        show(page, "run=run&tab=files&path=out")
         with page.expect_download() as started:
             page.get_by_role("button", name="Download as ZIP").click()
         assert started.value.suggested_filename == "out.zip"
@@ -128,10 +117,8 @@ def test_a_folder_is_downloaded(browser: Browser, server: UiServer) -> None:
 @pytest.mark.parametrize("is_phone", [False, True], ids=["desktop", "phone"])
 def test_everybody_can_use_it(browser: Browser, server: UiServer, is_phone: bool) -> None:
     options: dict[str, Any] = {"is_phone": is_phone, "is_dark": is_phone, "is_checked": True}
-    with open_page(browser, origin_of(server.new_link()), **options) as watched:
+    with signed_in(browser, server, **options) as watched:
         page = watched.page
-        page.goto(server.new_link())
-        live(page)
         for address, shown in (
             ("run=run&tab=files&path=out", "td.name"),
             ("run=run&tab=files&path=out&file=table.csv", ".preview td"),

@@ -15,7 +15,7 @@ from pai_sdk import Estimator, Session
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.embedded import ensure_running
 from pai_sdk._service.web.ui_app import UiServer
-from tests.e2e.test_page import live, origin_of, served_folder, show, signed_in, too_wide
+from tests.e2e.test_page import origin_of, served_folder, show, signed_in, too_wide
 from tests.service.services import Client
 from tests.support.browser import open_page, why_no_browser
 
@@ -55,11 +55,8 @@ def texts(page: Page) -> list[str]:
 
 
 def test_errors_are_shown_with_their_tracebacks(browser: Browser, server: UiServer) -> None:
-    with open_page(browser, origin_of(server.new_link())) as watched:
+    with signed_in(browser, server, "run=run&tab=log") as watched:
         page = watched.page
-        page.goto(server.new_link())
-        live(page)
-        show(page, "run=run&tab=log")
         page.get_by_label("Level").select_option(label="ERROR")
         expect(page.locator(".log-foot")).to_contain_text("12 lines")
         expect(page).to_have_url(re.compile("level=error"))

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pai_sdk._data.run.events.writer import EventWriter
-from tests.e2e.test_page import live, origin_of, served_folder, show
+from tests.e2e.test_page import served_folder, show, signed_in
 from tests.service.runs.test_run_media import old_image, png, write_events
-from tests.support.browser import open_page, why_no_browser
+from tests.support.browser import why_no_browser
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -36,14 +36,8 @@ def test_media_of_the_oldest_of_many_runs(browser: Browser, tmp_path: Path) -> N
             write_events(run, (1, old_image("samples", png(3, 2, 128))))
         for file in run.iterdir():
             os.utime(file, (1.7e9 + number, 1.7e9 + number))
-    with (
-        served_folder(tmp_path / "runs") as server,
-        open_page(browser, origin_of(link := server.new_link())) as watched,
-    ):
+    with served_folder(tmp_path / "runs") as server, signed_in(browser, server, "view=media") as watched:
         page = watched.page
-        page.goto(link)
-        live(page)
-        show(page, "view=media")
         cards = page.locator(".media-card")
         expect(cards).to_have_count(1)
         expect(cards).to_contain_text("run-00")

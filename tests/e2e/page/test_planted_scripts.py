@@ -189,7 +189,7 @@ def test_previews_of_files_run_nothing(browser: Browser, planted: Planted) -> No
         show(page, f"run={planted.job_id}&tab=files&path=model&file=a.svg")
         picture = page.locator("img.preview")
         expect(picture).to_have_attribute("src", re.compile("^data:image/svg"))
-        page.wait_for_function("document.querySelector('img.preview')?.naturalWidth === 9")
+        page.wait_for_function("() => document.querySelector('img.preview')?.naturalWidth === 9")
         assert watch.problems() == []
         # Neither is it a document if its address is opened.
         preview = f"{watch.origin}/api/v1/runs/{planted.job_id}/files/preview?path=model/page.html"
