@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import queue
 import threading
-from collections.abc import Callable, Iterable
-from concurrent.futures import FIRST_EXCEPTION, Future, wait
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ALL_COMPLETED, FIRST_EXCEPTION, Future, wait
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, TypeAlias, TypeVar
@@ -39,6 +39,8 @@ _FILES_IN_PARTS = 4
 _SPARE = 4
 # Large files fail a few at a time, each after a minute of retries.
 _MAX_RETRIED_FAILURES = 2
+# The longest delay of a missed Ctrl-C: a wait for a lock does not notice one that comes just as it begins.
+_SIGNAL_CHECK_S = 1.0
 
 _FATAL_CODES = frozenset(
     {
@@ -126,7 +128,7 @@ class TransferPool:
                     futures.append(self.submit(partial(_set_on_failure, task, failed)))
                     if failed.is_set():
                         break
-            wait(futures, return_when=FIRST_EXCEPTION)
+            _wait_for(futures, return_when=FIRST_EXCEPTION)
         except Exception:
             # A task that cannot be created, as for a deleted file, fails this file only; other errors stop the
             # transfer.
@@ -138,7 +140,7 @@ class TransferPool:
             for future in futures:
                 # Tasks that have not started are dropped; running ones finish before the caller continues.
                 future.cancel()
-            wait(futures)
+            _wait_for(futures, return_when=ALL_COMPLETED)
         errors = [future.exception() for future in futures if not future.cancelled()]
         for error in errors:
             if error is not None:
@@ -214,7 +216,8 @@ class _Threads:
         """Adds a task; blocks while the queue is full."""
         with self._room:
             if self.unfinished >= self._full:
-                self._room.wait_for(lambda: self.unfinished <= self._refill)
+                while not self._room.wait_for(lambda: self.unfinished <= self._refill, _SIGNAL_CHECK_S):
+                    pass
             self.unfinished += 1
             if len(self._threads) < min(self._max_threads, self.unfinished):
                 thread = threading.Thread(target=self._run, name="pai-transfer", daemon=True)
@@ -227,7 +230,8 @@ class _Threads:
     def wait_for_fewer(self, count: int) -> int:
         """Waits until fewer tasks than `count` are unfinished; returns their number."""
         with self._room:
-            self._room.wait_for(lambda: self.unfinished < count)
+            while not self._room.wait_for(lambda: self.unfinished < count, _SIGNAL_CHECK_S):
+                pass
             return self.unfinished
 
     def end(self, *, cancel: bool) -> None:
@@ -243,8 +247,8 @@ class _Threads:
         for _ in self._threads:
             self._tasks.put(None)
         for thread in self._threads:
-            if thread.ident is not None:
-                thread.join()
+            while thread.is_alive():
+                thread.join(_SIGNAL_CHECK_S)
 
     def _run(self) -> None:
         while (task := self._tasks.get()) is not None:
@@ -255,6 +259,15 @@ class _Threads:
                     self.unfinished -= 1
                     if self.unfinished <= self._refill:
                         self._room.notify_all()
+
+
+def _wait_for(futures: Sequence[Future[T]], *, return_when: str) -> None:
+    """Waits as `wait` does, and notices each Ctrl-C."""
+    while True:
+        done, unfinished = wait(futures, _SIGNAL_CHECK_S, return_when)
+        has_failed = any(not future.cancelled() and future.exception() is not None for future in done)
+        if not unfinished or (has_failed and return_when == FIRST_EXCEPTION):
+            return
 
 
 def _finish(function: Callable[[], object], future: Future[Any] | None) -> None:

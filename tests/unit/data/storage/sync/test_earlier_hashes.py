@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -165,7 +164,7 @@ class Endless(FileIO):
     def readinto(self, buffer: Any) -> int:
         if not Endless.deadline_s:
             Endless.deadline_s = time.monotonic() + PATIENCE_S
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # in this thread, so that it wakes no other
         Endless.has_ended |= time.monotonic() > Endless.deadline_s
         return 0 if Endless.has_ended else len(buffer)
 

@@ -494,7 +494,7 @@ def test_an_interrupt_does_not_wait_for_a_dead_line(oss: FakeOss, tmp_path: Path
     def interrupt(seen: Seen) -> None:
         """A Ctrl-C that comes while the caller waits for a thread that has time."""
         if next(requests) == 3:
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # in this thread, so that it wakes no other
 
     oss.before = interrupt
     oss.fail("status", times=999, fits=lambda seen: seen.method == "PUT")
