@@ -101,6 +101,14 @@ def test_an_administrator_sees_all_with_the_figures_of_the_command(browser: Brow
         assert watched.faults == []
 
 
+def test_a_job_has_charts_of_the_gpus_that_it_uses(browser: Browser, team: Team) -> None:
+    with signed_in(browser, session_on(team.alice.info), f"run={team.running}") as watched:
+        captions = watched.page.locator("main figcaption")
+        expect(captions.filter(has_text="GPU, %")).to_contain_text("37 at most")
+        expect(captions.filter(has_text="GPU memory, %")).to_contain_text("25 at most")
+        assert watched.faults == []
+
+
 def test_a_user_sees_their_own_place_and_reason_and_nothing_of_others(browser: Browser, team: Team) -> None:
     with signed_in(browser, team.bob, "view=queue") as watched:
         page = watched.page
