@@ -246,7 +246,7 @@ class ExecutorConformance:
         root = harness.start(SAVES)
         harness.until_log(root, "up")
         other = harness.make(1)
-        assert other.state(root).phase == "running"
+        until(lambda: other.state(root).phase == "running", "the state, which comes after the first line")
         other.stop(root, **STOP)
         ended = harness.wait(root)
         assert harness.make(1).state(root) == other.state(root) == ended
@@ -437,10 +437,12 @@ class ExecutorConformance:
             waiting,
         ]
         root = harness.start("exit 3", Roles=roles)
+        logs = dict.fromkeys(("master-0", "evaluator-0"), "up\n") | {"late-0": "late\n"}
         harness.until(
             root,
             lambda state: (
-                harness.logs(root) == dict.fromkeys(("master-0", "evaluator-0"), "up\n") | {"late-0": "late\n"}
+                harness.logs(root) == logs
+                and [one.status for one in state.instances if one.role == "late"] == ["Succeed"]
             ),
         )
         harness.executor.stop(root, **STOP)
@@ -535,7 +537,7 @@ class ExecutorConformance:
             until(lambda: not has_processes(), "the end of the processes")
             assert other_has_processes()
             assert stays.name not in harness.executor.sweep()
-            assert harness.executor.state(stays).phase == "running"
+            harness.until(stays, lambda state: state.phase == "running")
 
     # ---- 8: files -----------------------------------------------------------------------------------------
 

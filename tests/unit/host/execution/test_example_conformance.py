@@ -42,4 +42,4 @@ class TestExample(ExecutorConformance):
 
     def test_the_example_does_what_it_says(self, harness: Harness) -> None:
         root, _ = harness.run("nice")
-        assert int(harness.log(root)) >= os.nice(0) + 10  # above the level of this process
+        assert int(harness.log(root)) >= min(os.nice(0) + 10, 19)  # above the level of this process
