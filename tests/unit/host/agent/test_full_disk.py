@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._host.agent import processes
 from pai_sdk._host.agent.job_execution import JobExecution
 from pai_sdk._host.agent.journal import Journal
 from pai_sdk._host.agent.protocol import ExecutionState
@@ -22,6 +23,12 @@ JOB: dict[str, Any] = {
     "grace_s": 1.0,
     "image": None,
 }
+
+
+@pytest.fixture(autouse=True)
+def no_supervisor(monkeypatch: pytest.MonkeyPatch) -> None:
+    """This process is none, and has children of other tests, which are not to be killed at the end of a job."""
+    monkeypatch.setattr(processes, "kill_descendants", lambda: iter(()))
 
 
 class FullFor(Journal):
