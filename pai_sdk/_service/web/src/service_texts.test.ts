@@ -18,6 +18,7 @@ test("sentences and statuses are Chinese when the page is, the others stay as th
   assert.equal(said("Instance a ran out of memory: it reached its limit of 2 GiB and was killed (exit code 137)."), "实例 a 内存不足：达到上限 2 GiB 后被终止（退出码 137）。");
   assert.equal(said("The job succeeded. Something else."), "作业成功。 Something else.");
   assert.equal(said("Something else (5 of 3)."), "Something else (5 of 3).");
+  assert.equal(said("The job was created and waits in the queue, behind 12 others of user 'bob'."), "作业已创建，正在排队，前面有用户 'bob' 的 12 个作业。");
   assert.equal(said("The job waits behind 2 jobs of the same user."), "作业排在同一用户的 2 个作业之后。");
   assert.equal(said("The job is next to start; it is waiting for 1 instance (0 of 8 are free), 2 CPUs (0 of 8 are free)."), "作业是下一个启动的；正在等待 1 个实例（8 中空闲 0）、2 CPUs（8 中空闲 0）。");
   assert.equal(statusText("Queuing"), "排队中");

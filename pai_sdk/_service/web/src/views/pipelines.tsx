@@ -9,6 +9,7 @@ import { useAnswer } from "../parts/answer.ts";
 import { Age, Copyable, Notice, Status } from "../parts/basics.tsx";
 import { Pending, Table } from "../parts/table.tsx";
 import { about } from "../place.ts";
+import { said } from "../service_texts.ts";
 import { chinese, t } from "../words.ts";
 import "./pipelines.css";
 
@@ -92,7 +93,7 @@ function One({ id }: { id: string }) {
       </p>
       {run.is_stored === false && <Notice>{t("This page shows the jobs of the run only: the service cannot read its folder. With a store in OSS ({store}), it has all steps, their picture and the reasons of cache hits.", { store: "Pipeline(…, store=\"oss://…\")" })}</Notice>}
       {failed.map((step) => (
-        <Notice key={step.name} kind="bad"><strong>{step.name}</strong>: <span class="pipeline-error">{step.error.replaceAll(`${step.job_id}-`, "")}</span></Notice>
+        <Notice key={step.name} kind="bad"><strong>{step.name}</strong>: <span class="pipeline-error">{said(step.error.replaceAll(`${step.job_id}-`, ""))}</span></Notice>
       ))}
       {run.svg && <div class="scroll pipeline-picture" tabIndex={0} role="region" aria-label={t("Picture of the steps")} dangerouslySetInnerHTML={{ __html: withoutStyle(run.svg) }} />}
       <h2>{t("Steps")}</h2>

@@ -137,8 +137,8 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, hint, onRange }: Pr
 }
 
 /** As much of a text as so many pixels have room for, and at least something of it. */
-function short(text: string, room = 128): string {
-  const most = Math.min(16, Math.max(6, Math.floor(room / 8)));
+function short(text: string, room = 144): string {
+  const most = Math.min(16, Math.max(6, Math.floor(room / 9)));
   return text.length > most ? `${text.slice(0, most - 1)}…` : text;
 }
 
