@@ -14,10 +14,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import requests
 
 from pai_sdk import Session
 from tests.service import postgres
 from tests.service.certificates import Authority
+from tests.service.identity.expiry import DAY_S, expire, with_expiring_key
+from tests.service.identity.test_page_sessions import page_of, send
 from tests.service.identity.test_two_users import user
 from tests.service.postgres import url_for
 from tests.service.services import Client, job_body, session_on
@@ -219,6 +222,26 @@ def test_with_tls_it_takes_over_and_knows_who_was_added_and_revoked(
     alice, bob = (Client(replace(each.info, endpoint=url_of(pair, standby))) for each in (alice, bob))
     assert alice.get(f"/trainingjobs/{job_id}")["Status"] == "Succeed"
     assert bob.call("GET", "/trainingjobs").json()["Code"] == "InvalidAccessKeyId.NotFound"
+
+
+def test_a_sign_out_and_the_expiry_of_a_key_hold_after_a_takeover(pair: Pair) -> None:
+    active = pair.start()
+    active.until_it_is("ok")
+    # On another address with the same port, as on another machine: the cookies of both are the same.
+    standby = pair.start(standby=True, host="127.0.0.2", port=active.port)
+    standby.until_it_is("standby")
+    operator = pair.client(active.port)
+    alice = user(operator, "alice")
+    ended = with_expiring_key(operator, "alice", DAY_S)
+    out, stays, expired = page_of(operator), page_of(alice), page_of(ended)
+    assert send(operator, out, "DELETE", "/ui/session", {}).status == 200
+    expire(operator, ended, "alice", data_dir=pair.data)
+    active.program.kill()
+    standby.until_it_is("ok")
+    about = f"http://127.0.0.2:{standby.port}/ui/about"
+    for page, status in ((out, 401), (stays, 200), (expired, 401)):
+        headers = {"Cookie": page["Cookie"], "X-PAI-UI": page["X_PAI_UI"]}
+        assert requests.get(about, headers=headers, timeout=PATIENCE_S).status_code == status
 
 
 def url_of(pair: Pair, service: ServiceProcess) -> str:

@@ -35,12 +35,14 @@ class ServiceProcess:
         program: the process; of a program around the service, if one is.
         log: what it wrote.
         scheme: of its URL.
+        host: the address of its URL.
     """
 
     port: int
     program: subprocess.Popen[bytes]
     log: Path
     scheme: str = "http"
+    host: str = "127.0.0.1"
 
     @property
     def said(self) -> str:
@@ -50,7 +52,7 @@ class ServiceProcess:
     def health(self) -> str:
         """`ok`, `standby`, `failing`; empty where nothing listens."""
         try:
-            answer = requests.get(f"{self.scheme}://127.0.0.1:{self.port}/healthz", timeout=5)
+            answer = requests.get(f"{self.scheme}://{self.host}:{self.port}/healthz", timeout=5)
             return str(answer.json()["status"])
         except (requests.RequestException, ValueError, KeyError):
             return ""
@@ -89,17 +91,26 @@ class Pair:
         return "http" if self.certificate is None else "https"
 
     def start(
-        self, *, standby: bool = False, url: str | None = None, within: tuple[str, ...] = (), slots: int = 60
+        self,
+        *,
+        standby: bool = False,
+        url: str | None = None,
+        within: tuple[str, ...] = (),
+        slots: int = 60,
+        host: str = "127.0.0.1",
+        port: int = 0,
     ) -> ServiceProcess:
         """Start one; it may not have begun to serve when this returns."""
         self.started += 1
-        port, log = free_port(), self.home / f"service-{self.started}.log"
+        port, log = port or free_port(), self.home / f"service-{self.started}.log"
         command = [
             *within,
             sys.executable,
             "-m",
             "pai_sdk",
             "serve",
+            "--host",
+            host,
             "--port",
             str(port),
             "--data",
@@ -112,7 +123,7 @@ class Pair:
         with log.open("wb") as output:
             program = subprocess.Popen(command, env=environment, stdout=output, stderr=output)
         self.stack.callback(_kill, program)
-        return ServiceProcess(port, program, log, self.scheme)
+        return ServiceProcess(port, program, log, self.scheme, host)
 
     def client(self, port: int) -> Client:
         """A client of whatever listens there, with the key of the folder."""

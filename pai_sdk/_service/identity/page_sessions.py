@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from itertools import islice
 
 from sqlalchemy import delete, select
 
@@ -12,6 +13,8 @@ from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.state.database import Database
 from pai_sdk._service.state.models import EndedPageSessionRow
 from pai_sdk._service.wire_errors import WireError
+
+_MAX_REMOVED = 10  # expired ones at each sign-out: more than one is added
 
 
 class EndedPageSessions:
@@ -28,7 +31,7 @@ class EndedPageSessions:
         self._expiries: dict[str, float] = {}  # seconds since 1970, by id
         if database is not None:
             with database.read() as session:
-                rows = session.scalars(select(EndedPageSessionRow))
+                rows = session.scalars(select(EndedPageSessionRow).order_by(EndedPageSessionRow.expires_at))
                 self._expiries = {row.id: row.expires_at for row in rows}
 
     def __contains__(self, session_id: str) -> bool:
@@ -45,10 +48,12 @@ class EndedPageSessions:
         """Ends a sign-in; `expires_at` is when its cookie expires at the latest."""
         now = self._now()
         with self._lock:
-            # Replaced, since `__contains__` reads without the lock. First in memory: the cookie is refused in this
-            # process even if the database does not respond.
-            current = {each: expiry for each, expiry in self._expiries.items() if expiry > now}
-            self._expiries = {**current, session_id: expires_at}
+            # First in memory: the cookie is refused in this process even if the database does not respond.
+            self._expiries[session_id] = expires_at
+            # The oldest are first, since all cookies live equally long: a flood of sign-outs costs no scans.
+            for oldest, expiry in list(islice(self._expiries.items(), _MAX_REMOVED)):
+                if expiry <= now:
+                    del self._expiries[oldest]
         if self._database is not None:
             with self._database.write() as session:
                 session.execute(delete(EndedPageSessionRow).where(EndedPageSessionRow.expires_at <= now))

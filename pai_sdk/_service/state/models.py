@@ -49,7 +49,7 @@ class EndedPageSessionRow(Base):
     __tablename__ = "ended_page_sessions"
 
     id: Mapped[str] = mapped_column(primary_key=True)
-    expires_at: Mapped[float]
+    expires_at: Mapped[float] = mapped_column(index=True)
 
 
 class WorkspaceRow(Base):

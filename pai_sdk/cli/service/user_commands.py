@@ -243,7 +243,8 @@ def _until(created_id: str | None, expiration: str | None) -> str:
     expires_at = seconds_of(expiration)
     if expires_at is None:
         return created_id or ""
-    return f"{created_id} (until {_utc(datetime.fromtimestamp(expires_at, timezone.utc))})"
+    moment = datetime.fromtimestamp(expires_at, timezone.utc)
+    return f"{created_id} ({'until' if moment > datetime.now(timezone.utc) else 'expired'} {_utc(moment)})"
 
 
 def _utc(moment: datetime) -> str:

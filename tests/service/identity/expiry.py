@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from sqlalchemy import create_engine, update
@@ -31,9 +32,9 @@ def with_expiring_key(operator: Client, name: str, after_s: float) -> Client:
     return Client(info)
 
 
-def expire(operator: Client, client: Client, name: str) -> str:
+def expire(operator: Client, client: Client, name: str, *, data_dir: Path | None = None) -> str:
     """Moves the expiry of a key into the past; returns it as the service writes it."""
-    folder = operator.info.data_dir
+    folder = data_dir or operator.info.data_dir
     url = url_for(folder)
     engine = postgres_engine(postgres_url(url)) if url else create_engine(f"sqlite:///{folder / 'service.db'}")
     expired_at = time.time() - 60

@@ -148,6 +148,16 @@ def test_the_link_is_exchanged_for_a_cookie_once(server: UiServer) -> None:
     assert ask(server, "POST", "/ui/session", {"code": "x"}, **page_headers(server))[0] == 403
 
 
+def test_a_sign_out_ends_copies_and_leaves_programs(server: UiServer) -> None:
+    page, other = (page_headers(server, **log_in(server)) for _ in "12")
+    assert ask(server, "GET", "/api/v1/runs", **page)[0] == 200
+    assert ask(server, "DELETE", "/ui/session", {}, **page)[0] == 200
+    assert ask(server, "GET", "/api/v1/runs", **page)[0] == 401
+    assert ask(server, "GET", "/api/v1/runs", **other)[0] == 200
+    assert ask(server, "DELETE", "/ui/session", {}, **PROGRAM)[0] == 200
+    assert get(server, "/api/v1/runs")["runs"]
+
+
 def test_the_cookie_of_another_port_is_none_here(server: UiServer) -> None:
     page = log_in(server)
     value = page["Cookie"].partition("=")[2]
