@@ -106,6 +106,7 @@ def test_a_job_ends_and_is_stopped_without_the_controller(place: Place) -> None:
     ends, stopped = place.start(UNTIL_GO), place.start(UNTIL_GO, count=2)
     for root in (ends, stopped):
         place.until_log(root, "up")
+        place.until(root, lambda state: state.phase == "running")
     place.cluster.kill_controller()
     time.sleep(5)
     assert {place.executor.state(root).phase for root in (ends, stopped)} == {"running"}

@@ -126,7 +126,7 @@ def test_checkpoints_are_here_while_the_job_runs(harness: Harness) -> None:
     harness.until_log(root, "up")
     folder = Sandbox(root).output_dir("checkpoints")
     until(lambda: (folder / "new").exists() and (folder / "old").exists(), "the checkpoints")
-    assert harness.executor.state(root).phase == "running"
+    harness.until(root, lambda state: state.phase == "running")
     assert harness.wait(root).succeeded
     assert [path.name for path in folder.iterdir()] == ["new"]
 

@@ -92,7 +92,7 @@ def test_the_server_starts_with_the_first_connection(jobs: Jobs) -> None:
         stream = tunnel.open("program", argv=["sleep", "1000"])
         supervisor = supervisor_of(stream)
         stream.close()
-    assert jobs.executor.state(jobs.root("train1")).phase == "running"
+    jobs.until(lambda state: state.phase == "running")
     assert descendants(supervisor)
 
 
@@ -162,7 +162,7 @@ def test_programs_of_tunnels_have_the_memory_limit_of_an_instance(jobs: Jobs) ->
             read_all(stream)
     with enter(jobs) as tunnel:
         assert run(tunnel, "echo", "again") == ("again\n", 0)
-    assert jobs.executor.state(root).phase == "running"
+    jobs.until(lambda state: state.phase == "running")
 
 
 def test_jobs_that_cannot_be_entered(jobs: Jobs) -> None:
