@@ -64,10 +64,24 @@ class Client:
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def find(self, path: str, **query: Any) -> dict[str, Any]:
+        """What is there; empty while it is not: runs are listed a moment after their jobs are created."""
+        answer = self.call("GET", path, **query)
+        assert answer.status_code in (200, 404), answer.text
+        return answer.json() if answer.status_code == 200 else {}
+
     def create(self, body: dict[str, Any]) -> str:
         answer = self.call("POST", "/trainingjobs", body=body)
         assert answer.status_code == 200, answer.text
         return answer.json()["TrainingJobId"]
+
+    def clear(self, name: str) -> None:
+        """Delete the jobs of that name, which an earlier try of the same test has left on a shared service."""
+        for job in self.get("/trainingjobs", TrainingJobName=name, PageSize=100)["TrainingJobs"]:
+            if job["TrainingJobName"] == name:
+                self.call("PUT", f"/trainingjobs/{job['TrainingJobId']}/stop")
+                self.until(job["TrainingJobId"])
+                self.call("DELETE", f"/trainingjobs/{job['TrainingJobId']}")
 
     def until(self, job_id: str, *statuses: str, timeout_s: float = PATIENCE_S) -> dict[str, Any]:
         """Wait for a status as clients do: the service holds its answer until there is news."""
@@ -142,7 +156,8 @@ def _stacks() -> str:
 
 def keep_to_a_quiet_port(root: Path) -> int:
     """Let the service on a new folder begin with a port that no other process gets by chance while it is down."""
-    quiet = itertools.count(20_000 + os.getpid() % 10_000)
+    # The processes of one run of the tests have ids that follow each other: each begins at ports of its own.
+    quiet = itertools.count(20_000 + os.getpid() * 37 % 10_000)
     while True:
         try:
             with socket.create_server(("127.0.0.1", port := next(quiet))):

@@ -34,7 +34,8 @@ pytestmark = pytest.mark.slow
 
 MOST_BYTES = 512 << 20
 MAX_WAIT_S = 1.0
-TRIES = 4  # a request that holds up others does so each time; a slow moment of the machine does not come back
+TIMES_ALONE = 20  # on a slow machine: so many times as long as a submit takes alone
+TRIES = 8  # a request that holds up others does so each time; a slow moment of the machine does not come back
 AT_ONCE = 6  # of each request
 RUNS, TAGS, POINTS = 30, 40, 300
 PROGRAM = """
@@ -103,7 +104,7 @@ def filled(client: Client) -> list[str]:
     Sandbox(first).log_file(name).write_text(line * (32 * (1 << 20) // len(line)))
 
     def is_read() -> bool:
-        return all(client.get(f"/runs/{one}").get("tags") for one in ids)
+        return all(client.find(f"/runs/{one}").get("tags") for one in ids)
 
     until(is_read)
     return ids
@@ -193,19 +194,24 @@ def submit_beside(place: Place, method: str, path: str) -> tuple[set[int], float
     with ThreadPoolExecutor(len(asked)) as pool:
         futures = [pool.submit(ask, place, method, *request) for request in asked]
         while not all(future.done() for future in futures):
-            begun = time.monotonic()
-            place.client.create(job_body())
-            longest = max(longest, time.monotonic() - begun)
+            longest = max(longest, seconds_to_submit(place))
             threading.Event().wait(0.02)
         return {future.result() for future in futures}, longest
 
 
+def seconds_to_submit(place: Place) -> float:
+    begun = time.monotonic()
+    place.client.create(job_body())
+    return time.monotonic() - begun
+
+
 @pytest.mark.parametrize(("method", "path"), READING)
 def test_no_dear_request_holds_up_who_submits(place: Place, method: str, path: str) -> None:
-    longest: list[float] = []
-    while not longest or (longest[-1] >= MAX_WAIT_S and len(longest) < TRIES):
+    longest, max_wait_s = list[float](), MAX_WAIT_S
+    while not longest or (longest[-1] >= max_wait_s and len(longest) < TRIES):
         statuses, waited = submit_beside(place, method, path)
         assert statuses <= {200, 400, 404, 426, 503}, statuses  # 426: a tunnel by plain HTTP
         longest.append(waited)
-    assert min(longest) < MAX_WAIT_S, longest
+        max_wait_s = max(MAX_WAIT_S, TIMES_ALONE * min(seconds_to_submit(place) for _ in range(3)))
+    assert longest[-1] < max_wait_s, longest
     assert place.peak_bytes() < MOST_BYTES

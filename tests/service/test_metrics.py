@@ -8,6 +8,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -188,7 +189,7 @@ def test_what_is_found_in_a_log_is_on_the_page_and_among_the_runs(
         found = client.get(f"/runs/{job_id}/scalars", tag=tag)
         return found["steps"], found["values"]
 
-    until(lambda: len(client.get(f"/runs/{job_id}")["tags"]) == 3)
+    until(lambda: len(client.find(f"/runs/{job_id}").get("tags", [])) == 3)
     assert scalars("loss (master-0.log)") == ([1, 2], [3.0, 2.0])
     assert scalars("acc") == ([1], [10.0])
     assert scalars("loss") == ([5], [9.0])
@@ -350,7 +351,8 @@ def test_one_name_of_several_instances_means_the_same_everywhere(
     assert [point.value for point in preferred_points(points)] in ([1.0, 2.0, 0.0], [0.0, 1.0, 2.0])
     assert {name: curve.values for name, curve in curves_of(points).items()} == {"loss": [1.0, 2.0], "acc": [0.0]}
     for name, expected in (("loss", [1.0, 2.0]), ("acc", [0.0])):
-        assert client.get(f"/runs/{job_id}/scalars", tag=name)["values"] == expected
+        found = until(partial(client.find, f"/runs/{job_id}/scalars", tag=name), "the run")
+        assert found["values"] == expected
 
 
 def test_what_a_restart_has_replaced_is_no_value_of_the_job(client: Client, executor: ScriptedExecutor) -> None:
@@ -365,5 +367,5 @@ def test_what_a_restart_has_replaced_is_no_value_of_the_job(client: Client, exec
     client.until(job_id)
     found = client.get(f"/trainingjobs/{job_id}/metrics")["Metrics"]
     assert [(one["Step"], one["Value"]) for one in found] == [(step, float(step > 4)) for step in range(1, 11)]
-    series = client.get(f"/runs/{job_id}/scalars", tag="loss")
+    series = until(lambda: client.find(f"/runs/{job_id}/scalars", tag="loss"), "the run")
     assert (series["steps"], series["values"]) == ([*range(1, 11)], [0.0] * 4 + [1.0] * 6)

@@ -12,7 +12,7 @@ import pytest
 from tests.service.dlc.dlc_client import WORKSPACE_VERSION, DlcClient, dlc_body
 from tests.service.services import Client, job_body
 from tests.support.git_hosts import GitServer, Repository, git_server, url_of
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 TOKEN = "gh-token-of-ann"
 
@@ -109,7 +109,7 @@ def test_a_token_is_sent_and_found_nowhere(dlc: DlcClient, repository: Repositor
     assert (failed["Status"], failed["ReasonCode"]) == ("Failed", "CloneFailed")
     assert "login was refused" in failed["ReasonMessage"]
     events = dlc.do("GetJobEvents", ids={"job_id": job_id})
-    run = service.get(f"/runs/{job_id}")
+    run = until(lambda: service.find(f"/runs/{job_id}"))
     basic = host.expected.removeprefix("Basic ")
     for text in map(str, (job, logs, failed, events, run)):
         assert TOKEN not in text

@@ -11,6 +11,7 @@ import pytest
 from pai_sdk._wire.dlc.times import seconds_of, wire_time
 from tests.service.dlc.dlc_client import DlcClient, dlc_body
 from tests.service.services import Client, job_body
+from tests.support.waiting import until
 
 GMT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -196,8 +197,7 @@ def test_training_jobs_and_jobs_of_dlc_are_apart(dlc: DlcClient, service: Client
     for action in ("GetJob", "StopJob", "DeleteJob", "GetJobEvents"):
         assert dlc.refused(action, ids={"job_id": training})[:2] == (404, "NotFound")
     # What watches runs sees both.
-    runs = {run["id"] for run in service.get("/runs", limit=1000)["runs"]}
-    assert {training, job_id} <= runs
+    until(lambda: {training, job_id} <= {run["id"] for run in service.get("/runs", limit=1000)["runs"]})
 
 
 def test_a_repeated_submission_is_one_job(dlc: DlcClient) -> None:

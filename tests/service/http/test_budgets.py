@@ -26,7 +26,7 @@ from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.support.messages import refused
-from tests.support.waiting import PATIENCE_S, until
+from tests.support.waiting import PATIENCE_S, quickest, until
 
 
 @pytest.fixture(scope="module")
@@ -109,13 +109,18 @@ def test_a_comparison_that_would_be_too_large_is_refused_before_it_is_computed(
         write_points(folder, dict.fromkeys(tags, values))
 
     def is_read() -> bool:
-        return all(client.get(f"/runs/{one}").get("tags") for one in (ids[0], ids[-1]))
+        return all(client.find(f"/runs/{one}").get("tags") for one in (ids[0], ids[-1]))
 
     until(is_read)
     body = {"runs": ids, "tags": tags, "buckets": 3000}
-    begun = time.monotonic()
+
+    def seconds_to_refuse() -> float:
+        begun = time.monotonic()
+        client.call("POST", "/compare", body=body)
+        return time.monotonic() - begun
+
+    assert quickest(seconds_to_refuse, enough_s=1) < 1
     refused = client.call("POST", "/compare", body=body)
-    assert time.monotonic() - begun < 1
     assert (refused.status_code, refused.json()["Code"]) == (400, "BudgetExceeded")
     said = refused.json()["Message"]
     assert "60 runs, 50 tags, 3000 buckets" in said
@@ -156,15 +161,14 @@ def test_searches_whose_clients_have_left_end_and_jobs_go_on_meanwhile(client: C
     connections = [ask_and_go_on(client, path, q=pattern, regex=True, time_limit=60) for _ in range(45)]
     try:
         # Searches that hold up a submit do so each time; a slow moment of the machine does not come back.
-        longest = [max(seconds_to_create(client) for _ in range(10)) for _ in range(3)]
-        assert min(longest) < 1, longest
+        assert quickest(lambda: max(seconds_to_create(client) for _ in range(10)), enough_s=1) < 1
     finally:
         for connection in connections:
             connection.close()
     begun = time.monotonic()
     found = client.call("GET", path, q="nowhere", time_limit=60)
     assert '"kind": "done"' in found.text
-    assert time.monotonic() - begun < 10  # not the 45 minutes that they asked for
+    assert time.monotonic() - begun < PATIENCE_S  # not the 45 minutes that they asked for
 
 
 def seconds_to_create(client: Client) -> float:
@@ -180,7 +184,7 @@ def test_a_long_poll_whose_client_leaves_waits_no_longer(client: Client, job_id:
     (news,) = until(lambda: held)
     until(lambda: news._event._waiters)
     connection.close()
-    until(lambda: not news._event._waiters, "the end of the request", within_s=10)
+    until(lambda: not news._event._waiters, "the end of the request")
 
 
 def test_a_share_that_is_full_says_when_to_come_again(
@@ -211,7 +215,7 @@ def test_a_share_that_is_full_says_when_to_come_again(
         for answer in full:
             assert answer.startswith("HTTP/1.1 503 ")
             assert "retry-after: 2" in answer
-        assert seconds_to_create(client) < 1
+        assert quickest(lambda: seconds_to_create(client), enough_s=1) < 1
         assert client.call("GET", f"/trainingjobs/{job_id}/logs").status_code == 200
         stack.close()
         again = client.call("GET", f"/runs/{job_id}/log/search", q="a")
@@ -246,13 +250,13 @@ def test_what_would_fill_the_memory_is_refused_with_what_to_ask_for() -> None:
 
 
 def test_the_threads_of_a_share_are_as_many_as_it_says() -> None:
-    running, most, lock = [0], [0], threading.Lock()
+    running, most, lock, three = [0], [0], threading.Lock(), threading.Barrier(3)
 
     def step() -> None:
         with lock:
             running[0] += 1
             most[0] = max(most[0], running[0])
-        time.sleep(0.02)
+        three.wait(PATIENCE_S)
         with lock:
             running[0] -= 1
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,6 +18,7 @@ from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._service.identity.principal import Principal
 from pai_sdk._service.identity.rate import KeyRates
+from pai_sdk._service.services.jobs.changes import Subscription
 from pai_sdk._service.web.browser_guard import BrowserGuard
 from pai_sdk._service.web.browser_keys import BrowserKeys
 from pai_sdk._service.web.host_names import HostNames
@@ -27,7 +27,7 @@ from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import ask_as_browser, headers_of_page, sign_in
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -66,15 +66,16 @@ def test_an_open_stream_ends_with_its_key(operator: Client) -> None:
     assert again.status_code == 403
 
 
-def test_a_held_response_does_not_come_after_the_revoke(operator: Client) -> None:
+def test_a_held_response_does_not_come_after_the_revoke(operator: Client, held: set[Subscription]) -> None:
     alice = user(operator, "alice")
     job_id = alice.create(job_body())
     alice.until(job_id, "Running")
     known = alice.call("GET", f"/trainingjobs/{job_id}").headers["ETag"]
     path, headers = f"/trainingjobs/{job_id}", {"If-None-Match": known, "Prefer": "wait=20"}
     with ThreadPoolExecutor(1) as pool:
+        held.clear()
         waiting = pool.submit(alice.call, "GET", path, headers=headers)
-        time.sleep(0.5)
+        until(lambda: held)
         revoke(operator, alice, "alice")
         operator.call("POST", f"{path}/labels", body={"Labels": [{"Key": "news", "Value": "secret"}]})
         answer = waiting.result(PATIENCE_S)

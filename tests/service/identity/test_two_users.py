@@ -14,6 +14,7 @@ from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL, SUBMISSION_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body
 from tests.service.web.browsing import Answer, ask_as_browser, sign_in
+from tests.support.waiting import until
 
 
 def user(operator: Client, name: str, right: str = "submit") -> Client:
@@ -56,6 +57,7 @@ def test_a_user_sees_their_own_jobs_only(operator: Client) -> None:
     assert alice.call("DELETE", f"/trainingjobs/{theirs}").status_code == 404
     changes = alice.call("POST", "/trainingjobs/changes", body={"Known": {mine: "", theirs: ""}}).json()
     assert changes["Missing"] == [theirs]
+    until(lambda: alice.get("/runs")["total"] and operator.get("/runs")["total"] == 2, "the runs of both")
     listed = alice.get("/runs", filter="status=Failed")
     assert (listed["runs"], listed["all"], sum(listed["statuses"].values())) == ([], 1, 1)
     assert [(run["id"], run["owner"]) for run in alice.get("/runs")["runs"]] == [(mine, "alice")]
@@ -152,6 +154,8 @@ def test_the_page_shows_what_its_user_can_see(operator: Client) -> None:
     def ask(path: str) -> Answer:
         return ask_as_browser(port, "GET", f"/api/v1{path}", **page)
 
+    until(lambda: operator.get("/runs")["total"] == 2, "the runs of both")
+    until(lambda: ask("/runs").json["runs"], "the run of alice")
     assert [run["id"] for run in ask("/runs").json["runs"]] == [mine]
     assert ask(f"/runs/{theirs}/job").status == 404
     operator.call("DELETE", f"/users/alice/keys/{alice.info.access_key_id}")

@@ -27,7 +27,7 @@ from pai_sdk._service.state.models import Job, Transition
 from pai_sdk.cli.root import app
 from tests.service.certificates import Authority
 from tests.service.fakes import ScriptedExecutor
-from tests.service.services import Client, job_body, running_service
+from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.service.tunnel.tunnelling import TunnelledExecutor, running_job, tunnel
 from tests.support.waiting import PATIENCE_S, until
 
@@ -37,7 +37,7 @@ TOKEN = "the-token-of-prometheus"
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     folder = tmp_path_factory.mktemp("metrics") / "data"
-    with running_service(folder, metrics_token=TOKEN, slots=2, cpus=4) as found:
+    with running_service(folder, metrics_token=TOKEN, slots=2, cpus=4, max_hold_s=HELD_S) as found:
         yield found
 
 
@@ -179,10 +179,12 @@ def test_followers_of_logs_are_counted_and_their_waits_are_no_latency(client: Cl
     client.until(job_id, "Running")
     route = {"route": "/api/v1/trainingjobs/{job_id}/logs"}
     follower = threading.Thread(
-        target=lambda: client.call("GET", f"/trainingjobs/{job_id}/logs", headers={"Prefer": "wait=2"})
+        target=lambda: client.call("GET", f"/trainingjobs/{job_id}/logs", headers={"Prefer": "wait=600"})
     )
     follower.start()
     until(lambda: Figures(client)("pai_log_followers", kind="poll") == 1)
+    client.call("PUT", f"/trainingjobs/{job_id}/stop")
+    client.until(job_id, "Terminated")
     follower.join(PATIENCE_S)
     until(lambda: Figures(client)("pai_log_followers", kind="poll") == 0)
     assert Figures(client)("pai_http_requests_total", **route) >= 1
@@ -201,8 +203,6 @@ def test_followers_of_logs_are_counted_and_their_waits_are_no_latency(client: Cl
     stream.close()
     client.session.close()
     until(lambda: Figures(client)("pai_log_followers", kind="stream") == 0)
-    client.call("PUT", f"/trainingjobs/{job_id}/stop")
-    client.until(job_id, "Terminated")
 
 
 # ---- jobs

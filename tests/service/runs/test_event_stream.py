@@ -21,11 +21,11 @@ from pai_sdk._core.config.credentials import static_credentials
 from pai_sdk._data.run.events.writer import EventWriter
 from pai_sdk._service.services.runs.cursors import Position, join_cursor, read_cursor
 from pai_sdk._service.services.runs.topics import read_topics
-from pai_sdk._service.settings import Pace
+from pai_sdk._service.settings import ConnectionLimits, Pace
 from pai_sdk._service.wire_errors import WireError
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import StreamMessage, messages_of, write_points
-from tests.service.services import Client, job_body, running_service
+from tests.service.services import HELD_S, Client, job_body, running_service
 from tests.support.messages import refused
 from tests.support.waiting import PATIENCE_S, until
 
@@ -265,7 +265,9 @@ def test_a_stream_ends_after_its_time(start: Callable[..., Any]) -> None:
 
 def test_a_service_that_ends_waits_for_no_stream(start: Callable[..., Any]) -> None:
     with ThreadPoolExecutor(1) as pool:
-        with start(ScriptedExecutor()) as client:
+        # A grace period and a stream that take longer than the test waits.
+        patient = ConnectionLimits(grace_s=2 * PATIENCE_S)
+        with start(ScriptedExecutor(), max_stream_s=HELD_S, connections=patient) as client:
             seen = Event()
 
             def read() -> int:
@@ -278,7 +280,7 @@ def test_a_service_that_ends_waits_for_no_stream(start: Callable[..., Any]) -> N
             assert seen.wait(PATIENCE_S)
             begun = time.monotonic()
         assert rest.result() == 0
-        assert time.monotonic() - begun < 10
+        assert time.monotonic() - begun < PATIENCE_S
 
 
 @pytest.mark.parametrize(

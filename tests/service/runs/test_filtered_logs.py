@@ -18,7 +18,7 @@ from pai_sdk._data.logs.reader import InstanceLog, LogReader, OpenLog
 from pai_sdk._host.agent.sandbox import Sandbox
 from tests.service.fakes import ScriptedExecutor
 from tests.service.services import Client, job_body, running_service
-from tests.support.waiting import PATIENCE_S
+from tests.support.waiting import PATIENCE_S, quickest, until
 
 LOG = """2026-01-01 12:00:00,100 - train - INFO - step 1
 2026-01-01 12:00:00,200 - train - DEBUG - batch 1
@@ -120,9 +120,14 @@ def test_a_long_log_is_filtered(client: Client, start: Start) -> None:
     begun = time.monotonic()
     page = filtered(client, job_id, level="error", tail=1)
     assert (page["total"], numbers(page), page["trouble"]) == (200, [199_000], "")
-    first_s, begun = time.monotonic() - begun, time.monotonic()
-    assert filtered(client, job_id, level="error", line=50, lines=1)["lines"][0]["number"] == 50_000
-    assert time.monotonic() - begun < max(0.5, first_s)
+    first_s = time.monotonic() - begun
+
+    def again_s() -> float:
+        begun = time.monotonic()
+        assert filtered(client, job_id, level="error", line=50, lines=1)["lines"][0]["number"] == 50_000
+        return time.monotonic() - begun
+
+    assert quickest(again_s, enough_s=0.5) < max(0.5, first_s)
 
 
 def test_a_page_of_long_lines_has_fewer_of_them(client: Client, start: Start) -> None:
@@ -237,7 +242,5 @@ def test_lines_of_running_instances_are_in_the_order_in_which_they_were_written(
     writer.start()
     while writer.is_alive():
         client.get(f"/runs/{job_id}/log")
-    ends_at = time.monotonic() + 10
-    while (page := client.get(f"/runs/{job_id}/log", lines=1000))["total"] < 80:
-        assert time.monotonic() < ends_at
+    page = until(lambda: page if (page := client.get(f"/runs/{job_id}/log", lines=1000))["total"] == 80 else None)
     assert [line["text"] for line in page["lines"]] == [f"{rank} {n}" for n in range(40) for rank in (0, 1)]

@@ -456,7 +456,7 @@ def test_a_long_traceback_has_its_exception(service: Client) -> None:
 def test_a_metric_of_the_log_is_one_of_the_run(service: Client) -> None:
     metrics = [{"Name": "loss", "Regex": "loss=([0-9.]+)"}]
     job_id = ended(service, "echo loss=0.5; echo loss=0.25", AlgorithmSpec={"MetricDefinitions": metrics})
-    until(lambda: service.get(f"/runs/{job_id}/tags")["tags"])
+    until(lambda: service.find(f"/runs/{job_id}/tags").get("tags"))
     (tag,) = service.get(f"/runs/{job_id}/tags")["tags"]
     assert (tag["tag"], tag["count"], tag["last"]["value"]) == ("loss", 2, 0.25)
     found = service.call("POST", "/compare", body={"runs": [job_id], "tags": ["loss"]})

@@ -38,13 +38,13 @@ def test_the_folders_of_jobs_that_have_not_started_are_not_looked_at(
         client.until(first, "Running")
         folders = {one: client.info.data_dir / "jobs" / one / "ml" / "output" / "tensorboard" for one in ids}
         write_points(folders[first], {"loss": [1.0]})
-        until(lambda: client.get(f"/runs/{first}").get("tags"))
+        until(lambda: client.find(f"/runs/{first}").get("tags"))
         assert client.get("/runs")["total"] == 5
         assert scanned == {str(folders[first])}
         executor.succeed(client.info.data_dir / "jobs" / first)
         client.until(second, "Running")
         write_points(folders[second], {"loss": [1.0]})
-        until(lambda: client.get(f"/runs/{second}").get("tags"))
+        until(lambda: client.find(f"/runs/{second}").get("tags"))
         assert scanned == {str(folders[one]) for one in ids[:2]}
 
 

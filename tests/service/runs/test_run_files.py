@@ -120,9 +120,9 @@ def test_many_names_that_become_alike_are_archived_in_linear_time(tmp_path: Path
 
     names = ["".join(chars) for chars in itertools.product(map(chr, range(1, 13)), repeat=4)]
     listed = [StoredFile(name, 0, None, "") for name in names]
-    begun = time.monotonic()
+    begun = time.thread_time()  # of the processor, which other processes use, too
     content = b"".join(zip_chunks(EmptyFiles(tmp_path), listed, "", "all"))
-    assert time.monotonic() - begun < 20
+    assert time.thread_time() - begun < 20
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         assert len({*archive.namelist()}) == len(names)
 

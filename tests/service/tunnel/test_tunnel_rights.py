@@ -25,7 +25,7 @@ from tests.service.tunnel.tunnelling import (
 )
 from tests.support.waiting import PATIENCE_S, until
 
-SOON_S = 5.0
+SOON_S = 20.0  # much less than the interval of the checks of the job
 
 
 @pytest.fixture

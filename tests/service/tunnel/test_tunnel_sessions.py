@@ -17,6 +17,7 @@ import requests
 
 from pai_sdk._client.api.transport import Acs3Auth
 from pai_sdk._core.config.credentials import static_credentials
+from pai_sdk._service.services.jobs.tunnel_sessions import POLL_S
 from pai_sdk._service.settings import TunnelLimits
 from tests.service.identity.test_two_users import user
 from tests.service.services import Client
@@ -78,7 +79,7 @@ def executor() -> TunnelledExecutor:
 
 @pytest.fixture
 def operator(start: Callable[..., Any], executor: TunnelledExecutor) -> Iterator[Client]:
-    with start(executor, tunnels=TunnelLimits(last_state_s=0.1, idle_session_s=2.0)) as client:
+    with start(executor, tunnels=TunnelLimits(last_state_s=0.1)) as client:
         yield client
 
 
@@ -159,7 +160,7 @@ def test_a_revoked_key_ends_a_waiting_poll(operator: Client) -> None:
     threading.Timer(0.3, operator.call, ("DELETE", f"/users/alice/keys/{alice.info.access_key_id}")).start()
     started_at = time.monotonic()
     assert tunnel.refusal()[0] == 403
-    assert time.monotonic() - started_at < 5
+    assert time.monotonic() - started_at < POLL_S
 
 
 def test_a_session_ends_with_its_job_after_its_last_frames(operator: Client, executor: TunnelledExecutor) -> None:
@@ -176,20 +177,24 @@ def test_a_session_ends_with_its_job_after_its_last_frames(operator: Client, exe
     assert PolledTunnel(operator, job_id).refusal("POST") == (409, "JobNotRunning")
 
 
-def test_a_session_ends_with_its_connection_its_client_or_by_itself(
-    operator: Client, executor: TunnelledExecutor
-) -> None:
+def test_a_session_ends_with_its_connection_or_its_client(operator: Client, executor: TunnelledExecutor) -> None:
     job_id = running_job(operator)
-    lost, closed, idle = (PolledTunnel(operator, job_id) for _ in range(3))
-    for tunnel in (lost, closed, idle):
+    lost, closed = (PolledTunnel(operator, job_id) for _ in range(2))
+    for tunnel in (lost, closed):
         tunnel.send()
     executor.ends[0].shutdown(socket.SHUT_RDWR)
     assert lost.refusal() == (503, "InstanceNotReady")
     assert closed.request("DELETE", 0).status_code == 200
     assert closed.refusal() == (404, "TunnelSessionNotFound")
     until(lambda: executor.ends[1].fileno() == -1)
-    until(lambda: executor.ends[2].fileno() == -1)  # its client has sent no request for two seconds
-    assert idle.refusal() == (404, "TunnelSessionNotFound")
+
+
+def test_a_session_without_requests_ends_by_itself(start: Callable[..., Any], executor: TunnelledExecutor) -> None:
+    with start(executor, tunnels=TunnelLimits(idle_session_s=0.5)) as client:
+        idle = PolledTunnel(client, running_job(client))
+        idle.send()
+        until(lambda: executor.ends[0].fileno() == -1)
+        assert idle.refusal() == (404, "TunnelSessionNotFound")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from pai_sdk._host.agent.tunnel.link import ResumableLink, SocketTransport
 from pai_sdk._host.agent.tunnel.sessions import Sessions
-from pai_sdk._service.settings import TunnelLimits
+from pai_sdk._service.settings import ConnectionLimits, TunnelLimits
 from pai_sdk.errors import TunnelRefusedError
 from tests.service.certificates import Authority
 from tests.service.services import Client, job_body
@@ -208,11 +208,11 @@ def test_a_service_that_stops_closes_its_tunnels_in_time(
     start: Callable[..., Any], executor: TunnelledExecutor
 ) -> None:
     with ExitStack() as stack:
-        with start(executor) as client:
+        with start(executor, connections=ConnectionLimits(grace_s=PATIENCE_S / 2)) as client:
             job_id = running_job(client)
             websockets = [stack.enter_context(tunnel(client, job_id)) for _ in range(10)]
             stopped_at = time.monotonic()
-        assert time.monotonic() - stopped_at < 3
+        assert time.monotonic() - stopped_at < PATIENCE_S / 2
         assert {close_code(websocket) for websocket in websockets} == {1012}
 
 
@@ -225,11 +225,11 @@ def test_a_service_that_stops_does_not_wait_for_a_client_that_does_not_read(star
             pass
 
     with ExitStack() as stack:
-        with start(TunnelledExecutor(flood)) as client:
+        with start(TunnelledExecutor(flood), tunnels=TunnelLimits(stall_s=PATIENCE_S)) as client:
             websocket = stack.enter_context(tunnel(client, running_job(client), close_timeout=0.1))
             assert websocket.recv(PATIENCE_S)
             stopped_at = time.monotonic()
-        assert time.monotonic() - stopped_at < 5
+        assert time.monotonic() - stopped_at < PATIENCE_S / 2
 
 
 def test_a_tunnel_is_encrypted_if_the_service_is(
