@@ -173,8 +173,8 @@ def test_a_shell_has_a_terminal(session: Session, job: TrainingJob) -> None:
     terminal.expect(b"in control")
     terminal.resize(44, 88)
     os.kill(terminal.process.pid, signal.SIGWINCH)
-    terminal.type(b"sleep 1; stty size\n")
-    terminal.expect(b"44 88")
+    terminal.type(b"until [ \"$(stty size)\" = '44 88' ]; do sleep 0.1; done; echo re''sized\n")
+    terminal.expect(b"resized")
     terminal.type(b"exit 9\n")
     assert terminal.close() == 9
 
@@ -318,16 +318,19 @@ def is_another(service_dir: Path, pid: int) -> bool:
 
 @pytest.mark.timeout(300)
 def test_no_line_is_lost_when_the_service_is_killed(service_dir: Path, session: Session, job: TrainingJob) -> None:
-    script = "i=0; while [ ! -e enough ]; do i=$((i+1)); echo $i; sleep 0.1; done; wc -c"
+    script = "i=0; while [ ! -e enough ]; do i=$((i+1)); echo $i; echo $i > count; sleep 0.1; done; wc -c"
     results: list[ExecResult] = []
+
+    def count() -> int:
+        return int(output_of(job, "sh", "-c", "cat count || echo 0").split()[0])
 
     def run() -> None:
         results.append(job.exec(["sh", "-c", script], input=b"x" * 100_000, capture=True))
 
     thread = threading.Thread(target=run)
     thread.start()
-    for _ in range(2):
-        thread.join(1.5)
+    for written in (5, 15):
+        until(lambda written=written: count() >= written)  # type: ignore[misc]
         pid = pid_of(service_dir)
         os.kill(pid, signal.SIGKILL)
         wait_until_gone(pid)

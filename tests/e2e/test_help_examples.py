@@ -199,6 +199,7 @@ def record(shell: Shell, name: str) -> None:
         shell.replaced[RUN] = str(max(Path("store/runs").iterdir()))
 
 
+@pytest.mark.timeout(900)  # some eighty commands
 def test_every_example_does_what_it_says(shell: Shell) -> None:
     failed = []
     for name, example in in_order():

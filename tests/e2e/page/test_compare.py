@@ -52,6 +52,7 @@ def test_picked_runs_are_compared(browser: Browser, server: UiServer) -> None:
         assert ["★" in text for text in row(page, "loss min")] == [False, False, True]
         assert ["★" in text for text in row(page, "val/acc last")] == [False, False, True]
         page.get_by_label("Show what is the same").check()
+        expect(page.get_by_role("rowheader", name="seed", exact=True)).to_be_visible()
         assert row(page, "seed") == ["1", "1", "1"]
         with page.expect_download() as started:
             page.get_by_role("button", name="CSV").click()

@@ -90,7 +90,7 @@ def test_of_the_embedded_service(browser: Browser, session: Session, job: Traini
     link = session.new_page_link()
     with open_page(browser, link.partition("/ui/")[0]) as watched:
         watched.page.goto(link)
-        lines = _copied(watched.page)
+        lines = _copied(watched.page, f"&only={job.id}")
     assert "with Session.embedded(" in lines
     assert "<Plot 'loss': 1 curve, 8 of 8 points" in _run(lines, tmp_path, HOME=str(tmp_path))
 

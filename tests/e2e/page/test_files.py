@@ -92,8 +92,10 @@ def test_pictures_are_images_only(browser: Browser, server: UiServer) -> None:
             show(page, f"run=run&tab=files&path=out&file={name}")
             picture = page.locator("img.preview")
             expect(picture).to_have_attribute("src", re.compile("^data:image/"))
-            page.wait_for_function("() => document.querySelector('img.preview')?.complete")
-            assert picture.evaluate("image => image.naturalWidth") == width
+            # Until then, it may still be the picture before.
+            page.wait_for_function(
+                "width => document.querySelector('img.preview')?.naturalWidth === width", arg=width
+            )
         assert page.evaluate("window.planted") is None
         assert page.locator("iframe, object, embed, main svg script").count() == 0
         assert watched.faults == []

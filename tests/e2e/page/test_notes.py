@@ -22,6 +22,7 @@ ALWAYS = ("Starred", "Archived")  # views of every service
 
 
 def new_job(client: Client, name: str) -> str:
+    client.clear(name)
     return client.create(job_body(TrainingJobName=name, Labels=PUBLIC))
 
 

@@ -64,6 +64,9 @@ def team(operator: Client, alice: Client, bob: Client, driver: FakeNvidiaSmi) ->
     until(lambda: [each["code"] for each in operator.get("/queue")["queued"]] == ["Quota", "Capacity"])
     driver.set_processes(until(lambda: pid_of(f"{running}-worker-0")))
     until(lambda: operator.get("/queue")["started"][0]["instances"][1].get("gpu_percent"))
+    until(
+        lambda: None not in [one.get("cpu_percent") for one in operator.get("/queue")["started"][0]["instances"]]
+    )
     yield Team(operator, alice, bob, running, at_quota, large)
     for job_id in (running, at_quota, large):
         operator.call("PUT", f"/trainingjobs/{job_id}/stop")

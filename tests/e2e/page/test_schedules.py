@@ -53,7 +53,11 @@ def test_the_last_job_has_its_status(browser: Browser, operator: Client) -> None
     with signed_in(browser, operator, "view=schedules", is_phone=True) as watched:
         row = watched.page.locator("tr", has_text="each-minute")
         expect(row).to_contain_text("Succeed", timeout=90_000 + PATIENCE_S * 1000)
+        # From now on, the last job stays the last one.
+        assert operator.call("POST", f"/schedules/{each_minute}/pause").status_code == 200
         job_id = operator.get(f"/schedules/{each_minute}")["LastJobId"]
+        expect(row.get_by_role("link")).to_have_attribute("href", re.compile(job_id))
+        expect(row).to_contain_text("Succeed")
         assert {"Key": SCHEDULE_LABEL, "Value": each_minute} in operator.get(f"/trainingjobs/{job_id}")["Labels"]
         assert watched.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         row.get_by_role("link").click()
