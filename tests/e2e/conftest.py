@@ -46,6 +46,6 @@ def browser() -> Iterator[Browser]:
     """A browser, whose tests wait as long for the page as others do for a service."""
     from playwright.sync_api import expect
 
-    expect.set_options(timeout=PATIENCE_S * 500)
+    expect.set_options(timeout=PATIENCE_S * 1000)
     with open_browser() as opened:
         yield opened

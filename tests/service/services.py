@@ -38,6 +38,7 @@ class Client:
 
     info: ServiceInfo
     session: requests.Session = field(default_factory=requests.Session)
+    timeout_s: float = PATIENCE_S
 
     def call(
         self,
@@ -56,7 +57,7 @@ class Client:
             json=body,
             headers=headers,
             auth=Acs3Auth(key, "Any", "2022-01-12"),
-            timeout=PATIENCE_S,
+            timeout=self.timeout_s,
         )
 
     def get(self, path: str, **query: Any) -> dict[str, Any]:

@@ -181,7 +181,7 @@ def requests_of(place: Place, method: str, path: str) -> list[tuple[str, dict[st
 def ask(place: Place, method: str, path: str, query: dict[str, Any], body: dict[str, Any], accept: str) -> int:
     """One request, read to its end."""
     with requests.Session() as session:
-        client = Client(place.client.info, session)
+        client = Client(place.client.info, session, timeout_s=4 * PATIENCE_S)  # a search may take a minute
         headers = {"Accept": accept} if accept else None
         answer = client.call(method.upper(), path, body=body or None, headers=headers, **query)
         return answer.status_code

@@ -158,6 +158,7 @@ def open_page(
         bypass_csp=is_checked,
         locale=language,
     )
+    context.set_default_timeout(PATIENCE_S * 1000)
     watched = WatchedPage(context.new_page())
 
     def on_console(said: ConsoleMessage) -> None:

@@ -43,7 +43,7 @@ def _copied(page: Page, state: str = "") -> str:
     """What the chart of `loss` copies."""
     page.evaluate("navigator.clipboard.writeText = async (text) => { window.copied = text }")
     page.evaluate("state => { location.hash = `view=curves&tag=loss${state}` }", state)
-    expect(page.locator(".chart-box[data-curves='1']")).to_be_visible(timeout=PATIENCE_S * 1000)
+    expect(page.locator(".chart-box[data-curves='1']")).to_be_visible()
     page.get_by_role("button", name="Copy as Python").click()
     expect(page.get_by_role("status").get_by_text("Copied")).to_be_visible()
     found: str = page.evaluate("window.copied")

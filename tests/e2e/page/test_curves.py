@@ -273,7 +273,7 @@ def test_charts_have_one_size(browser: Browser, some: UiServer) -> None:
     for is_phone in (False, True):
         with _curves_of(browser, some, is_phone=is_phone) as watched:
             page = watched.page
-            expect(page.locator(".curve-cell .chart-box[data-curves]")).to_have_count(4)
+            _drawn(page, 6)
             found = [box.bounding_box() for box in page.locator(".curve-cell .chart-canvas").all()]
             boxes = [box for box in found if box is not None]
             assert len({(round(box["width"]), round(box["height"])) for box in boxes}) == 1

@@ -184,7 +184,7 @@ def test_new_runs_move_neither_the_focus_nor_what_is_on_the_screen(browser: Brow
         row = page.locator("tr[data-run=run-025]")
         before = row.bounding_box()
         _write_run(tmp_path / "a-new-one", 0.1, 0.5)
-        expect(_facts(page)).to_have_text("61 runs", timeout=30_000)
+        expect(_facts(page)).to_have_text("61 runs")
         expect(page.locator("tr[data-run=run-005]")).to_be_focused()
         assert row.bounding_box() == before
         assert watched.faults == []
@@ -192,9 +192,9 @@ def test_new_runs_move_neither_the_focus_nor_what_is_on_the_screen(browser: Brow
 
 def test_an_empty_folder_shows_lines_that_make_a_first_run(browser: Browser, tmp_path: Path) -> None:
     with _list_of(browser, tmp_path) as watched:
-        code = watched.page.locator(".copyable code").inner_text(timeout=30_000)
+        code = watched.page.locator(".copyable code").inner_text()
         exec(compile(code, "first run", "exec"), {})
-        expect(watched.page.locator("td.name a")).to_have_text("first", timeout=30_000)
+        expect(watched.page.locator("td.name a")).to_have_text("first")
         assert watched.faults == []
 
 

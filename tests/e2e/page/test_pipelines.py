@@ -69,7 +69,7 @@ def test_a_run_is_watched_from_its_beginning_to_its_failure(watched: WatchedPage
     finally:
         go_on.set()
         worker.join(PATIENCE_S)
-    expect(page.locator("h1")).to_have_text("digits failed", timeout=PATIENCE_S * 1000)
+    expect(page.locator("h1")).to_have_text("digits failed")
     expect(page.get_by_role("alert")).to_contain_text("train: RuntimeError: <i>out of memory</i>")
     expect(picture.locator("text", has_text="blocked")).to_have_count(1)
     expect(page.locator("tr", has_text="publish")).to_contain_text("train has failed")

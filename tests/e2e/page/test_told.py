@@ -164,7 +164,7 @@ def test_a_finding_is_told_and_shown_with_its_evidence(browser: Browser, client:
         expect(section.get_by_role("term").filter(has_text="NoProgress")).to_be_visible()
         _bell(page).click()
         page.evaluate("location.hash = ''")
-        expect(page).to_have_title("⚠ hangs: NoProgress · pai", timeout=60_000)
+        expect(page).to_have_title("⚠ hangs: NoProgress · pai")
         page.get_by_role("link", name="⚠ hangs: NoProgress").click()
         finding = section.get_by_role("alert")
         expect(finding).to_contain_text(re.compile(r"NoProgress no new line, metric or step for .*; the limit is"))
