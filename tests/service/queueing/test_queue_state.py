@@ -68,9 +68,9 @@ def test_each_waiting_job_has_its_place_and_its_reason(operator: Client, executo
     # The event, the job's page, the list and the command have one text.
     text = queued[large]["reason"]
     assert "8 CPUs (6 of 8 are free)" in text
-    assert text in events(bob, large)
+    until(lambda: text in events(bob, large), "the event")
     assert bob.get(f"/runs/{large}/job")["message"] == text
-    (row,) = bob.get("/runs", filter=f"id={json.dumps(large)}", fields="queue_place")["runs"]
+    (row,) = until(lambda: bob.get("/runs", filter=f"id={json.dumps(large)}", fields="queue_place")["runs"])
     assert (row["queue_place"], row["waits_for"]) == (1, text)
     reason = session_on(bob.info).get_job(large).waiting_reason()
     assert reason is not None

@@ -15,11 +15,12 @@ import pytest
 
 from pai_sdk._data.run.events.binary_columns import MEDIA_TYPE, read_columns
 from pai_sdk._data.run.events.writer import EventWriter
+from pai_sdk._service.services.runs import on_demand_manager
 from pai_sdk._service.settings import Pace
 from tests.service.fakes import ScriptedExecutor
 from tests.service.runs.event_files import write_points
 from tests.service.services import Client, job_body, running_service
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE_S, until
 
 NAN = math.nan
 LOSS = [1.0, 0.5, 0.25, 0.125]
@@ -362,8 +363,12 @@ def test_hyperparameters_that_differ(client: Client, runs: list[str]) -> None:
     assert said["metric_values"] == {runs[0]: 0.125, runs[1]: 3.0}
 
 
-def test_the_last_points_of_a_finished_job_are_in_the_first_response(tmp_path: Path) -> None:
+def test_the_last_points_of_a_finished_job_are_in_the_first_response(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A query between two passes had the points of the last pass: the best value was an older one."""
+    for name in ("_LOADED_S", "_SETTLED_S"):
+        monkeypatch.setattr(on_demand_manager, name, PATIENCE_S)
     executor = ScriptedExecutor()
     with running_service(tmp_path / "data", executor, pace=Pace(refresh_s=3600)) as client:
         first = client.create(job_body())
