@@ -42,6 +42,21 @@ def open_plain(path: Path) -> BinaryIO:
     return os.fdopen(descriptor, "rb")
 
 
+def open_regular(path: Path) -> BinaryIO:
+    """Opens a file for reading, also through a link. A pipe, device or folder is no file: FileNotFoundError."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+            raise
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path)) from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
+    return os.fdopen(descriptor, "rb")
+
+
 # ---- publication ------------------------------------------------------------------------------------------
 
 

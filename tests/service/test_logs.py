@@ -430,3 +430,51 @@ def test_a_page_by_number_has_all_its_long_lines_and_is_read_in_pieces(
     whole = page(client, job_id, PageSize=len(lines), **window)
     assert (whole.json()["Logs"], whole.headers["x-pai-log-complete"]) == (lines, "true")
     assert max(read_at_once) <= 1000 + len(lines[0])  # one line always counts
+
+
+def remove(log: Path) -> None:
+    log.unlink()
+
+
+def truncate(log: Path) -> None:
+    os.truncate(log, 10)
+
+
+def make_a_folder(log: Path) -> None:
+    log.unlink()
+    log.mkdir()
+
+
+def make_a_pipe(log: Path) -> None:
+    log.unlink()
+    os.mkfifo(log)
+
+
+def make_a_link_to_itself(log: Path) -> None:
+    log.unlink()
+    log.symlink_to(log)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("change", [remove, truncate, make_a_folder, make_a_pipe, make_a_link_to_itself])
+def test_a_log_that_was_removed_or_replaced_has_fewer_lines(
+    client: Client, executor: ScriptedExecutor, change: Callable[[Path], None], count: int
+) -> None:
+    job_id, root = running(client, count)
+    name = f"{job_id}-master-0"
+    executor.print(root, name, "line error\n" * 5000)
+    requests_of_page = [
+        *("log?tail=5", "log?line=4000", "log?time=1", "log?after=100", "log/lines?level=error"),
+        *("log/lines?q=line", "log/search?q=line", "log/file", "files", "job"),
+    ]
+    for path in requests_of_page:
+        assert client.call("GET", f"/runs/{job_id}/{path}").status_code == 200
+    assert client.get(f"/runs/{job_id}/log?tail=1")["total"] == 5000
+    change(root / "logs" / f"{name}.log")
+    for path in requests_of_page:
+        assert client.call("GET", f"/runs/{job_id}/{path}").status_code == 200, path
+    assert len(client.get(f"/runs/{job_id}/log?tail=5")["lines"]) < 5
+    if count == 1:
+        executor.succeed(root)
+        client.until(job_id)
+        assert len(client.log(job_id)) < 5

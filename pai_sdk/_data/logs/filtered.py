@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from pai_sdk._core.files import open_regular
 from pai_sdk._data.logs.levels import LevelScanner
 from pai_sdk._data.logs.reader import InstanceLog, LogReader, StoredLine
 from pai_sdk._data.logs.search import LogQuery
@@ -208,7 +209,7 @@ class FilteredLogs:
 def _parts(log: InstanceLog, offset: int) -> Iterator[tuple[bytes, bool]]:
     """Yields a log from an offset on as parts that end with a line, except the last one (True)."""
     try:
-        with log.path.open("rb") as file:
+        with open_regular(log.path) as file:
             file.seek(offset)
             leftover = b""
             while chunk := file.read(_CHUNK_BYTES):

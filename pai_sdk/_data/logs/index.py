@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import BinaryIO
 
-from pai_sdk._core.files import take_lock
+from pai_sdk._core.files import open_regular, take_lock
 from pai_sdk._data.logs.splits import LogCuts, split_offset
 
 logger = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ class LogIndex:
             end = min(end, self._count(is_open))
             if start >= end:
                 return LineBlock(range(start, start), 0, 0)
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 first = self._offset(file, start)
                 if first + max_bytes < self._size_bytes:
                     # The first line is read even if it is longer, up to `max_line_bytes`.
@@ -140,7 +140,7 @@ class LogIndex:
             self._catch_up(is_open=False)
             if not self._size_bytes:
                 return 0
-            with self.path.open("rb") as file:
+            with open_regular(self.path) as file:
                 return self._line_at(file, min(offset, self._size_bytes))
 
     def _line_at(self, file: BinaryIO, offset: int) -> int:
@@ -161,7 +161,7 @@ class LogIndex:
         return self._ends[block] + self.cuts.count_until(min((block + 1) * self._block_bytes, self._size_bytes))
 
     def _catch_up(self, *, is_open: bool) -> None:
-        with suppress(FileNotFoundError), self.path.open("rb") as file:
+        with suppress(FileNotFoundError), open_regular(self.path) as file:
             # Excludes other readers, in this process or elsewhere: between the refresh of the cuts and the count,
             # none may add a cut, and two that add one at once would number the lines differently. Closing the file
             # releases the lock.

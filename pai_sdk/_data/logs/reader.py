@@ -6,6 +6,7 @@ instances in one order. `OpenLogs` caches the logs that were read last: an index
 
 from __future__ import annotations
 
+import stat
 import sys
 import threading
 import zlib
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import Generic, NamedTuple, TypeVar
 from weakref import WeakValueDictionary
 
+from pai_sdk._core.files import open_regular
 from pai_sdk._data.logs.index import LineBlock, LogIndex
 from pai_sdk._data.logs.merged import MergedOrder, SingleOrder
 from pai_sdk._data.logs.stamps import stamp_of
@@ -70,9 +72,10 @@ class InstanceLog:
     def size_bytes(self) -> int:
         """Returns the size of the file; 0 if there is none."""
         try:
-            return self.path.stat().st_size
+            status = self.path.stat()
         except OSError:
             return 0
+        return status.st_size if stat.S_ISREG(status.st_mode) else 0
 
     def line_at_time(self, seconds: float, *, is_open: bool) -> int:
         """Returns the number of the first line whose end was written at a time or later, within about a second."""
@@ -276,7 +279,7 @@ class LogReader:
         yield packer.flush()
 
     def _contents(self) -> Iterator[bytes]:
-        with suppress(FileNotFoundError), self.instances[0].path.open("rb") as file:
+        with suppress(FileNotFoundError), open_regular(self.instances[0].path) as file:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
 

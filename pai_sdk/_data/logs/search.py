@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import regex
 
+from pai_sdk._core.files import open_regular
 from pai_sdk._data.logs.reader import InstanceLog
 
 _CHUNK_BYTES = 1 << 20  # memory of each search, also of one that waits for a permit
@@ -142,7 +143,7 @@ def search(
 def _chunks(path: Path, start: int, chunk_bytes: int) -> Iterator[tuple[int, bytes]]:
     """Yields a file as chunks of complete lines with their offsets; splits a line of more than two chunks."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(start)
             start_at, leftover = start, b""
             while chunk := file.read(chunk_bytes):

@@ -32,8 +32,12 @@ class JobLogReader:
         logs = self.instance_logs(job, instance)
         order = self._files_of(job.id).sandbox.logs_dir / "merged.order"
         key = (job.id, logs[0].name if len(logs) == 1 else "")
+        log = self._logs.get(key, lambda: OpenLog(logs, order))
+        if log.is_truncated:  # by its job, or removed by a user who needs room
+            self._logs.forget(lambda other: other == key)
+            log = self._logs.get(key, lambda: OpenLog(logs, order))
         return LogReader(
-            self._logs.get(key, lambda: OpenLog(logs, order)),
+            log,
             is_open=not JobStatus(job.status).is_terminal,
             window=window,
             lifetime=LogWindow(job.created_at, job.ended_at),
