@@ -267,7 +267,7 @@ class LogReader:
         return self._number_of(number, line + (block.start < offset < block.end))
 
     def chunks(self) -> Iterator[bytes]:
-        """Yields all lines; of several instances in one order, each line with its instance."""
+        """Yields the lines that the log has now; of several instances in one order, each with its instance."""
         return self._contents() if len(self.instances) == 1 else self._lines_with_names()
 
     def gzip(self) -> Iterator[bytes]:
@@ -280,12 +280,15 @@ class LogReader:
 
     def _contents(self) -> Iterator[bytes]:
         with suppress(FileNotFoundError), open_regular(self.instances[0].path) as file:
-            while chunk := file.read(_CHUNK_BYTES):
+            # Not to its end: a job may write faster than a client reads.
+            remaining = self.instances[0].size_bytes
+            while chunk := file.read(min(remaining, _CHUNK_BYTES)):
+                remaining -= len(chunk)
                 yield chunk
 
     def _lines_with_names(self) -> Iterator[bytes]:
-        start = 0
-        while blocks := (page := self.page(start, _CHUNK_LINES)).blocks:
+        start, total = 0, self.total
+        while blocks := (page := self.page(start, min(_CHUNK_LINES, total - start))).blocks:
             lines = (f"[{log.name}] {text}\n" for log, block in blocks for text in block.decoded_lines)
             yield "".join(lines).encode(errors="replace")
             start += page.count

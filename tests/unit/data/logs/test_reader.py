@@ -260,3 +260,18 @@ def test_a_window_ends_before_a_line_that_is_found_after_it(tmp_path: Path) -> N
     windows = [LogWindow(None, end) for end in (50, 95, 100, 200, 3700, None)]
     found = [log.lines_in(window, lifetime, is_open=False) for window in windows]
     assert [len(numbers) for numbers in found] == [0, 0, 1, 1, 2, 2]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_download_of_a_log_that_grows_faster_than_it_is_read_ends(tmp_path: Path, count: int) -> None:
+    paths = [tmp_path / f"{number}.log" for number in range(count)]
+    for path in paths:
+        path.write_bytes(b"line\n" * 300_000)
+    log = LogReader(OpenLog([InstanceLog(path) for path in paths], tmp_path / "order"), is_open=False)
+    lines = 0
+    for number, chunk in enumerate(log.chunks()):
+        assert number < 100
+        lines += chunk.count(b"\n")
+        with paths[0].open("ab") as file:
+            file.write(b"line\n" * 300_000)
+    assert lines == count * 300_000
