@@ -166,9 +166,7 @@ class Service:
             nodes.service = node_address(settings, listener, certificate)
             database, store = open_state(settings, folder, leadership.lease, stack)
             store.create_bucket(settings.bucket)
-            jobs = Jobs(database, changes := Changes(), dedupes=settings.foreign is None)
-            if settings.prices is not None:
-                jobs.record_start = partial(record_price, settings.prices)
+            jobs = _jobs(settings, database, changes := Changes())
             identity = users, *_ = _identity(database, keys, settings.workspace_id)
             announcing = _, page = _open_notifications(jobs, keys, settings, info, users.ended_page_sessions)
             measurements = _measure(settings, jobs, executor, certificate, lambda: scheduler.allocations)
@@ -385,6 +383,14 @@ def _table_keys(
         owner_of_job=lambda job_id: jobs.get(job_id).owner,
         owner_of_table=tables.owner,
     )
+
+
+def _jobs(settings: ServiceSettings, database: Database, changes: Changes) -> Jobs:
+    """Returns the jobs; each that starts records its price, if the service has prices."""
+    jobs = Jobs(database, changes, dedupes=settings.foreign is None)
+    if settings.prices is not None:
+        jobs.record_start = partial(record_price, settings.prices)
+    return jobs
 
 
 def _identity(

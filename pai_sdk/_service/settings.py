@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from pai_sdk._core.paths import EMBEDDED_SERVICE_DIR
+from pai_sdk._core.prices import PriceList
 from pai_sdk._data.rules.codec import WatchConfig
 from pai_sdk._data.storage.base import Store
-from pai_sdk._service.prices import PriceList
 
 DEFAULT_DATA_DIR = EMBEDDED_SERVICE_DIR
 

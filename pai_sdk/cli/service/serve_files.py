@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pai_sdk._client.submit.yaml_file import read_yaml
 from pai_sdk._core.paths import expanded
+from pai_sdk._core.prices import PriceList
 from pai_sdk._data.rules.codec import WatchConfig
 from pai_sdk.errors import InvalidInputError
-
-if TYPE_CHECKING:
-    from pai_sdk._service.prices import PriceList
 
 
 def read_watch_config(path: Path | None) -> WatchConfig:
@@ -24,8 +21,6 @@ def read_watch_config(path: Path | None) -> WatchConfig:
 
 def read_price_list(path: Path | None) -> PriceList | None:
     """Returns the prices of `--prices`; an InvalidInputError has all problems of the file."""
-    from pai_sdk._service.prices import PriceList  # commands other than `serve` do not need it
-
     if path is None:
         return None
     file = read_yaml(expanded(path))

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from pai_sdk._client.tune.template import STUDY_LABEL
-from pai_sdk._service.prices import PriceList
+from pai_sdk._core.prices import PriceList
 from pai_sdk.cli.selection.backend import session_on
 from tests.e2e.test_page import show, signed_in
 from tests.service.fakes import ScriptedExecutor

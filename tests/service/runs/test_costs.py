@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from pai_sdk._service.prices import PriceList
+from pai_sdk._core.prices import PriceList
 from pai_sdk._service.services.jobs.details.costs import cost_of, price_of
 from pai_sdk._service.settings import Pace
 from pai_sdk._service.state.models import Job, JobPrice, Transition

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from pai_sdk._service.prices import PriceList
+from pai_sdk._core.prices import PriceList
 from pai_sdk._service.state.dlc_models import DlcJobRow
 from pai_sdk._service.state.models import Job, JobPrice
 from pai_sdk._wire.body import received
