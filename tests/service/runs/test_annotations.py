@@ -8,8 +8,12 @@ from typing import Any
 
 import pytest
 
+from pai_sdk._service.identity.principal import Principal
+from pai_sdk._service.services.jobs import annotations
+from pai_sdk._service.services.jobs.job_table import Jobs
 from pai_sdk._service.services.runs.page_filter import page_filter
 from pai_sdk._service.wire_errors import WireError
+from pai_sdk._wire.annotations import AnnotationChanges, JobAnnotations
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.service.fakes import ScriptedExecutor
 from tests.service.identity.test_two_users import user, with_new_key
@@ -99,6 +103,21 @@ def test_the_second_of_two_notes_is_refused_and_tags_of_both_stay(service: Clien
     found = annotate(service, job_id, v=before, add_tags=["two"])
     assert (found["note"], found["tags"]) == ("of the first", ["one", "two"])
     assert annotate(service, job_id, note="of both", v=found["v"])["note"] == "of both"
+
+
+def test_the_response_has_no_later_note(service: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    job_id = service.create(job_body())
+    read = annotations.annotations_of
+
+    def read_later(jobs: Jobs, principal: Principal, job_id: str) -> JobAnnotations:
+        monkeypatch.setattr(annotations, "annotations_of", read)
+        annotations.change_annotations(jobs, principal, job_id, AnnotationChanges(note="of another user"))
+        return read(jobs, principal, job_id)
+
+    monkeypatch.setattr(annotations, "annotations_of", read_later)
+    saved = annotate(service, job_id, note="mine", v=0)
+    assert (saved["note"], saved["v"]) == ("mine", 1)
+    assert refused(service, job_id, note="mine, corrected", v=saved["v"])[0] == 409
 
 
 def test_a_star_is_the_users_own_and_the_rest_is_for_all_who_see_the_job(service: Client) -> None:

@@ -36,12 +36,15 @@ def change_annotations(
     jobs: Jobs, principal: Principal, job_id: str, changes: AnnotationChanges
 ) -> JobAnnotations:
     """Changes annotations of a job, and returns them. Users who may only see the job can change their star."""
+    saved: dict[str, object] = {}
     if changes.model_fields_set - {"star", "v"}:
         principal.require("submit")
         jobs.require_visible(job_id, principal, changes=True)
         # Increments the version of the job, by which the managers of runs detect the change.
         with jobs.changing(job_id) as (session, _):
-            _change_row(session, job_id, changes)
+            row = _change_row(session, job_id, changes)
+            # Not read again below: with the version of a later note, the client would overwrite that note unseen.
+            saved = {"tags": [*row.tags], "note": row.note, "archived": row.archived, "v": row.note_version}
     if changes.star is not None:
         # Not a change of the job: the star is of one user, and must not wake the clients of the others.
         with jobs.database.write() as session:
@@ -49,7 +52,7 @@ def change_annotations(
             session.execute(delete(JobStar).where(JobStar.user == principal.user, JobStar.job_id == job_id))
             if changes.star:
                 session.add(JobStar(user=principal.user, job_id=job_id))
-    return annotations_of(jobs, principal, job_id)
+    return annotations_of(jobs, principal, job_id).model_copy(update=saved)
 
 
 def annotation_rows(session: Session, job_ids: Collection[str]) -> dict[str, JobAnnotation]:
@@ -67,7 +70,7 @@ def stars(session: Session, user: str | None) -> dict[str, tuple[str, ...]]:
     return {job_id: tuple(names) for job_id, names in users.items()}
 
 
-def _change_row(session: Session, job_id: str, changes: AnnotationChanges) -> None:
+def _change_row(session: Session, job_id: str, changes: AnnotationChanges) -> JobAnnotation:
     row = session.get(JobAnnotation, job_id)
     if row is None:
         row = JobAnnotation(job_id=job_id, tags=[], note="", note_version=0, archived=False)
@@ -84,3 +87,4 @@ def _change_row(session: Session, job_id: str, changes: AnnotationChanges) -> No
         raise invalid_parameter(f"tags: a job can have {MAX_TAGS} tags, and would have {len(row.tags)}.")
     if changes.archived is not None:
         row.archived = changes.archived
+    return row
