@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pai_sdk._data.run.watch.filter import RunFilter, parse_filter
+from pai_sdk._data.run.watch.records import RunBrief
 from pai_sdk._service.wire_errors import WireError, invalid_parameter
 from pai_sdk.errors import InvalidInputError
 
@@ -17,6 +18,15 @@ _PARTS = re.compile(
 )
 
 
+class _AnyLabel(dict[str, str]):
+    def __contains__(self, key: object) -> bool:
+        return True
+
+
+# Every plain name is a label of this run, and labels have any text. So whatever the list accepts is parsed here.
+_LENIENT = (RunBrief("", labels=_AnyLabel()),)
+
+
 def page_filter(text: str, user: str) -> str:
     """Returns a filter in which `star=true` means a star of the user.
 
@@ -26,7 +36,7 @@ def page_filter(text: str, user: str) -> str:
     hides_archived = not any(match["key"] for match in _PARTS.finditer(text))
     resolved = _PARTS.sub(lambda match: _starred(match, user) if match["value"] else match[0], text)
     try:
-        parsed = parse_filter(resolved)
+        parsed = parse_filter(resolved, briefs=_LENIENT)
     except InvalidInputError:
         parsed = RunFilter()  # the list reports it
     if any(
