@@ -49,14 +49,14 @@ class PriceList:
         return cls(content.get("currency", ""), {**types}, {**gpus}, content.get("cpu"))
 
     def of_type(self, name: str, *, is_spot: bool, spot_limit: float | None) -> float | None:
-        """Returns the price of an instance of a type; `spot_limit` is the maximum part of the full price."""
+        """Returns the price of an instance; `spot_limit` is the maximum part of the full price, 0 for no limit."""
         full = self.instance_types.get(name)
         if not is_spot:
             return full
         spot = self.instance_types.get(f"{name}{SPOT_SUFFIX}")
-        if spot is not None or full is None or spot_limit is None:
+        if spot is not None or full is None or not spot_limit:
             return full if spot is None else spot
-        return full * max(0.0, min(spot_limit, 1.0))
+        return full * min(spot_limit, 1.0)
 
     def of_resources(self, cpus: float, gpus: int, gpu_type: str) -> float | None:
         """Returns the price of an instance by its resources; cores without a price are included in its GPUs."""

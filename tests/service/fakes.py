@@ -23,6 +23,7 @@ class ScriptedExecutor(Executor):
         self._lock = threading.Lock()
         self.begun: list[str] = []
         self.begun_before_s = 0.0  # so long ago is what begins now
+        self.ended_before_s = 0.0
 
     def start(self, spec: LaunchSpec) -> None:
         root = spec.sandbox.root
@@ -87,5 +88,5 @@ class ScriptedExecutor(Executor):
         with self._lock:
             state = self._states[root]
             workers = tuple(replace(i, status=status, exit_code=exit_code) for i in state.instances)
-            ended = replace(state, phase="ended", ended_at=time.time(), instances=workers)
+            ended = replace(state, phase="ended", ended_at=time.time() - self.ended_before_s, instances=workers)
             self._states[root] = replace(ended, **facts)  # type: ignore[arg-type]

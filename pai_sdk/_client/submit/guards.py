@@ -7,6 +7,7 @@ from typing import Any
 
 from pai_sdk._client.backend.specs import backend_for_type
 from pai_sdk._client.submit.problems import Problems
+from pai_sdk._core.prices import PriceList
 from pai_sdk._data.notify.targets import Notification, Target, target_of
 from pai_sdk._wire.pai.compute import ComputeResource, SpotSpec, SpotStrategy
 from pai_sdk._wire.pai.request import TrainingJobRequest
@@ -119,12 +120,9 @@ def _is_paid(resource: ComputeResource) -> bool:
 
 
 def _price(resource: ComputeResource, prices: Mapping[str, float]) -> float | None:
-    price = prices.get(resource.ecs_spec or "")
     spot = resource.spot_spec
-    if spot is None:
-        return price
-    of_spot = prices.get(f"{resource.ecs_spec} spot")
-    if of_spot is not None:
-        return of_spot
-    is_limited = spot.spot_strategy == SpotStrategy.SpotWithPriceLimit and spot.spot_discount_limit
-    return price * spot.spot_discount_limit if price is not None and is_limited else price  # type: ignore[operator]
+    is_limited = spot is not None and spot.spot_strategy == SpotStrategy.SpotWithPriceLimit
+    limit = spot.spot_discount_limit if spot is not None and is_limited else None
+    return PriceList(instance_types=prices).of_type(
+        resource.ecs_spec or "", is_spot=spot is not None, spot_limit=limit
+    )

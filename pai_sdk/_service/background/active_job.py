@@ -118,7 +118,12 @@ class ServiceJob:
         """Returns the job to the queue."""
         ending = Ending(state.reason_code, state.reason_message)
         return self._services.jobs.requeue(
-            self.id, attempt=self.attempt, wait_s=wait_s, ending=ending, instances=state.instances
+            self.id,
+            attempt=self.attempt,
+            wait_s=wait_s,
+            ending=ending,
+            instances=state.instances,
+            ended_at=state.ended_at,
         )
 
     def report(self, state: ExecutionState, unsaved: str) -> None:

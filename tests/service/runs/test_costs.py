@@ -69,6 +69,21 @@ def test_the_cost_of_a_job_grows_until_its_end_and_stays(
         assert (brief.cost, brief.currency) == (last["cost"], "CNY")
 
 
+def test_the_time_between_the_end_of_an_attempt_and_its_return_to_the_queue_is_free(
+    start: Callable[..., Any], executor: ScriptedExecutor
+) -> None:
+    executor.begun_before_s = 0.0
+    prices = PriceList(instance_types={"local": 3600.0})
+    with start(executor, prices=prices, pace=Pace(cost_s=0.05, first_retry_wait_s=600.0)) as client:
+        tags = {"pai-sdk.max_retries": "1", "pai-sdk.retry_on": "OutOfMemory,KilledBySignal"}
+        job_id = client.create({**on(EcsSpec="local", EcsCount=1), "Settings": {"Tags": tags}})
+        until(lambda: rows(client).get(job_id, {}).get("cost", 0) > 1)
+        executor.ended_before_s = 86_400.0  # as after a day without a service
+        executor.fail(client.info.data_dir / "jobs" / job_id, f"{job_id}-master-0", 137)
+        until(lambda: rows(client)[job_id]["status"] == "Submitted")
+        assert rows(client)[job_id]["cost"] < 1
+
+
 def test_jobs_without_a_price_have_no_cost_and_the_others_are_filtered_and_sorted_by_it(
     start: Callable[..., Any], executor: ScriptedExecutor
 ) -> None:
@@ -134,6 +149,7 @@ LIMITED = {"SpotStrategy": "SpotWithPriceLimit", "SpotDiscountLimit": 0.4}
         ({"EcsSpec": "ecs.a", "EcsCount": 1, "UseSpotInstance": True}, 10.0),
         ({"EcsSpec": "ecs.a", "EcsCount": 1, "SpotSpec": LIMITED}, 4.0),
         ({"EcsSpec": "ecs.a", "EcsCount": 1, "SpotSpec": {"SpotStrategy": "SpotAsPriceGo"}}, 10.0),
+        ({"EcsSpec": "ecs.a", "EcsCount": 1, "SpotSpec": {**LIMITED, "SpotDiscountLimit": 0}}, 10.0),
         ({"EcsSpec": "ecs.b", "EcsCount": 2, "SpotSpec": LIMITED}, 6.0),
         ({"ResourceId": "quota1", "InstanceCount": 2, "InstanceSpec": {"CPU": "8", "GPU": "1"}}, 18.0),
         ({"ResourceId": "quota1", "InstanceSpec": {"CPU": "2", "GPU": "2", "GPUType": "A10"}}, 17.0),

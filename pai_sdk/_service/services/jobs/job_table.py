@@ -180,7 +180,14 @@ class Jobs:
         return True
 
     def requeue(
-        self, job_id: str, *, attempt: int, wait_s: float, ending: Ending, instances: Sequence[InstanceState]
+        self,
+        job_id: str,
+        *,
+        attempt: int,
+        wait_s: float,
+        ending: Ending,
+        instances: Sequence[InstanceState],
+        ended_at: float | None = None,
     ) -> bool:
         """Puts a job back into the queue after a failed attempt (idempotent); False if it is not to be retried."""
         with self.changing(job_id) as (session, job):
@@ -193,7 +200,11 @@ class Jobs:
             _set_instances(session, job, instances)
             job.attempt, job.not_before = attempt + 1, time.time() + wait_s
             text = f"Attempt {attempt} has failed ({ending.code}): {ending.message}"
+            run = job.transitions[-1]
             _enter(session, job, JobStatus.SUBMITTED, text, ending.code, ending.message)
+            if ended_at is not None and run.ended_at is not None:
+                # Outputs were saved since, and the service may have been away: no cost of the job.
+                run.ended_at = max(run.started_at, min(ended_at, run.ended_at))
             _add_event(session, job_id, f"Attempt {attempt + 1} begins in {wait_s:g} s.", time.time())
         return True
 

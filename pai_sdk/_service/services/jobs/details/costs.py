@@ -62,9 +62,9 @@ class _Instances:
 def record_price(prices: PriceList, session: Session, job: Job) -> None:
     """Records the price of a job that starts; later changes of the list do not change its cost.
 
-    A job whose first attempt had no price has none later, because its cost would be incomplete.
+    A job that ran before without a price has none later, because its cost would be incomplete.
     """
-    if job.attempt != 1:
+    if sum(change.status == JobStatus.RUNNING for change in job.transitions) != 1:
         return
     row = session.get(DlcJobRow, job.number)
     specs = [] if row is None else received(NewJob, row.body).job_specs
@@ -111,6 +111,7 @@ def _instances(request: TrainingJobRequest, specs: Collection[JobSpec]) -> Itera
     if not request.roles:
         yield _Instances(request.instance_count, compute.ecs_spec, compute.instance_spec, *spots[0])
     for number, role in enumerate(request.roles or []):
+        # `role_requests` gives a role with resources of its own the type of the job, too.
         of = compute if role.ecs_spec is None and role.instance_spec is None else role
         yield _Instances(role.count, of.ecs_spec, of.instance_spec, *spots[min(number, len(spots) - 1)])
 
