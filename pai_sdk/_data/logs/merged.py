@@ -104,12 +104,10 @@ class MergedOrder:
     def update(self, *, is_open: bool) -> tuple[int, OSError | None]:
         """Appends new lines; returns the number of lines in the order, and the error of a full disk, if any."""
         with self._lock:
-            if not self._is_loaded:  # the stored order of an earlier process or object
-                stretches, self._size_bytes = _read(self._path)
-                self._append(stretches)
-                self._is_loaded = True
             # Counted before the times are read: lines written meanwhile wait for the next call.
             counts = [log.count(is_open=is_open) for log in self._logs]
+            if not self._is_loaded:  # the stored order of an earlier process or object
+                self._load(counts)
             new = self._new(counts, is_open=is_open)
             error = None
             if new:
@@ -249,6 +247,18 @@ class MergedOrder:
                 new.append(_Stretch(instance, merged_counts[instance], length))
             merged_counts[instance] = end
         return new
+
+    def _load(self, counts: Sequence[int]) -> None:
+        """Loads the stored order; forgets it if it has more lines than the logs, of which one was cut short."""
+        stretches, self._size_bytes = _read(self._path)
+        stored = [0] * len(counts)
+        for instance, _, length in stretches:
+            stored[instance] += length
+        if any(lines > count for lines, count in zip(stored, counts, strict=True)):
+            self._path.unlink(missing_ok=True)
+            stretches, self._size_bytes = [], 0
+        self._append(stretches)
+        self._is_loaded = True
 
     def _write(self, stretches: Sequence[_Stretch]) -> None:
         text = b"".join(b"[%d, %d, %d]\n" % stretch for stretch in stretches)
