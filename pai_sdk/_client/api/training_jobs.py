@@ -12,7 +12,14 @@ from pai_sdk._client.api.responses import ApiResponse, read_item, read_items, re
 from pai_sdk._client.api.transport import Transport
 from pai_sdk._wire.base import TOTAL_COUNT, items_key, wire_names
 from pai_sdk._wire.notifications import OFFER as NOTIFICATIONS_OFFER
-from pai_sdk._wire.pai.record import ErrorInfo, InstanceMetrics, JobRecord, MetricPoint, RecordSource
+from pai_sdk._wire.pai.record import (
+    ErrorInfo,
+    InstanceMetrics,
+    InstancePoint,
+    JobRecord,
+    MetricPoint,
+    RecordSource,
+)
 from pai_sdk._wire.pai.spec import Label
 from pai_sdk._wire.training_jobs import (
     ChangedJobs,
@@ -257,17 +264,19 @@ class TrainingJobs(Resource):
         event_pages = self._pages(EventList, "ListTrainingJobEvents", _JOB + "/events", params, query)
         return [str(event) for page in event_pages for event in page]
 
-    def instance_metrics(self, job_id: str, metric: str, *, start_time: str, step: str) -> dict[str, float]:
-        """ListTrainingJobInstanceMetrics: last values by instance; `step`: time of one value (`10s`)."""
+    def instance_metrics(
+        self, job_id: str, metric: str, *, start_time: str, step: str
+    ) -> dict[str, InstancePoint]:
+        """ListTrainingJobInstanceMetrics: last points by instance; `step`: time of one value (`10s`)."""
         query = wire_names(metric_type=metric, start_time=start_time, time_step=step)
         action = "ListTrainingJobInstanceMetrics"
         response = self._on_job(action, "GET", job_id, "/instancemetrics", query)
         items = response.json.get(items_key(InstanceMetricsList))
-        last: dict[str, float] = {}
+        last: dict[str, InstancePoint] = {}
         for metrics in read_items(InstanceMetrics, [items if isinstance(items, list) else []], action):
-            values = [point.value for point in metrics.metrics if point.value is not None]
-            if metrics.instance_id and values:
-                last[metrics.instance_id] = values[-1]
+            points = [point for point in metrics.metrics if point.value is not None]
+            if metrics.instance_id and points:
+                last[metrics.instance_id] = points[-1]
         return last
 
     def error_info(self, job_id: str) -> ErrorInfo | None:

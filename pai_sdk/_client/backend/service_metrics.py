@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from pai_sdk._client.api.training_jobs import TrainingJobs
 from pai_sdk._data.storage.uri import OssUri
-from pai_sdk._wire.pai.record import InstanceUsage, JobRecord, MetricPoint, from_time
+from pai_sdk._wire.pai.record import InstancePoint, InstanceUsage, JobRecord, MetricPoint, from_time
 from pai_sdk._wire.pai.wire import seconds_of, wire_time
 from pai_sdk.errors import StorageError
 
@@ -22,6 +22,7 @@ _log = logging.getLogger(__name__)
 _POINTS_A_PAGE = 2000  # limit of this package's service; the limit of Alibaba Cloud's is not documented
 _USAGE_METRICS = ("CpuCoreUsage", "MemoryUsage", "GpuCoreUsage", "GpuMemoryUsage")  # as InstanceUsage has them
 _USAGE_OF_LAST_S, _USAGE_STEP = 600.0, "10s"  # clocks may differ by minutes
+_CURRENT_S = 120.0  # values that are this much older than the newest one of their instance are not current
 _CLOCKS_DIFFER_S = 300.0  # of service and instance
 
 
@@ -90,7 +91,18 @@ def usage_of(jobs: TrainingJobs, job_id: str) -> Sequence[InstanceUsage]:
         jobs.instance_metrics(job_id, metric, start_time=since, step=_USAGE_STEP) for metric in _USAGE_METRICS
     ]
     names = sorted({name for values in metrics for name in values})
-    cpu, memory, gpu, gpu_memory = metrics
+    usage = []
+    for name in names:
+        cpu, memory, gpu, gpu_memory = _values([points.get(name) for points in metrics])
+        usage.append(InstanceUsage(name, cpu, memory, gpu, gpu_memory))
+    return usage
+
+
+def _values(last: Sequence[InstancePoint | None]) -> list[float | None]:
+    """Returns the last values of the metrics of an instance, without those that were no longer measured then."""
+    times = [None if point is None else seconds_of(point.time) for point in last]
+    newest = max((at for at in times if at is not None), default=0.0)
     return [
-        InstanceUsage(name, cpu.get(name), memory.get(name), gpu.get(name), gpu_memory.get(name)) for name in names
+        None if point is None or newest - (newest if at is None else at) > _CURRENT_S else point.value
+        for point, at in zip(last, times, strict=True)
     ]

@@ -6,9 +6,10 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -75,8 +76,9 @@ def a_request(**more: Any) -> TrainingJobRequest:
 def test_usage_is_the_last_value_of_each_metric(server: ScriptedServer, backend: ServiceBackend) -> None:
     values = {"CpuCoreUsage": [1.0, 2.5], "MemoryUsage": [50], "GpuCoreUsage": [None, 99.0], "GpuMemoryUsage": []}
 
-    def answer(asked: Asked) -> Reply:
-        points = [{"Time": "2026-11-22T05:00:00Z", "Value": value} for value in values[asked.query["MetricType"]]]
+    def answer(asked: Asked, times: Mapping[str, str] = MappingProxyType({})) -> Reply:
+        metric = asked.query["MetricType"]
+        points = [{"Time": times.get(metric, "2026-11-22T05:00:00Z"), "Value": value} for value in values[metric]]
         assert asked.path == "/api/v1/trainingjobs/t-1/instancemetrics"
         assert asked.query["StartTime"] < wire_time(time.time() - 300)  # type: ignore[operator]
         holes: list[Any] = [{"InstanceId": "t-1-worker-1", "Metrics": None}, {"Metrics": points}, {}]
@@ -84,6 +86,10 @@ def test_usage_is_the_last_value_of_each_metric(server: ScriptedServer, backend:
 
     server.answer = answer
     assert backend.usage("t-1") == [InstanceUsage("t-1-worker-0", 2.5, 50.0, 99.0, None, None)]
+    values["MemoryUsage"], values["GpuCoreUsage"] = [], [98.0]
+    times = {"CpuCoreUsage": "2026-11-22T05:04:00Z"}  # four minutes behind those of the GPU
+    server.answer = partial(answer, times=times)
+    assert backend.usage("t-1") == [InstanceUsage("t-1-worker-0", 2.5, None, None, None, None)]
     for nothing in (None, {"a": 1}, [None, 7, {"InstanceId": "x", "Metrics": 7}]):
         server.answer = partial(lambda body, asked: Reply({"InstanceMetrics": body}), nothing)
         assert backend.usage("t-1") == []
