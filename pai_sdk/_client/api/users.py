@@ -114,7 +114,7 @@ class ServiceUsers(Resource):
         key = read_model(AccessKey, self._call("CreateAccessKey", "POST", _KEYS, path_params, body=body))
         if key.expiration is None:  # earlier releases ignore the body
             self.revoke(name, key.access_key_id or "")
-            hint = "upgrade pai_sdk there, then restart it"
+            hint = "upgrade pai_sdk there and restart it; until then, users can only have keys without an expiry"
             raise InvalidInputError([Problem("expires_at", "the service knows no expiry of keys", hint)])
         return key
 

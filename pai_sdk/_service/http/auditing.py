@@ -46,7 +46,9 @@ def audit_into(log: AuditLog) -> Audit:
         principal: Principal = state.get("principal", NOT_SIGNED_IN)
         method, path = scope["method"], scope["path"]
         if principal == NOT_SIGNED_IN:
-            if state.get(REFUSED_AS) not in _FAILED_SIGN_INS or sign_ins.acquire():
+            # With 401 it is a page whose key has expired, which repeats all its requests.
+            is_recorded = status != 401 or state.get(REFUSED_AS) != "InvalidAccessKeyId.Inactive"
+            if state.get(REFUSED_AS) not in _FAILED_SIGN_INS or not is_recorded or sign_ins.acquire():
                 return
             principal = replace(principal, key_id=state.get(CLAIMED_KEY, ""))
         else:
