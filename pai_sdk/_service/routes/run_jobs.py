@@ -71,7 +71,7 @@ def annotate_job_of_run(
 @router.get("/usage", response_model=UsageOfRun)
 @within(RUNS)
 def get_usage_of_run(context: ContextOf, work: WorkOf, run_id: str) -> Response:
-    """Read processor and memory of each instance of a job, over its life; GPUs are not measured."""
+    """Read processor, memory and GPUs of each instance of a job, over its life."""
     return json_response(response_body(run_jobs.usage_of_run(context, work, run_id)), LIVE)
 
 

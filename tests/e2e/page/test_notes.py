@@ -6,12 +6,13 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from pai_sdk._wire.pai.request import ACCESSIBILITY_LABEL
 from tests.e2e.test_page import signed_in
 from tests.service.services import Client, job_body
 from tests.support.browser import why_no_browser
+from tests.support.waiting import until
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -121,6 +122,7 @@ def test_a_draft_of_a_note_is_there_again_until_it_is_saved_or_dropped(
         page = watched.page
         box = page.get_by_role("textbox", name="Note")
         page.get_by_role("button", name="Add a note").click()
+        expect(box).to_be_focused()
         page.keyboard.type("half a tho")
         page.reload()
         expect(box).to_have_value("half a tho")
@@ -145,6 +147,32 @@ def test_a_draft_of_a_note_is_there_again_until_it_is_saved_or_dropped(
         page.get_by_role("button", name="Cancel").click()
         page.reload()
         expect(page.locator(".note")).to_have_text("half a thought")
+        expect(box).to_have_count(0)
+        assert watched.faults == []
+
+
+def test_nothing_is_lost_that_is_written_while_a_note_is_being_saved(browser: Browser, alice: Client) -> None:
+    job_id, other = new_job(alice, "slow"), new_job(alice, "other")
+    with signed_in(browser, alice, f"run={job_id}") as watched:
+        page, held = watched.page, list[Route]()
+        box = page.get_by_role("textbox", name="Note")
+        page.route("**/annotations", lambda route: held.append(route))
+        page.get_by_role("button", name="Add a note").click()
+        box.fill("first")
+        page.get_by_role("button", name="Save").click()
+        box.fill("first, and more")
+        until(lambda: bool(page.wait_for_timeout(50) or held), "the request")
+        held.pop().continue_()
+        until(lambda: alice.get(f"/runs/{job_id}/job")["annotations"]["note"] == "first", "the saved note")
+        expect(box).to_have_value("first, and more")
+        page.get_by_role("button", name="Save").click()
+        until(lambda: bool(page.wait_for_timeout(50) or held), "the second request")
+        page.evaluate(f"location.hash = 'run={other}'")
+        expect(page.get_by_role("heading", name="other")).to_be_visible()
+        with page.expect_response("**/annotations"):
+            held.pop().continue_()
+        page.go_back()
+        expect(page.locator(".note")).to_have_text("first, and more")
         expect(box).to_have_count(0)
         assert watched.faults == []
 

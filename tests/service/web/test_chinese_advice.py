@@ -59,12 +59,14 @@ def _messages() -> list[str]:
 
 
 def _is_chinese(sentence: str) -> bool:
-    """Matches as `pattern` of service_texts.ts does."""
+    """Matches as `pattern` of service_texts.ts does: the first key, which must be the closest one, too."""
+    found = []
     for key in _KEYS:
         expression = re.sub(r"\\\{\d\\\}", r"(?:(?!\\. ).)*?", re.escape(key))
         if re.fullmatch(re.sub("…$", ".*", expression), sentence):
-            return True
-    return False
+            found.append(key)
+    assert found[:1] == sorted(found, key=lambda key: -len(re.sub(r"\{\d\}|…", "", key)))[:1]
+    return bool(found)
 
 
 def test_matching_is_strict() -> None:

@@ -23,7 +23,11 @@ export function Head() {
   const current = run.value || OF_LIST.includes(view.value) ? "list" : view.value;
   const isBelow = current !== view.value || run.value !== "";
   const nav = useRef<HTMLElement>(null);
-  useLayoutEffect(() => nav.current?.querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "nearest" }), [current]); // on a phone, it may be beside the screen
+  // On a phone, the current view may be beside the screen. Only the views are scrolled, not the page.
+  useLayoutEffect(() => {
+    const right = nav.current?.querySelector("[aria-current]")?.getBoundingClientRect().right ?? 0;
+    if (nav.current) nav.current.scrollLeft += right - nav.current.getBoundingClientRect().right;
+  }, [current]);
   const themes: Record<Theme, string> = { system: t("Colours of the system"), light: t("Light"), dark: t("Dark") };
   return (
     <header class="head">

@@ -47,6 +47,7 @@ test("groups say how many runs they are of", () => {
 test("metrics by their prefix; a filter of words", () => {
   assert.deepEqual([...sections(["eval/acc", "loss", "eval/f1"])], [["", ["loss"]], ["eval", ["eval/acc", "eval/f1"]]]);
   assert.deepEqual([...sections(["eval/acc", "loss", "eval/f1"], 3)], [["", ["loss", "eval/acc", "eval/f1"]]], "few metrics are one section");
+  assert.deepEqual([...sections([], 3)], [], "no metrics have no section");
   assert.deepEqual(filteredTags(["eval/acc", "loss", "eval/f1"], "EVAL f"), ["eval/f1"]);
 });
 

@@ -163,7 +163,7 @@ export function sections(tags: readonly string[], all = Infinity): Map<string, s
     if (!found.has(prefix)) found.set(prefix, []);
     found.get(prefix)?.push(tag);
   }
-  return all > FEW ? found : new Map([["", [...found.values()].flat()]]);
+  return all > FEW || tags.length === 0 ? found : new Map([["", [...found.values()].flat()]]);
 }
 
 /** The metrics whose names contain each of the words; in upper or lower case. */

@@ -154,7 +154,7 @@ function Nodes({ started, of, named }: { started: Started[]; of: Queue; named: (
   const rows = started.flatMap((job) => job.instances.map((one) => ({ job, one, node: one.node ?? "" })));
   const nodes = [...new Set(rows.map(({ node }) => node))].sort();
   const now = Date.now() / 1000;
-  const hasGpus = rows.some(({ one }) => one.gpu_percent != null);
+  const hasGpus = rows.some(({ one }) => one.gpu_percent != null || one.gpu_memory_percent != null);
   const heads = [t("Job"), t("Instance"), ...(named ? [t("User")] : []), t("Status"), [t("Duration")] as const, [t("CPU %")] as const, [t("Memory")] as const, ...(hasGpus ? [[t("GPU %")] as const, [t("GPU memory %")] as const] : [])];
   return (
     <Table name={t("Running, by node")} heads={heads}>

@@ -99,7 +99,7 @@ export function Parallel({ axes, runs, part, nameOf, onOpen, hint, onRange }: Pr
           <svg width={width.value} height={HEIGHT} aria-hidden="true">
             {axes.map((axis, at) => (
               <g key={axis.name} transform={`translate(${placeOfAxis(at)} 0)`}>
-                <text y={16} text-anchor="middle" class={axis.isMetric ? "axis-name metric" : "axis-name"}>{short(axis.name, step)}</text>
+                <text y={16} text-anchor="middle" class={axis.isMetric ? "axis-name metric" : "axis-name"}>{short(axis.name, step || undefined)}</text>
                 <line y1={TOP} y2={HEIGHT - BOTTOM} class="axis-line" />
                 {axis.ticks.map((tick) => (
                   <text key={tick.at} x={at === axes.length - 1 ? -6 : 6} y={TOP + (1 - tick.at) * (HEIGHT - TOP - BOTTOM) + 4} text-anchor={at === axes.length - 1 ? "end" : "start"} class="axis-tick">

@@ -15,30 +15,35 @@ interface Draft {
   theirs?: string; // the note that another user has saved meanwhile
 }
 
+function storedDraft(place: string): Draft | undefined {
+  return JSON.parse(sessionStorage.getItem(place) ?? "null") ?? undefined;
+}
+
 export function Annotated({ id, annotations, canChange }: { id: string; annotations: Annotations; canChange: boolean }) {
   // What the service responds to a change is shown at once; the job is read again a moment later.
   const [now, setNow] = useState(annotations);
   useEffect(() => setNow(annotations), [JSON.stringify(annotations)]);
   // A draft outlives its page, in this tab and for this user.
   const place = `pai-ui-note ${about.value?.user} ${id}`;
-  const [draft, setDraft] = useState<Draft | undefined>(() => JSON.parse(sessionStorage.getItem(place) ?? "null") ?? undefined);
+  const [draft, setDraft] = useState(() => storedDraft(place));
   useLayoutEffect(() => {
     if (draft && draft.note !== now.note) sessionStorage.setItem(place, JSON.stringify(draft));
     else sessionStorage.removeItem(place);
   }, [draft]);
   const [refused, setRefused] = useState("");
-  const change = async (changes: Changes): Promise<boolean> => {
+  const change = async (changes: Changes): Promise<Annotations | undefined> => {
     setRefused("");
     try {
-      setNow(await annotate(id, changes));
-      return true;
+      const saved = await annotate(id, changes);
+      setNow(saved);
+      return saved;
     } catch (error) {
       const latest = (error as Refusal).code === "NOTE_CHANGED" && (await annotate(id, {}).catch(() => undefined));
       if (latest) {
         setNow(latest);
         setDraft((mine) => mine && { ...mine, v: latest.v, theirs: latest.note });
       } else setRefused(wordsOf(error));
-      return false;
+      return undefined;
     }
   };
   const box = useRef<HTMLTextAreaElement>(null);
@@ -49,7 +54,12 @@ export function Annotated({ id, annotations, canChange }: { id: string; annotati
   }, [draft === undefined]);
   const save = async (event: Event): Promise<void> => {
     event.preventDefault();
-    if (draft && (await change({ note: draft.note, v: draft.v }))) setDraft(undefined);
+    const sent = draft?.note;
+    const saved = draft && (await change({ note: draft.note, v: draft.v }));
+    if (!saved) return;
+    // The job may have been left meanwhile, or more may have been written.
+    if (storedDraft(place)?.note === sent) sessionStorage.removeItem(place);
+    setDraft((mine) => (mine && mine.note !== sent ? { note: mine.note, v: saved.v } : undefined));
   };
   if (!canChange && !now.note && now.tags.length === 0) return null;
   return (
