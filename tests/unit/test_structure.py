@@ -86,6 +86,12 @@ def test_a_folder_has_few_modules_side_by_side() -> None:
     assert {folder: count for folder, count in folders.items() if count > MOST_MODULES} == {}
 
 
+def test_tests_replace_the_clock_of_one_module_only() -> None:
+    """Event loops of services in other threads use the clock of the process: they would sleep until that time."""
+    replaced = re.compile(r'setattr\(\s*(?:"(?:[\w.]+\.)?time\.|(?:\w+\.)*time, ")(?:time|monotonic)"')
+    assert [path.name for path in TESTS if replaced.search(path.read_text("utf-8"))] == []
+
+
 def test_every_function_is_short() -> None:
     long = {
         f"{_name(path)}:{node.lineno} {node.name}": num

@@ -6,6 +6,7 @@ import itertools
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import oss2
 import pytest
@@ -68,9 +69,9 @@ def no_round(monkeypatch: pytest.MonkeyPatch) -> threading.Lock:
 
 def test_every_part_gives_an_upload_a_new_life(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = itertools.count(time.time())  # no clock of a machine goes forward only
-    monkeypatch.setattr(time, "time", lambda: next(ticks))
+    monkeypatch.setattr("pai_sdk._service.oss.multipart.time", SimpleNamespace(time=lambda: next(ticks)))
     upload_id = start_upload(store, "slow")
-    between = time.time()
+    between = next(ticks)
     [upload] = store.uploads.idle_since(between)
     with store.writer() as writer:
         writer.write(b"one")
@@ -78,7 +79,7 @@ def test_every_part_gives_an_upload_a_new_life(store: ObjectStore, monkeypatch: 
     assert store.uploads.idle_since(between) == []
     assert not store.uploads.expire(upload, between)
     assert store.uploads.complete(BUCKET, "slow", upload_id).size_bytes == 3
-    assert not store.uploads.expire(upload, time.time())
+    assert not store.uploads.expire(upload, next(ticks))
 
 
 @pytest.fixture

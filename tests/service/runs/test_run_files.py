@@ -347,7 +347,8 @@ def test_the_files_of_a_reader_that_leaves_are_closed(client: Client) -> None:
     gc.disable()
     try:
         with requests.get(url, stream=True, timeout=PATIENCE_S) as answer:
-            next(answer.iter_content(MIB))
+            chunks = answer.iter_content(MIB)  # without a reference, its end would close the connection
+            next(chunks)
             until(is_open, "the file is open")
         until(lambda: not is_open(), "the file is closed")
     finally:

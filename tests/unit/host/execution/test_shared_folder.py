@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -33,7 +33,7 @@ def test_a_link_in_place_of_a_signal_is_not_followed(
 ) -> None:
     shared = SharedFolder(tmp_path / "shared")
     shared.prepare({}, [])
-    monkeypatch.setattr(time, "monotonic_ns", lambda: 7)
+    monkeypatch.setattr("pai_sdk._core.files.time", SimpleNamespace(monotonic_ns=lambda: 7))
     monkeypatch.setattr("os.getpid", lambda: 1)
     (shared.path / ".go.1.7").symlink_to(mine)
     with pytest.raises(FileExistsError):

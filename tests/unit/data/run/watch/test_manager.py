@@ -213,7 +213,9 @@ def test_the_status_without_records_is_that_of_the_files(
     assert ids(manager, "status=Running") == ["new"]
     version = manager.state.version
     now = time.time()
-    monkeypatch.setattr("pai_sdk._data.run.watch.refresh.time.time", lambda: now + 121)
+    clock = SimpleNamespace(monotonic=time.monotonic, time=lambda: now + 121)
+    for module in ("refresh", "run_data"):
+        monkeypatch.setattr(f"pai_sdk._data.run.watch.{module}.time", clock)
     manager.refresh()
     assert brief(manager, "new").status == "Unknown"  # without a change of its files
     assert manager.state.version == version + 1

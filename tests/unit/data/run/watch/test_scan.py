@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -175,7 +177,7 @@ def test_a_remote_prefix_is_listed_once_a_scan_and_not_all_the_time(
 ) -> None:
     """MGR-B11: one listing a scan; a listing that takes a second is made every six seconds at most."""
     now = [100.0]
-    monkeypatch.setattr(run_scan.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(run_scan, "time", SimpleNamespace(monotonic=lambda: now[0], time=time.time))
     store = SwitchedStore(tmp_path)
     folders = RemoteRunFolders(store)
     put(tmp_path, "a")
