@@ -70,6 +70,20 @@ def test_the_last_attempt_that_is_allowed_gives_the_reason(client: Client) -> No
     assert job["ReasonCode"] in ("KilledBySignal", "OutOfMemory")
 
 
+def test_a_retry_that_is_due_while_the_queue_is_read_is_not_forgotten(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    next_attempt_in_s = Jobs.next_attempt_in_s
+
+    def slow(jobs: Jobs, since: float) -> float | None:
+        time.sleep(0.3)  # longer than the wait for the next attempt
+        return next_attempt_in_s(jobs, since)
+
+    monkeypatch.setattr(Jobs, "next_attempt_in_s", slow)
+    job = client.until(client.create(counting(9, retries=1)))
+    assert (job["Status"], statuses(job).count("Running")) == ("Failed", 2)
+
+
 def test_other_endings_are_final(client: Client) -> None:
     job = client.until(client.create(counting(9, retries=2, on="Preempted,NodeLost")))
     assert (job["Status"], statuses(job).count("Running")) == ("Failed", 1)
@@ -96,8 +110,8 @@ def test_the_next_attempt_does_not_wait_for_a_clock_that_was_set_back(
     monkeypatch.setattr(job_table, "time", clock)
     next_attempt_in_s = Jobs.next_attempt_in_s
 
-    def set_back_afterwards(jobs: Jobs) -> float | None:
-        wait_s = next_attempt_in_s(jobs)
+    def set_back_afterwards(jobs: Jobs, since: float) -> float | None:
+        wait_s = next_attempt_in_s(jobs, since)
         if wait_s is not None:
             set_back_s[0] = 24 * 3600.0
         return wait_s

@@ -238,6 +238,7 @@ class Scheduler:
         # In each pass, not when the user is removed: an earlier request may create a job after that, and a failed
         # attempt returns a job to the queue.
         self._jobs.stop_queued_of_removed()
+        read_at = time.time()
         while (job := self._queue.next_to_start(self._capacity, self.allocations)) is not None:
             # False if a stop request was faster: then the job has finished, and is not activated.
             if self._jobs.move(job.id, JobStatus.INITIALIZING, text="Preparing the job's code and inputs."):
@@ -246,7 +247,7 @@ class Scheduler:
         if not self._queue_is_empty:
             # The first job waits. Submissions of the next 50 ms share one read of the queue.
             self._read_again_at = time.monotonic() + _POLL_INTERVAL_S
-        wait_s = None if self._queue_is_empty else self._jobs.next_attempt_in_s()
+        wait_s = None if self._queue_is_empty else self._jobs.next_attempt_in_s(read_at)
         # Monotonic: the system clock may be set back.
         self._next_attempt_at = None if wait_s is None else time.monotonic() + wait_s
 

@@ -208,12 +208,14 @@ class Jobs:
             _add_event(session, job_id, f"Attempt {attempt + 1} begins in {wait_s:g} s.", time.time())
         return True
 
-    def next_attempt_in_s(self) -> float | None:
-        """Returns the time until the next retry of any waiting job; None if there are none."""
+    def next_attempt_in_s(self, since: float) -> float | None:
+        """Returns the time until the next retry of any job that was not due at a time; None if there are none."""
         now = time.time()
         waiting = Job.status == JobStatus.SUBMITTED, Job.not_before.is_not(None)
         with self.database.read() as session:
-            next_at = session.scalar(select(func.min(Job.not_before)).where(*waiting, Job.not_before > now))
+            next_at = session.scalar(
+                select(func.min(Job.not_before)).where(*waiting, Job.not_before > min(since, now))
+            )
         return None if next_at is None else min(max(0.0, next_at - now), MAX_WAIT_S)
 
     def set_instances(self, job_id: str, instances: Sequence[InstanceState]) -> None:
