@@ -99,7 +99,7 @@ def usage_of(jobs: TrainingJobs, job_id: str) -> Sequence[InstanceUsage]:
 
 
 def _values(last: Sequence[InstancePoint | None]) -> list[float | None]:
-    """Returns the last values of the metrics of an instance, without those that were no longer measured then."""
+    """Returns the last values of the metrics of an instance; None where it was no longer measured then."""
     times = [None if point is None else seconds_of(point.time) for point in last]
     newest = max((at for at in times if at is not None), default=0.0)
     return [

@@ -225,7 +225,7 @@ def test_the_usual_columns_fit(browser: Browser, team: dict[str, Client]) -> Non
             counts.append(heads.count())
         assert counts[0] > counts[1]
         expect(page.get_by_role("columnheader", name="Cause")).to_be_visible()
-        # The column of the order is there; those that were chosen are there in any width.
+        # The column of the order is there in any width, as are chosen columns.
         page.evaluate("location.hash = 'sort=hparams.lr'")
         expect(page.get_by_role("columnheader", name="lr")).to_have_attribute("aria-sort", "ascending")
         page.evaluate("location.hash = 'cols=cause,duration,owner,instance_type,metrics.loss,hparams.lr'")

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from sqlalchemy import create_engine, update
 
 from pai_sdk._service.state.models import AccessKeyRow
 from pai_sdk._service.state.sql_engine import postgres_engine, postgres_url
 from pai_sdk._wire.pai.wire import wire_time
+from tests.service.identity.test_two_users import with_new_key
 from tests.service.postgres import url_for
 from tests.service.services import Client
 
@@ -20,16 +19,7 @@ DAY_S = 86_400.0
 
 def with_expiring_key(operator: Client, name: str, after_s: float) -> Client:
     """A client that signs with a new key of a user, which expires later."""
-    key: dict[str, Any] = operator.call(
-        "POST", f"/users/{name}/keys", body={"Expiration": wire_time(time.time() + after_s)}
-    ).json()
-    info = replace(
-        operator.info,
-        access_key_id=key["AccessKeyId"],
-        access_key_secret=key["AccessKeySecret"],
-        bucket=operator.get(f"/users/{name}")["Bucket"],
-    )
-    return Client(info)
+    return with_new_key(operator, name, Expiration=wire_time(time.time() + after_s))
 
 
 def expire(operator: Client, client: Client, name: str, *, data_dir: Path | None = None) -> str:

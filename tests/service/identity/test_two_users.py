@@ -24,9 +24,9 @@ def user(operator: Client, name: str, right: str = "submit") -> Client:
     return with_new_key(operator, name)
 
 
-def with_new_key(operator: Client, name: str) -> Client:
+def with_new_key(operator: Client, name: str, **body: Any) -> Client:
     """A client that signs with a new key of a user."""
-    key = operator.call("POST", f"/users/{name}/keys").json()
+    key = operator.call("POST", f"/users/{name}/keys", body=body or None).json()
     info = replace(
         operator.info,
         access_key_id=key["AccessKeyId"],

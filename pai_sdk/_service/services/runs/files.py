@@ -214,7 +214,7 @@ def zip_chunks(
 ) -> Iterator[bytes]:
     """Yields the files of a folder as a ZIP archive, without a temporary file; they are in the folder `name`.
 
-    A file in the archive names those that are missing or incomplete, and what else is missing (`unlisted`).
+    Another entry of the archive names the missing and incomplete files, and what else is missing (`unlisted`).
     """
     sink = _Chunks()
     names: dict[str, int] = {}

@@ -79,8 +79,8 @@ def price_of(prices: PriceList, request: TrainingJobRequest, specs: Collection[J
     `specs` are those of a job of DLC: its request has no terms of spot instances.
     """
     each = [instances.price(prices) for instances in _instances(request, specs)]
-    known = [price for price in each if price is not None]
-    return sum(known) if len(known) == len(each) else None
+    prices_of_all = [price for price in each if price is not None]
+    return sum(prices_of_all) if len(prices_of_all) == len(each) else None
 
 
 def price_rows(session: Session, job_ids: Collection[str]) -> dict[str, JobPrice]:

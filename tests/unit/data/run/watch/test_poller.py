@@ -113,7 +113,7 @@ def test_close_tells_when_work_goes_on() -> None:
     poller.start()
     assert begun.wait(PATIENCE_S)
     assert not poller.close(0.01)
-    assert not poller.run(PATIENCE_S)  # a closed one keeps nobody waiting
+    assert not poller.run(PATIENCE_S)  # after close, it returns at once
     go_on.set()
     assert poller.close(PATIENCE_S)
 

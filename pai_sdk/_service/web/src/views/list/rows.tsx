@@ -31,16 +31,16 @@ const [LEAST_SENTENCE, MOST_SENTENCE] = [208, 560];
 const FALLING = /^(created|started|updated|ended|duration|cost)$|\.max$/; // keys whose largest values are looked at first
 
 /** Where the list was left: the run at its top, and the one with the focus. */
-let left = { id: "", offset: 0, of: "", current: "" };
+let lastPlace = { id: "", offset: 0, of: "", current: "" };
 
 export function Rows({ columns, widths }: { columns: readonly Column[]; widths: Widths }) {
   const box = useRef<HTMLDivElement>(null);
   const top = useSignal(0);
   const more = useSignal(FIRST_MORE);
   const size = useSignal({ width: innerWidth, height: innerHeight });
-  const isBack = useRef(left.of !== "" && left.of === listOf.value); // from a job that was opened here
-  const current = useSignal(isBack.current ? left.current : "");
-  const anchor = useRef(isBack.current ? { ...left } : { id: "", offset: 0, of: "" }); // the first run on the screen, which live changes keep there
+  const isBack = useRef(lastPlace.of !== "" && lastPlace.of === listOf.value); // from a job that was opened here
+  const current = useSignal(isBack.current ? lastPlace.current : "");
+  const anchor = useRef(isBack.current ? { ...lastPlace } : { id: "", offset: 0, of: "" }); // the first run on the screen, which live changes keep there
   const lastPicked = useRef("");
   const runs = rows.value;
   const chosen = new Set(picked.value);
@@ -72,7 +72,7 @@ export function Rows({ columns, widths }: { columns: readonly Column[]; widths: 
     document.addEventListener("keydown", onKey);
     const drawing = setTimeout(() => (more.value = MORE), DRAWN_MS);
     return () => {
-      left = { ...anchor.current, current: current.value };
+      lastPlace = { ...anchor.current, current: current.value };
       clearTimeout(drawing);
       watcher.disconnect();
       document.removeEventListener("keydown", onKey);
